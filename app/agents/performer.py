@@ -193,7 +193,7 @@ def _fitting(text: str) -> str:
 def _refuse_too_large(size_bytes: int) -> None:
     if size_bytes > MAX_PROMPT_BYTES:
         raise errors.AgentFailed(
-            f"The prompt has {size_bytes} bytes, more than the {MAX_PROMPT_BYTES} that an agent is sent.",
+            f"The prompt has {size_bytes} bytes, more than the limit of {MAX_PROMPT_BYTES}.",
             code="prompt_too_large",
             detail={"size_bytes": size_bytes, "limit_bytes": MAX_PROMPT_BYTES},
         )
@@ -263,7 +263,7 @@ def _cut_off(reply: ports.AgentReply, operation: operations.AgentCall) -> record
     return records.StepError(
         code=runs.CUT_OFF,
         message=(
-            f"The reply reached its longest and was cut off{bound}. Allow a longer one with `max_output_tokens` of the"
+            f"The reply hit the length limit and was cut off{bound}. Allow a longer one with `max_output_tokens` of the"
             " step or agent, or keep what there is with `on_cut_off: keep`."
         ),
         detail={
@@ -276,11 +276,11 @@ def _cut_off(reply: ports.AgentReply, operation: operations.AgentCall) -> record
 
 def _nothing_said(text: str, operation: operations.AgentCall) -> records.StepError | None:
     if next(json_text.halves(text), None) is not None:
-        message = "The agent's reply holds half of a surrogate pair, which is no character of any text."
+        message = "The agent's reply contains half of a surrogate pair, which is not valid text."
         return records.StepError(code="lone_surrogate", message=message)
     why = abstentions.reason(text)
     if not abstentions.bare(text) and not operation.may_be_blank:
-        return records.StepError(code="empty_reply", message="The agent answered with nothing.")
+        return records.StepError(code="empty_reply", message="The agent's reply is empty.")
     if why is not None and not operation.may_abstain:
         return records.StepError(code="abstained", message=f"The agent abstained: {why}")
     # In a conversation a refusal is an answer, and whoever asks again by itself reads what was said.

@@ -86,7 +86,7 @@ _BACKEND = {
     "properties": {
         "type": {"type": "string", "title": "Kind of backend."},
         "command": {**_PARTS, "title": "Program and leading arguments."},
-        "resume": {**_PARTS, "title": "The command where a conversation goes on."},
+        "resume": {**_PARTS, "title": "The command that continues a conversation."},
         "arguments": {**_TEXTS, "title": "Further arguments of the program."},
         "allowed_tools": {
             "type": "array",
@@ -184,7 +184,7 @@ def sense_flaws(
         found += _agent_flaws(f"$.agents[{position}]", agents[agent["id"]], list(known))
     if "default_backend" in document and document["default_backend"] not in known:
         hint = documents.nearest(document["default_backend"], list(known))
-        found.append(errors.Flaw(path="$.default_backend", code="unknown_backend", message=f"is no backend; {hint}"))
+        found.append(errors.Flaw(path="$.default_backend", code="unknown_backend", message=f"is not a backend; {hint}"))
     for name in document.get("backends", {}):
         found += _backend_flaws(f"$.backends.{name}", name, known)
     return found
@@ -192,7 +192,11 @@ def sense_flaws(
 
 def _without_secret(flaw: errors.Flaw) -> errors.Flaw:
     if flaw.code == "unknown" and flaw.path.rpartition(".")[2].lower() in _SECRETS:
-        return errors.Flaw(path=flaw.path, code="secret", message="keys do not stand in this file; give api_key_env")
+        return errors.Flaw(
+            path=flaw.path,
+            code="secret",
+            message="keys do not belong in this file; name the variable that holds it in api_key_env",
+        )
     return flaw
 
 
@@ -202,7 +206,7 @@ def _agent_flaws(path: str, agent: Mapping[str, Any], known: list[str]) -> Itera
             yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
     if "backend" in agent and agent["backend"] not in known:
         hint = documents.nearest(agent["backend"], known)
-        yield errors.Flaw(path=f"{path}.backend", code="unknown_backend", message=f"is no backend; {hint}")
+        yield errors.Flaw(path=f"{path}.backend", code="unknown_backend", message=f"is not a backend; {hint}")
 
 
 def _backend_flaws(path: str, name: str, known: Mapping[str, Mapping[str, Any]]) -> Iterable[errors.Flaw]:
@@ -211,7 +215,7 @@ def _backend_flaws(path: str, name: str, known: Mapping[str, Mapping[str, Any]])
         yield errors.Flaw(path=path, code="missing", message="lacks type")
     elif backend["type"] not in backends.TYPES:
         hint = documents.nearest(backend["type"], sorted(backends.TYPES))
-        yield errors.Flaw(path=f"{path}.type", code="unknown_backend_type", message=f"is no type of backends; {hint}")
+        yield errors.Flaw(path=f"{path}.type", code="unknown_backend_type", message=f"is not a type of backend; {hint}")
     else:
         yield from _field_flaws(path, backend)
     recorded = backend.get("record", {}).get("backend")
@@ -224,13 +228,13 @@ def _backend_flaws(path: str, name: str, known: Mapping[str, Mapping[str, Any]])
 def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]:
     kind = backends.TYPES[backend["type"]]
     for name in sorted(set(backend) - kind.fields - {"type", "models"}):
-        message = f"means nothing to a backend of type {backend['type']}"
+        message = f"does not apply to a backend of type {backend['type']}"
         yield errors.Flaw(path=f"{path}.{name}", code="unknown", message=message)
     if "resume" not in kind.fields and not all(isinstance(part, str) for part in backend.get("command", ())):
         yield errors.Flaw(path=f"{path}.command", code="type", message="must be a list of texts; only templates nest")
     for name in ("command", "resume") if "resume" in kind.fields else ():
         if template.fills_script(backend.get(name, ())):
-            message = 'a shell would execute what a placeholder stands for; use "$1" and give it as a further argument'
+            message = 'a shell would execute the value of a placeholder; use "$1" and give it as a further argument'
             yield errors.Flaw(path=f"{path}.{name}", code="script", message=message)
     if backend.get("resume", ("",))[0] != backend.get("command", ("",))[0] and "resume" in backend:
         yield errors.Flaw(path=f"{path}.resume", code="choice", message="must begin with the program of command")

@@ -142,7 +142,7 @@ class StatsQuery(BaseModel):
 class UsageQuery(RunFilters):
     """What sums of usage are told by, and the runs that they cover."""
 
-    by: run_sums.By = Field("recipe", description="What sums are told by.")
+    by: run_sums.By = Field("recipe", description="What the sums are grouped by.")
     label_key: _Plain | None = Field(
         None, description="Label whose values sums are told by; needed with `by=label`.", examples=["book"]
     )

@@ -265,7 +265,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "no_chief",
         "$.intent",
-        "no agent with the archetype chief takes part in pipelines, so nobody can split an intent into tasks",
+        "no agent with the archetype chief takes part in pipelines, so no agent can split an intent into tasks",
     ),
     errors.RequestInvalid(
         "$.tasks[0].deps[0]: these tasks wait for one another: 1 → 2 → 1",
@@ -288,7 +288,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"plan": {"session_id": _PLAN, "status": "running", "revision": 7}},
     ),
     errors.Conflict(
-        f"the file of the plan cannot be believed: sessions/{_PLAN}/plan.json: is not JSON; nothing was changed",
+        f"the file of the plan cannot be trusted: sessions/{_PLAN}/plan.json: is not JSON; nothing was changed",
         code="plan_damaged",
         detail={"file": f"sessions/{_PLAN}/plan.json"},
     ),

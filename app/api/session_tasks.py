@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/sessions/{session_id}/tasks", tags=["plans"])
 def _number(text: object) -> int:
     # What pydantic reads as a number is more: spaces, signs, underscores.
     if not re.fullmatch(r"[1-9][0-9]{0,5}", str(text)):
-        raise ValueError(f"is no number from 1 to {requests.TASK_IDS[-1]}")
+        raise ValueError(f"is not a number from 1 to {requests.TASK_IDS[-1]}")
     return int(str(text))
 
 

@@ -110,7 +110,7 @@ def _lack_of_a_folder(data_directory: Path) -> list[settings.Remark]:
     there = next(path for path in (data_directory, *data_directory.parents) if os.path.exists(path))
     # The rights of a folder of its own are set by whoever uses it.
     if not there.is_dir():
-        problem = "is no folder"
+        problem = "is not a folder"
     elif there != data_directory and not os.access(there, os.W_OK | os.X_OK):
         problem = "cannot be written"
     elif disk_health.is_full(there):

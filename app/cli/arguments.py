@@ -60,7 +60,7 @@ def read_file(path: Path) -> dict[str, Any]:
     except errors.InputRefused as error:
         raise errors.ArgsInvalid(f"{path} cannot be read.", flaws=error.flaws) from error
     if not isinstance(value, dict):
-        raise errors.ArgsInvalid(f"{path} is no JSON object.")
+        raise errors.ArgsInvalid(f"{path} is not a JSON object.")
     return value
 
 
@@ -107,7 +107,7 @@ def runs_above(environ: Mapping[str, str] = os.environ) -> int | None:
     if not told:
         return None
     if not told.isascii() or not told.isdigit():
-        raise errors.ConfigurationError(f"{settings.DEPTH}={told!r:.80} is no number", code="settings_invalid")
+        raise errors.ConfigurationError(f"{settings.DEPTH}={told!r:.80} is not a number", code="settings_invalid")
     return int(told) + 1
 
 

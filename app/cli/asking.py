@@ -51,7 +51,9 @@ class Asker:
         for gate in found:
             if gate["gate_id"] not in self._told:
                 self._told.add(gate["gate_id"])
-                terminal.warn(f"{gate['key']}: nobody to ask; {gate['default']!r} is decided at {gate['expires_at']}")
+                terminal.warn(
+                    f"{gate['key']}: no terminal to ask at; {gate['default']!r} is decided at {gate['expires_at']}"
+                )
 
     async def _ask(self, gate: Answer, after: int) -> bool:
         async with aclosing(self._client.follow(self._run_id, after)) as stream:

@@ -61,7 +61,7 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
         try:
             argument.encode()
         except UnicodeEncodeError as error:
-            raise click.UsageError(f"{argument!r:.80} is no UTF-8 text.") from error
+            raise click.UsageError(f"{argument!r:.80} is not UTF-8 text.") from error
 
 
 def _show(error: click.ClickException) -> None:

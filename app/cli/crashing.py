@@ -12,14 +12,28 @@ from app import printable
 from app.cli import arguments, exit_codes, formats, options, terminal
 
 COLUMNS = ("sweep", "points", "tried", "same", "restarted", "lost", "twice", "told", "hidden")
-_SWEEPS = """\
-kill: the process is killed at a write and started again. EIO, ENOSPC: a write is refused once. power loss: all that was
-not synced is gone, names in folders too. one sync lies: it is answered and not made, and the power goes before the next
-sync of that file. read EIO, read EMFILE: a file, or every file, cannot be read for a while, in the life of the run or
-after a restart; meanwhile list, detail, report and orders must agree. same: ended as the undisturbed run. lost: steps
-that were durable and are not any more. twice: steps that were executed again although their record was durable. told:
-ended otherwise, and the run says why. hidden: damage that nothing tells of. Steps may be lost, and executed again, only
-where a sync lied."""
+_SWEEPS = {
+    "kill": "The process is killed at a write and started again.",
+    "EIO, ENOSPC": "One write fails with this error.",
+    "power loss": "Everything that was not synced is gone, names in folders included.",
+    "one sync lies": "One sync reports success without being made; the power fails before the next sync of that file.",
+    "read EIO, read EMFILE": "One file, or every file, cannot be read for a while, during the run or after a restart. "
+    "Meanwhile list, detail, report and commands must agree.",
+}
+"""What each sweep does at every point."""
+_MEANINGS = {
+    "points": "Places in the undisturbed run at which the sweep can disturb it.",
+    "tried": "Points that were disturbed, each in a run of its own.",
+    "same": "Runs that ended exactly as the undisturbed run.",
+    "restarted": "Runs whose process had to be started again.",
+    "lost": "Steps, and answers to requests, that were durable and are missing afterwards.",
+    "twice": "Steps that ran again although their record was durable, or more often than one interruption explains.",
+    "told": "Runs that ended differently and report it: in an event, an error, a further attempt or the log.",
+    "hidden": "Runs that ended differently, lost steps or showed contradictory states, and report nothing: undetected "
+    "damage. It must be 0.",
+}
+"""What each column counts."""
+_LYING = "Steps may be lost or run again only where a sync lied."
 
 
 @click.command()
@@ -98,12 +112,19 @@ def markdown(told: Mapping[str, Any]) -> str:
     rows = [f"| {' | '.join(str(row[name]) for name in COLUMNS)} |" for row in told["sweeps"]]
     lines = [
         heading, "", f"Made by `control-room crashtest`: {extent}.", "", f"| {' | '.join(COLUMNS)} |",
-        f"| --- |{' ---: |' * (len(COLUMNS) - 1)}", *rows, "", _SWEEPS, "",
+        f"| --- |{' ---: |' * (len(COLUMNS) - 1)}", *rows, "",
+        *_defined("sweep", _SWEEPS), *_defined("column", _MEANINGS), _LYING, "",
         "Every promise holds." if told["holds"] else "Broken promises:",
         *(f"- {trial['sweep']}, `{trial['point']}`: {_why(trial)}" for trial in told["broken"]),
         *_logs(told),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _defined(heading: str, meanings: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"| {heading} | meaning |", "| --- | --- |")
+    yield from (f"| {name} | {meaning} |" for name, meaning in meanings.items())
+    yield ""
 
 
 def _logs(told: Mapping[str, Any]) -> Iterator[str]:

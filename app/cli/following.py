@@ -113,7 +113,7 @@ def _tell_rest(detail: Answer, output: Shown, executes: bool) -> int:
     if detail.get("error"):
         terminal.warn(f"{status}: {formats.error(detail['error'])}")
     if interrupted:
-        terminal.warn(f"interrupted; go on with: control-room runs resume {detail['run_id']}{options.again()}")
+        terminal.warn(f"interrupted; continue with: control-room runs resume {detail['run_id']}{options.again()}")
     return exit_codes.ExitCode.INTERRUPTED if interrupted else exit_codes.of_status(status)
 
 

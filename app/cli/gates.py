@@ -53,9 +53,7 @@ def show(place: options.Place, as_json: bool, gate_id: str) -> int:
 @options.as_json
 @options.anywhere
 def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> int:
-    """Answer a question; without --server, go on with its run in this process, and tell by the exit
-    code how that ends.
-    """
+    """Answer a question; without --server, continue its run in this process and return its exit code."""
     from app.cli import following
     from app.services import gates as control_gates
 
@@ -73,5 +71,5 @@ def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> i
 def _refuse_options(context: click.Context) -> int:
     given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given:
-        raise click.UsageError(f"options stand behind `{context.invoked_subcommand}`, not before it")
+        raise click.UsageError(f"give options after `{context.invoked_subcommand}`, not before it")
     return exit_codes.ExitCode.DONE

@@ -129,7 +129,7 @@ async def _tell_rest(client: Client, plan: Answer, waiting: Sequence[Answer]) ->
     if interrupted:
         terminal.warn("interrupted")
     for command in plan_formats.next_commands(plan) if not waiting else ():
-        terminal.warn(f"  go on with: {command}")
+        terminal.warn(f"  continue with: {command}")
     if interrupted:
         return exit_codes.ExitCode.INTERRUPTED
     return exit_codes.ExitCode.FAILED if waiting else exit_codes.of_plan(plan["status"])
@@ -138,8 +138,8 @@ async def _tell_rest(client: Client, plan: Answer, waiting: Sequence[Answer]) ->
 async def _tell_waiting(client: Client, detail: Answer) -> None:
     run_id = detail["run_id"]
     if detail["status"] == "paused":
-        terminal.warn(f"run {run_id} is paused: {detail.get('reason') or 'a person lets it go on'}")
-        terminal.warn(f"  go on with: control-room runs unpause {run_id}{options.again()}")
+        terminal.warn(f"run {run_id} is paused: {detail.get('reason') or 'a person unpauses it'}")
+        terminal.warn(f"  continue with: control-room runs unpause {run_id}{options.again()}")
     for gate in await asking.open_gates(client, run_id):
         terminal.warn(f"run {run_id}, {gate['key']}: {formats.cell(gate['prompt'])}")
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")

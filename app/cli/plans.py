@@ -179,7 +179,7 @@ def _new(
     if file is not None and (intent is not None or tasks):
         raise click.UsageError("--file holds the whole plan: leave INTENT and --task out.")
     if file is None and intent is None and not tasks:
-        raise click.UsageError("say what is wanted: INTENT, --task or --file.")
+        raise click.UsageError("give INTENT, --task or --file.")
     if in_order and not tasks:
         raise click.UsageError("--in-order is about the tasks of --task.")
     made = read_plan(file) if file is not None else requests.NewPlan(intent=intent, tasks=_tasks(tasks, in_order))

@@ -53,9 +53,9 @@ def stats(place: options.Place, as_json: bool) -> int:
     type=click.Choice(("recipe", "agent", "model", "label", "day")),
     default="recipe",
     show_default=True,
-    help="What sums are told by.",
+    help="What the sums are grouped by.",
 )
-@click.option("--label-key", metavar="NAME", help="Label whose values sums are told by, with --by label.")
+@click.option("--label-key", metavar="NAME", help="Label whose values the sums are grouped by, with --by label.")
 @click.option("--utc-offset", metavar="+HH:MM", default="+00:00", show_default=True, help="Local time zone, for days.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
 @click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")

@@ -49,7 +49,7 @@ class Machine:
         self.promised: dict[str, bytes] = {}
         """Each run's journal as far as its syncs were answered before the power was lost."""
         self.told = False
-        """Whether whoever asked last was told that a file cannot be believed."""
+        """Whether whoever asked last was told that a file cannot be trusted."""
         self._index: memory_index.MemoryIndex = left._index.copy() if left else memory_index.MemoryIndex()
         self._dark: asyncio.Event = asyncio.Event()
 

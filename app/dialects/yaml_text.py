@@ -301,7 +301,7 @@ class _Composer:
 
     def _untagged(self, event: events.ScalarEvent | events.CollectionStartEvent, line: int) -> None:
         if event.tag is not None:
-            message = f"has the tag {str(event.tag)!r:.80}; values have no tags here, a text stands in quotes"
+            message = f"has the tag {str(event.tag)!r:.80}; tags are not allowed here; write a text in quotes"
             self._tell("tag", message, line)
 
     def _weigh(self, weight: int, line: int) -> None:

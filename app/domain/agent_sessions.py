@@ -110,7 +110,7 @@ class AgentSessions(Protocol):
     """Where agent sessions are kept.
 
     Every method refuses an id that none can have (`errors.InputRefused`, `bad_agent_session_id`), and what reads says
-    `errors.AgentFailed` with the code `agent_session_damaged` of a file that cannot be believed; nothing of it is lost.
+    `errors.AgentFailed` with the code `agent_session_damaged` of a file that cannot be trusted; nothing of it is lost.
     """
 
     async def find(self, agent_session_id: str) -> AgentSession | None:

@@ -294,7 +294,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _damaged(flaws: list[errors.Flaw]) -> errors.InputRefused:

@@ -49,7 +49,7 @@ class Completion:
         return await self._end(_CANCELLED, None, [])
 
     async def pause(self, parked: Parked | None) -> RunState:
-        """Let the run rest until a person lets it go on; a person's own pause is written already."""
+        """Let the run rest until a person unpauses it; a person's own pause is written already."""
         if parked is None:
             decisions = self._run_log.loaded.decisions
             return await self._show_pause(decisions.paused, decisions.pause_error)

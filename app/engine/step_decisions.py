@@ -27,7 +27,7 @@ class Rescue(Enum):
     CRASH_LOOP = "crash_loop"
     """Its run is parked: it was cut off too often."""
     ASK = "ask"
-    """Its run is parked until a person lets it go on."""
+    """Its run is parked until a person unpauses it."""
     FAIL = "fail"
     """It fails."""
 

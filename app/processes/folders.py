@@ -18,7 +18,7 @@ def opened(folder: Path, seen: Callable[[int, int], object] = lambda _, __: None
         seen: Called with depth and descriptor of each folder on the way and of the last; an exception ends the walk.
 
     Raises:
-        OSError: one of them is missing, or is no folder, as a link is.
+        OSError: one of them is missing, or is not a folder, as a link is.
     """
     reached = os.open("/", _THROUGH)
     try:

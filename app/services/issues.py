@@ -174,7 +174,7 @@ class Issues:
             errors.DiskFull: it cannot be written.
         """
         if all(getattr(edit, name) is None for name in ("title", "body", "severity", "status", "note")):
-            _refuse([errors.Flaw(path="$", code="missing", message="contains no change")])
+            _refuse([errors.Flaw(path="$", code="missing", message="changes nothing")])
         _refuse(_flaws(edit.title, edit.body, edit.note, None))
         at, masked = clock.stamp(self._clock.now()), self._masked(title=edit.title, body=edit.body, note=edit.note)
         with faults.as_errors():

@@ -348,7 +348,7 @@ def _parsed(content: bytes) -> Any:
 
 def _damaged(path: str, why: str) -> errors.AgentFailed:
     return errors.AgentFailed(
-        f"What is kept of the conversation cannot be believed: {path}: {why}. Repair or remove that file.",
+        f"What is kept of the conversation cannot be trusted: {path}: {why}. Repair or remove that file.",
         code="agent_session_damaged",
         detail={"file": path, "reason": why},
     )

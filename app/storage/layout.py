@@ -94,7 +94,7 @@ def projection(name: str) -> str:
         errors.DriverFault: the name leads elsewhere, or belongs to the authority.
     """
     if not _PROJECTION.fullmatch(name) or name == START:
-        raise errors.DriverFault(f"{name!r:.80} is no name for a projection", code="bad_projection")
+        raise errors.DriverFault(f"{name!r:.80} is not the name of a projection", code="bad_projection")
     return name
 
 

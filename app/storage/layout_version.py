@@ -68,5 +68,5 @@ def _told(content: bytes) -> tuple[int | None, str]:
         layout, version = mark["layout"], str(mark.get("written_by"))[:40]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None, ""
-    # In JSON, true is no number.
+    # In JSON, true is not a number.
     return (layout, version) if type(layout) is int and layout > 0 else (None, "")

@@ -229,7 +229,7 @@ def _expect(files: Disk, known: plans.Plan, kept: _Known | None) -> None:
     """Refuse to go on where a plan's file does not say what is known of it."""
     found = _found(files, known.session_id, kept)
     if found is None or not _says_the_same(found.plan, known):
-        told = f"the file of the plan {known.session_id} has been changed by somebody else; it stays as it is"
+        told = f"the file of the plan {known.session_id} was changed by another program; it is left as it is"
         raise errors.Conflict(told, code=plan_stores.CHANGED, detail={"session_id": known.session_id})
 
 
@@ -318,7 +318,7 @@ def _place(summary: plans.PlanSummary) -> tuple[str, str]:
 
 
 def _damaged(path: str, why: str, flaws: tuple[errors.Flaw, ...] | list[errors.Flaw]) -> errors.Conflict:
-    told = f"the file of the plan cannot be believed: {path}: {why}; nothing was changed"
+    told = f"the file of the plan cannot be trusted: {path}: {why}; nothing was changed"
     return errors.Conflict(
         told, code=plan_stores.DAMAGED, detail={"file": path, "flaws": [each.to_json() for each in flaws]}
     )

@@ -28,7 +28,7 @@ class UnknownDialect:
             errors.DriverFault: `unknown_dialect`.
         """
         raise errors.DriverFault(
-            f"this version does not speak {ctx.run.dialect!r}; one that does continues the run",
+            f"this version does not know the language {ctx.run.dialect!r}; one that does continues the run",
             code="unknown_dialect",
             detail={"dialect": ctx.run.dialect},
         )

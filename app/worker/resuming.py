@@ -51,7 +51,9 @@ def _sent_on(loaded: stores.Loaded, dead: set[int], overrides: Mapping[str, plai
 async def _make_sure_it_replays(sent_on: stores.Loaded, dialects: Dialects, log: stores.RunLog) -> None:
     dialect = dialects.get(sent_on.start.dialect)
     if dialect is None:
-        raise errors.RequestInvalid(f"nothing here speaks {sent_on.start.dialect!r}", code="unknown_dialect")
+        raise errors.RequestInvalid(
+            f"this version does not know the language {sent_on.start.dialect!r}", code="unknown_dialect"
+        )
     try:
         await dry_replay.replays(sent_on, dialect, log.get_blob)
     except (errors.NondeterminismFault, errors.DriverFault) as fault:

@@ -300,9 +300,9 @@ def test_a_broken_recipe_is_exit_code_1(project: Project):
         (("smal", *SAID), "the nearest are small"),
         (("quick", *SAID), "start it with: control-room run"),
         (("small", "--backend", "sad"), "There is no backend 'sad'"),
-        (("small", *SAID, "--working-dir", "nowhere"), "--working-dir 'nowhere' is no folder"),
-        (("small", *SAID, "--working-dir", "file"), "--working-dir 'file' is no folder"),
-        (("small", *SAID, "--working-dir", ""), "--working-dir '' is no folder"),
+        (("small", *SAID, "--working-dir", "nowhere"), "--working-dir 'nowhere' is not a folder"),
+        (("small", *SAID, "--working-dir", "file"), "--working-dir 'file' is not a folder"),
+        (("small", *SAID, "--working-dir", ""), "--working-dir '' is not a folder"),
         (("small", *SAID, "--working-dir", ".control-room"), "is in a reserved folder"),
     ],
 )

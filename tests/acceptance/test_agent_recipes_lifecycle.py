@@ -37,7 +37,7 @@ def test_an_interrupted_run_is_told_so_far_and_goes_on(project: Project):
         process.send_signal(signal.SIGINT)
         rest, told = process.communicate(timeout=60)
     run_id = project.run_ids()[0]
-    hint = f"interrupted; go on with: control-room runs resume {run_id}"
+    hint = f"interrupted; continue with: control-room runs resume {run_id}"
 
     assert process.returncode == 130
     assert rest.strip() == ""
@@ -53,7 +53,7 @@ def test_the_way_on_names_a_project_elsewhere(project: Project, tmp_path: Path):
     project.script({"*": {"error": {"code": "agent_error", "message": "It broke."}}})
     failed = agent_recipes(*SAID, "--working-dir", project.path, project=project, code=4, cwd=tmp_path)
     run_id = project.run_ids()[0]
-    hint = f"failed; go on with: control-room runs resume {run_id} --project {project.path}"
+    hint = f"failed; continue with: control-room runs resume {run_id} --project {project.path}"
     project.script(recipe_harness.STRAIGHT)
 
     assert failed.stderr.splitlines() == ["agent-recipes: It broke. [agent_error]", hint]
@@ -80,7 +80,7 @@ def test_a_reader_that_goes_away_stops_the_run(project: Project):
     run_id = project.run_ids()[0]
 
     assert code == 141
-    assert told == f"interrupted; go on with: control-room runs resume {run_id}\n"
+    assert told == f"interrupted; continue with: control-room runs resume {run_id}\n"
     assert control_room("runs", "resume", run_id, project=project).stdout
 
 

@@ -633,7 +633,7 @@ def test_config_check_tells_of_a_data_directory_that_cannot_be(tmp_path: Path):
 
     assert "CONTROL_ROOM_DATA_DIRECTORY" not in sound.stdout
     for each in (told, below):
-        assert f"CONTROL_ROOM_DATA_DIRECTORY: {tmp_path / '.control-room'} is no folder" in each.stdout
+        assert f"CONTROL_ROOM_DATA_DIRECTORY: {tmp_path / '.control-room'} is not a folder" in each.stdout
 
 
 def test_agents_are_checked(project: programs.Project):

@@ -78,7 +78,7 @@ def _walk(place: tuple[str, ...]) -> None:
     assert "(open): not yet" in reopened.stdout
     assert edited.stdout.startswith("There\n")
     assert "(open): so" in edited.stdout
-    assert "contains no change" in nothing.stderr
+    assert "changes nothing" in nothing.stderr
     assert once == again
     assert "idempotency_conflict" in other.stderr
     assert "issue_not_found" in unknown.stderr

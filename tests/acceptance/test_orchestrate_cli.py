@@ -131,7 +131,7 @@ def test_a_run_is_told_step_by_step(workspace: Workspace):
     ]
     assert told.stderr.splitlines()[1:] == [
         f"logs: .orchestrate/runs/{run_id}/logs",
-        f"go on with: orchestrate resume {run_id}",
+        f"continue with: orchestrate resume {run_id}",
     ]
 
 
@@ -199,7 +199,7 @@ def test_a_reader_that_goes_away_stops_the_run(workspace: Workspace):
         code = process.wait(60)
 
     assert code == 141
-    assert "go on with: orchestrate resume" in told
+    assert "continue with: orchestrate resume" in told
     assert state(workspace)["status"] == "running"
 
 
@@ -214,7 +214,7 @@ def test_ctrl_c_ends_the_programs_and_leaves_a_run_to_resume(workspace: Workspac
 
     assert code == 130
     assert out.splitlines()[-1].endswith("interrupted")
-    assert f"go on with: orchestrate resume {latest(workspace).name}" in err
+    assert f"continue with: orchestrate resume {latest(workspace).name}" in err
     assert workspace.read("trace").split() == ["first", "begun", "begun", "over", "third"]
     assert resumed.state["status"] == "completed"
 

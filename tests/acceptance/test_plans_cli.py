@@ -141,7 +141,7 @@ def test_open_question_ends_the_following_and_an_answer_goes_on(tmp_path: Path, 
 
     assert stopped.stdout.splitlines()[-1] == f"plan {session} running: 1 done, 1 needs_scoping"
     assert "task 2 asks: " in stopped.stderr
-    assert f'go on with: control-room plan answer {session} 2 "…"' in stopped.stderr
+    assert f'continue with: control-room plan answer {session} 2 "…"' in stopped.stderr
     assert "task_begun" in refused.stderr or "wrong_state" in refused.stderr
     assert answered.stdout.splitlines()[-1] == f"plan {session} done: 2 done"
     assert shown["tasks"][1]["scoping_answer"] == "at the gate"
@@ -162,7 +162,7 @@ def test_failed_task_is_retried(project: programs.Project, tmp_path: Path, place
     assert failed.stdout.splitlines()[-1] == f"plan {session} failed: 1 blocked, 1 failed"
     assert "the model broke [model_crashed]" in failed.stdout
     assert "the model broke" not in failed.stderr
-    assert f"go on with: control-room plan retry {session} 1" in failed.stderr
+    assert f"continue with: control-room plan retry {session} 1" in failed.stderr
     assert retried["status"] == "done"
     assert [step["step_id"] for step in steps].count("brief") == 1
 
@@ -316,7 +316,7 @@ def test_interrupted_chief_goes_on_under_its_key(project: programs.Project):
     again = asked(*request, *place)
 
     assert ended == 130, said
-    assert f"go on with: control-room plan follow {session}" in said
+    assert f"continue with: control-room plan follow {session}" in said
     assert (left["awaits_chief"], again["awaits_chief"], len(again["tasks"])) == (True, False, 2)
     assert again["chief_run_id"] == left["chief_run_id"]
 
@@ -372,7 +372,7 @@ def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_pa
     shown = asked("show", session, *place)
 
     assert ended == 130, said
-    assert f"go on with: control-room plan follow {session}" in said
+    assert f"continue with: control-room plan follow {session}" in said
     assert [task["status"] for task in left["tasks"]] == ["running", "blocked"]
     assert followed.stdout.splitlines()[-1] == f"plan {session} done: 2 done"
     assert shown["tasks"][0]["run_id"] == left["tasks"][0]["run_id"]

@@ -181,7 +181,7 @@ async def test_a_torn_line_is_cut_off(cabin: Cabin, kept: int) -> None:
     ],
 )
 async def test_a_damaged_file_is_told(cabin: Cabin, name: str, content: bytes) -> None:
-    """A file that cannot be believed is an error that names it, whoever reads; it stays as it is."""
+    """A file that cannot be trusted is an error that names it, whoever reads; it stays as it is."""
     await cabin.sessions.keep(session())
     cabin.disk.write(cabin.path(name), content, sync=True)
     reading = {

@@ -415,7 +415,7 @@ class TestByHand:
         ],
     )
     async def test_a_damaged_one_is_told_and_stays(self, harness: StoreHarness, content: bytes, path: str) -> None:
-        """A file that cannot be believed is told with the place of the fault, listed nowhere, and left as it is."""
+        """A file that cannot be trusted is told with the place of the fault, listed nowhere, and left as it is."""
         store = await harness.open()
         await store.plans.put(made("sp_2"))
         by_hand(harness, content)

@@ -231,7 +231,7 @@ async def test_a_failed_run_is_not_sent_on_into_a_taken_conversation(service: se
 
 
 async def test_a_damaged_claim_is_told(service: served.Served) -> None:
-    """A file that cannot be believed keeps the conversation shut, names itself, and stays."""
+    """A file that cannot be trusted keeps the conversation shut, names itself, and stays."""
     folder = service.project.data / layout.agent_session_folder(TALK)
     _put(folder / "claim.json", "nonsense")
     refused = await _post(service, TALK)

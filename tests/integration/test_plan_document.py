@@ -797,7 +797,7 @@ async def test_a_plan_that_is_not_there(service: Planned, session_id: str) -> No
 
 @pytest.mark.parametrize("task_id", ["0", "-1", "9", "99999999999999999999", "one"])
 async def test_a_task_that_is_not_there(service: Planned, task_id: str) -> None:
-    """An unknown number is a 404, what is no number a 400 or a 404, never a fault of the service."""
+    """An unknown number is a 404, what is not a number a 400 or a 404, never a fault of the service."""
     plan = await service.started(task("sweep the hall"))
     await service.ends(plan)
     place = f"/api/sessions/{plan['session_id']}/tasks/{task_id}"

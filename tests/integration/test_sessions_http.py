@@ -334,7 +334,7 @@ async def test_a_malformed_plan_is_refused(service: served.Served) -> None:
 
 
 NO_NUMBERS = ["0", "-1", str(HUGE), "1.0", "+1", "01", "1_0", "x", "%201", "१", "1000000", "1" * 5000]
-"""What is no number of a task."""
+"""What is not a number of a task."""
 
 
 async def test_a_task_that_is_no_number_is_refused(service: served.Served) -> None:

@@ -49,7 +49,7 @@ def opening(
     if not certain and not program.resumes:
         return ConversationAddress(session_id=known)
     if known is None and certain:
-        message = f"{program.label} has never said what it calls the conversation {ours:.80}, so it cannot go on."
+        message = f"{program.label} has never reported its id of the conversation {ours:.80}, so it cannot continue."
         raise errors.AgentFailed(message, code="unknown_agent_session", detail={"agent_session_id": ours})
     return ConversationAddress(
         session_id=known,

@@ -57,7 +57,7 @@ def _invoke(turn: Turn) -> Invocation:
     config = turn.config
     template = config.resume if turn.resumes else config.command
     if not template:
-        message = f"The backend {config.name} cannot go on with a conversation: it has no `resume` in agents.json."
+        message = f"The backend {config.name} cannot continue a conversation: its entry in agents.json has no `resume`."
         raise errors.AgentFailed(message, code="unknown_agent_session", detail={"backend": config.name})
     named = {name for part in template for text in _texts(part) for name in _PLACE.findall(text)}
     message = turn.message(with_system="system" not in named)

@@ -129,7 +129,7 @@ def _says(patterns: tuple[str, ...], *texts: str) -> bool:
 def _incomplete(program: Program, output: ParsedOutput, reply_text: str) -> records.StepError | None:
     if output.complete or output.cut_off:
         return None
-    message = f"{program.label} ended without a reply that can be read: {_first_line(reply_text) or 'it said nothing'}"
+    message = f"{program.label} ended without a readable reply: {_first_line(reply_text) or 'it wrote nothing'}"
     return records.StepError(code="reply_unreadable", message=message)
 
 

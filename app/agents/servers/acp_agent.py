@@ -115,10 +115,10 @@ class Agent:
         if self._clock.monotonic() >= begun + seconds:
             message = f"The agent {self._name} did not answer within {seconds:.3g} seconds."
             return errors.AgentFailed(message, code="agent_timeout", detail={"timeout_seconds": seconds})
-        return errors.AgentFailed(f"The agent {self._name} said nothing for too long.", code="agent_idle")
+        return errors.AgentFailed(f"The agent {self._name} wrote nothing for too long.", code="agent_idle")
 
     def _out_of_hand(self, tool: str) -> errors.AgentFailed:
-        message = f"The agent {self._name} used a tool, though it was told to use none: {tool}."
+        message = f"The agent {self._name} used a tool although tools are forbidden here: {tool}."
         return errors.AgentFailed(
             message, code="tools_cannot_be_turned_off", detail={"backend": self._name, "tool": tool}
         )
@@ -202,7 +202,7 @@ def _not_started(name: str, error: commands.NotStarted) -> errors.AgentFailed:
 
 
 def _unreadable(name: str, why: str) -> errors.AgentFailed:
-    message = f"What the agent {name} writes is not the Agent Client Protocol: {why}."
+    message = f"The output of the agent {name} is not the Agent Client Protocol: {why}."
     return errors.AgentFailed(message, code="reply_unreadable")
 
 

@@ -75,7 +75,7 @@ async def _resumed(
 
     if wish.session_id is None:
         return None
-    why = "it can do so in no new process"
+    why = "it cannot do so in a new process"
     for way in _ways(agent, hello):
         try:
             answer = await agent.ask(way(cwd=wish.cwd, session_id=wish.session_id, mcp_servers=[], **_meta(wish)))
@@ -148,7 +148,7 @@ async def _choose_model(agent: Agent, wish: Wish, conversation: OpenedConversati
         if option is not None:
             await agent.ask(agent.connection.set_config_option(option.id, conversation.session_id, named))
             return
-        why = "it offers no choice"
+        why = "it offers no choice of models"
     except acp.RequestError as error:
         why = str(error)
     message = f"The agent {wish.backend} does not take the model {model!r:.80}: {why}."

@@ -51,7 +51,7 @@ class Turn:
         self._tools_called: dict[str, Mapping[str, Any]] = {}
         self._tokens = program.Tally()
         self.called = 0  # How often it has called a tool.
-        self.too_long = False  # Whether it has said more than can be held.
+        self.too_long = False  # Whether it has written more than can be stored.
         # Price of the conversation before this turn in US dollars, if the agent told it when it was opened.
         self.cost_before, self.cost_so_far = self.cost_so_far, None
 
@@ -174,13 +174,13 @@ def reply(name: str, turn: Turn, response: schema.PromptResponse, known_as: str)
 
 def unknown_session(name: str, session_id: str, why: str) -> errors.AgentFailed:
     """Return what it means that a conversation cannot continue."""
-    message = f"The agent {name} cannot go on with the conversation {session_id:.80}: {why}."
+    message = f"The agent {name} cannot continue the conversation {session_id:.80}: {why}."
     return errors.AgentFailed(message, code="unknown_agent_session", detail={"agent_session_id": session_id})
 
 
 def _unfinished(name: str, turn: Turn, response: schema.PromptResponse) -> records.StepError | None:
     if turn.too_long:
-        return records.StepError(code="reply_unreadable", message=f"The agent {name} said more than can be held.")
+        return records.StepError(code="reply_unreadable", message=f"The agent {name} wrote more than can be stored.")
     match response.stop_reason:
         case "end_turn" | "max_tokens":
             return None

@@ -28,7 +28,7 @@ async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPr
         turns = await prompt.retry_until_space(lambda: sessions.turns(agent_session_id))
         if prompt.session_created and not turns:
             raise errors.AgentFailed(
-                f"There is no conversation {prompt.agent_session_id!r:.80} to go on with.",
+                f"There is no conversation {prompt.agent_session_id!r:.80} to continue.",
                 code="unknown_agent_session",
                 detail={"agent_session_id": prompt.agent_session_id},
             )

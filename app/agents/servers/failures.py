@@ -45,7 +45,7 @@ def unreachable(error: Exception) -> errors.AgentFailed | errors.WorkspaceFault:
         return workspace_faults.waits("", lack)
     cause = error.__cause__ or error
     return errors.AgentFailed(
-        "The service could not be reached, or the connection broke before the reply was whole.",
+        "The service could not be reached, or the connection broke before the reply was complete.",
         code="backend_unavailable",
         detail={"cause": plain.preview(f"{type(cause).__name__}: {cause}")},
     )
@@ -55,7 +55,7 @@ def unreadable(cause: object) -> errors.AgentFailed:
     """Return what an answer means that is none of the interface's."""
     reported = f"{type(cause).__name__}: {cause}" if isinstance(cause, Exception) else str(cause)
     return errors.AgentFailed(
-        "The service's answer is not what its interface promises.",
+        "The service's answer does not have the form that its interface specifies.",
         code="reply_unreadable",
         detail={"cause": plain.preview(reported)},
     )

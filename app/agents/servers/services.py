@@ -156,7 +156,7 @@ class ServiceBackend:
 def missing(backend: str, package: str, extra: str) -> errors.AgentFailed:
     """Make the error that says which package is to be installed."""
     install = f'pip install "control-room[{extra}]"'
-    message = f"The backend {backend} needs the package {package}, not installed here. Install with: {install}"
+    message = f"The backend {backend} needs the package {package}, which is not installed. Install it with: {install}"
     return errors.AgentFailed(message, code="agent_missing", detail={"package": package, "install": install})
 
 

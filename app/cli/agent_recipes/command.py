@@ -36,7 +36,7 @@ FLAGS = {
 @click.option("--max-restarts", type=click.IntRange(0), metavar="N", help="Most new sessions.  [default: no limit]")
 @click.option("--working-dir", metavar="PATH", help="Folder that the agent works in.  [default: the current one]")
 @click.option("--system-prompt", metavar="TEXT", help="Appended to the backend's own, where it can do that.")
-@click.option("--session-id", "agent_session_id", metavar="ID", help="Existing conversation to go on with.")
+@click.option("--session-id", "agent_session_id", metavar="ID", help="Existing conversation to continue.")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: the list, the plan, or the run at its end.")
 @click.version_option(__version__, prog_name="agent-recipes", message="%(prog)s %(version)s")

@@ -39,7 +39,7 @@ def of(working_dir: str | None) -> Project:
     named = os.curdir if working_dir is None else working_dir
     folder = _resolved(named)
     if folder is None:
-        raise errors.RequestInvalid(f"--working-dir {named!r:.200} is no folder", code="working_dir_missing")
+        raise errors.RequestInvalid(f"--working-dir {named!r:.200} is not a folder", code="working_dir_missing")
     environ = options.laid_over()
     if not environ.get(_PROJECT):
         environ = options.laid_over(PROJECT=str(_nearest(folder, environ)))

@@ -104,7 +104,7 @@ def _tell_way_on(detail: Answer, project: projects.Project) -> None:
     if status in _UNDONE:
         what = "interrupted" if common.is_interrupted(status) else status
         words = ("runs", _UNDONE[status], detail["run_id"], *_higher_limit(detail.get("error") or {}))
-        terminal.warn(f"{what}; go on with: {project.command(*words)}")
+        terminal.warn(f"{what}; continue with: {project.command(*words)}")
 
 
 def _higher_limit(error: Mapping[str, Any]) -> tuple[str, ...]:

@@ -58,7 +58,9 @@ async def of_this_language(client: FolderClient, recipe_id: str) -> None:
     entries = await client.call(use_cases.list_recipes)
     found = next((entry for entry in entries if entry["recipe_id"] == recipe_id), None)
     if found is not None and found["dialect"] != DIALECT:
-        message = f"{recipe_id} is no agent recipe but one of {found['dialect']}; start it with: control-room run"
+        message = (
+            f"{recipe_id} is not an agent recipe but a recipe of {found['dialect']}; start it with: control-room run"
+        )
         raise errors.UnknownRecipe(message)
     if found is None:
         near = formats.nearest(recipe_id, [entry["recipe_id"] for entry in entries if entry["dialect"] == DIALECT])

@@ -28,7 +28,7 @@ def age(text: str) -> timedelta:
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r:.40} is no age; write a number and s, m, h, d or w, as 7d")
+        raise ValueError(f"{text!r:.40} is not an age; write a number and s, m, h, d or w, such as 7d")
     return timedelta(**{_UNITS[found["unit"]]: int(found["count"])})
 
 

@@ -62,12 +62,12 @@ def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bo
 @orchestrate.command()
 @click.argument("run_id")
 @click.option("--force-restart", is_flag=True, help="Begin anew, with a run of its own; the old one stays as it is.")
-@click.option("--repair", is_flag=True, help="Cut a damaged run back to what can be believed, then go on.")
+@click.option("--repair", is_flag=True, help="Cut a damaged run back to its intact lines, then continue.")
 @options.to_run
 def resume(asked: running.Asked, run_id: str, force_restart: bool, repair: bool) -> int:
     """Go on with run RUN_ID, or the `latest`, behind its last step."""
     if force_restart and repair:
-        raise click.UsageError("--force-restart begins anew, --repair goes on: give one of them.")
+        raise click.UsageError("--force-restart starts again, --repair continues: give one of them.")
     how = resuming.How.ANEW if force_restart else resuming.How.REPAIRED if repair else resuming.How.AS_IT_IS
     try:
         return resuming.resume(asked, run_id, how)

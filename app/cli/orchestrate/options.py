@@ -23,7 +23,7 @@ KEEP = "ORCHESTRATE_KEEP_RUNS"
 """Days that runs are kept for, where `clean` is told nothing else."""
 
 _INTERACTIVE = (
-    "--on-error interactive is not supported: use stop, look at the run, and go on with it by `orchestrate resume`."
+    "--on-error interactive is not supported: use stop, look at the run, and continue it with `orchestrate resume`."
 )
 
 state_dir = click.option(
@@ -88,7 +88,7 @@ def age(context: click.Context, option: click.Parameter, text: str | None) -> ti
     """Read the age that runs are to have, from the option or the environment."""
     days = os.environ.get(KEEP)
     if not text and not days:
-        raise click.UsageError(f"Say how old runs are to be: --older-than 7d, or {KEEP}=30 (days).")
+        raise click.UsageError(f"Give the age of the runs: --older-than 7d, or {KEEP}=30 (days).")
     try:
         return cleaning.age(text or f"{days}d")
     except ValueError as error:

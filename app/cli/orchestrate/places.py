@@ -106,7 +106,7 @@ def _data(workspace: Path, state_dir: Path | None) -> tuple[Path, Path | None]:
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError
     except (OSError, ValueError) as error:
-        message = f"--state-dir {str(state_dir)!r:.200} is no folder"
+        message = f"--state-dir {str(state_dir)!r:.200} is not a folder"
         raise errors.RequestInvalid(message, code="state_dir_refused") from error
     if folder.name == RUNS and folder.parent.name == DATA:
         return folder.parent, None

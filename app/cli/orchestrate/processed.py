@@ -101,7 +101,7 @@ def of(workflow: Workflow, place: Place) -> Processed:
     try:
         folder = places.resolved(place.workspace / named)
         if folder.exists() and not folder.is_dir():
-            raise _refused(named, "is no folder")
+            raise _refused(named, "is not a folder")
     except OSError as error:
         raise _refused(named, f"cannot be resolved: {error}") from error
     if folder == place.workspace:

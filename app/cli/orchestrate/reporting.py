@@ -83,10 +83,10 @@ class Telling:
         if status == "done":
             return
         if common.is_interrupted(status):
-            terminal.warn(f"interrupted; go on with: {self._place.command('resume', self._run_id)}")
+            terminal.warn(f"interrupted; continue with: {self._place.command('resume', self._run_id)}")
             return
         terminal.warn(f"logs: {self._place.shown_root(self._run_id)}/logs")
-        terminal.warn(f"go on with: {self._place.command('resume', self._run_id)}")
+        terminal.warn(f"continue with: {self._place.command('resume', self._run_id)}")
 
     # -- while it happens
 

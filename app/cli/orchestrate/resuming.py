@@ -127,7 +127,7 @@ async def _readable(asked: Asked, client: FolderClient, run_id: str, how: How) -
 
 def _refuse_elsewhere(asked: Asked, start: runs.RunStart) -> None:
     if start.dialect != workflows.DIALECT:
-        message = f"run {start.run_id} is no workflow but one of {start.dialect}"
+        message = f"run {start.run_id} is not a workflow but a recipe of {start.dialect}"
         raise errors.RequestInvalid(message, code="other_dialect")
     _refuse_workspace(asked, start.run_id, start.working_dir)
 
@@ -178,7 +178,7 @@ def _tell_state(asked: Asked, run_id: str) -> None:
     except (ValueError, RecursionError):
         whole = False
     if not whole:
-        terminal.warn(f"{asked.place.shown_path(path)} {fault}; it is made anew from the run's journal")
+        terminal.warn(f"{asked.place.shown_path(path)} {fault}; it is rebuilt from the run's journal")
 
 
 # -- anew

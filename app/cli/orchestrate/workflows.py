@@ -115,7 +115,7 @@ def source(path: Path, shown: str) -> str:
         message = f"{shown} {error.message.removeprefix('the file ')}"
         raise errors.RecipeInvalid(message, code=error.flaws[0].code) from error
     except ValueError as error:
-        raise errors.RecipeInvalid(f"{shown!r:.200} is no path: {error}") from error
+        raise errors.RecipeInvalid(f"{shown!r:.200} is not a path: {error}") from error
 
 
 def checksum(text: str) -> str:

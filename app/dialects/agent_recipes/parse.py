@@ -86,9 +86,9 @@ def _uncomposed(steps: plain.Object) -> _Flaws:
     for name, step in steps.items():
         place = ("steps", name)
         if name == composition.INCLUDE:
-            yield json_schemas.flaw(place, "not_composed", "names files, which are read only where recipes lie")
+            yield json_schemas.flaw(place, "not_composed", "names files, which are read only in a folder of recipes")
         elif isinstance(step, dict) and composition.REF in step:
-            message = "names a file, which is read only where recipes lie"
+            message = "names a file, which is read only in a folder of recipes"
             yield json_schemas.flaw((*place, composition.REF), "not_composed", message)
 
 
@@ -130,7 +130,7 @@ class _Step:
         place = (*self._place, "onOutcome")
         for outcome in self._outcomes:
             if outcome not in self._transitions:
-                yield json_schemas.flaw((*place, outcome), "missing_transition", "is an outcome that nothing follows")
+                yield json_schemas.flaw((*place, outcome), "missing_transition", "is an outcome without a transition")
         for outcome in self._transitions:
             if outcome not in self._outcomes:
                 hint = json_schemas.nearest(outcome, self._outcomes)
@@ -148,7 +148,7 @@ class _Step:
             message = "is missing: it says why the run ends where `exitOnOther` ends it"
             yield json_schemas.flaw((*place, "reason"), "missing_field", message)
         if leads_on and outcome != schema.OTHER and "reason" in transition:
-            message = "means nothing here: only an exit, or the outcome other, has a reason"
+            message = "does not apply here: only an exit, or the outcome other, has a reason"
             yield json_schemas.flaw((*place, "reason"), "unknown_field", message)
 
     def _of_prompt(self, args: _Args) -> _Flaws:

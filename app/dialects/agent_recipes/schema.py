@@ -38,13 +38,13 @@ RUN_ARGS: plain.Object = {
         "type": "integer",
         "minimum": 0,
         "maximum": _MOST_COUNT,
-        "description": "Most restarts in a new session; without it there is no limit.",
+        "description": "Maximum number of restarts in a new session; unlimited by default.",
     },
     "system_prompt": rule("string", "Appended to the backend's own system prompt.", minLength=1, maxLength=100_000),
     "agent_session_id": {
         "type": "string",
         "pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}$",
-        "description": "An existing conversation, which the run goes on with.",
+        "description": "An existing conversation, which the run continues.",
     },
 }
 """Arguments that every run of every recipe takes beside the recipe's own."""

@@ -73,7 +73,7 @@ def _read(command: str) -> _Reading:
         return _Reading(filled=Filled(text=text, names={}), problems=())
     if len(text) > MOST_CHARACTERS or len(spots) > MOST_VARIABLES:
         most = f"{MOST_CHARACTERS} characters and {MOST_VARIABLES} variables"
-        message = f"has more than {most}, which is the most in a command that has any; split the step, or use a file"
+        message = f"has more than {most}, the limit for one command; split the step, or use a file"
         return _Reading(filled=Filled(text=text, names={}), problems=(Problem(code="too_large", message=message),))
     shell = Shell(text, [spot for _, spot in spots])
     names, edits, found = dict[str, str](), list[tuple[int, int, str]](), list[Problem]()

@@ -133,7 +133,7 @@ def _text(operand: Operand, find: Find) -> str:
 def _number(text: str) -> float:
     number = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
     if not math.isfinite(number):
-        raise Undecidable(f"{text!r:.80} is no number, and only numbers have an order")
+        raise Undecidable(f"{text!r:.80} is not a number, and only numbers have an order")
     return number
 
 
@@ -199,7 +199,7 @@ class _Reader:
             if self._take("("):
                 read = self._disjunction()
                 if not self._take(")"):
-                    raise Unreadable("has a parenthesis that nothing closes")
+                    raise Unreadable("has a parenthesis that is never closed")
                 return read
             return self._comparison()
         finally:
@@ -229,7 +229,7 @@ class _Reader:
                 return Operand(text=token.text, variable=True)
             case "text":
                 if "{{" in token.text:
-                    raise Unreadable(f"{token.text!r:.40} is a text; a variable stands without quotes")
+                    raise Unreadable(f"{token.text!r:.40} is a text; write a variable without quotes")
                 return Operand(text=token.text)
             case "word" if self._later and (token.text in _TRUTHS or _NUMBER.fullmatch(token.text)):
                 return Operand(text=token.text)

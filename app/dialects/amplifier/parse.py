@@ -156,7 +156,7 @@ def _explained(flaw: errors.Flaw) -> errors.Flaw:
     elif flaw.code == "wrong_type" and name in COMPUTED:
         message = f"{message}; variables are not filled in here"
     elif flaw.code == "invalid_value" and (found := _BROKEN_FORM.match(message)):
-        message = f"is {found[1]:.80}; it {FORMS.get(name, 'must have another form')}"
+        message = f"is {found[1]:.80}; it {FORMS.get(name, 'has the wrong form')}"
     return dataclasses.replace(flaw, message=message)
 
 

@@ -116,7 +116,7 @@ def _of_args(document: plain.Object, version: str) -> _Flaws:
 def _of_approval(spot: walk.Question, check: _Checks) -> _Flaws:
     approval, prompt = spot.approval, spot.approval.get("prompt")
     if approval.get("required") is True and "prompt" not in approval:
-        yield spot.flaw("missing_field", "is missing: it says what is asked", "prompt")
+        yield spot.flaw("missing_field", "is missing: it holds the question", "prompt")
     if isinstance(prompt, str):
         yield from check.template((*spot.place, "prompt"), prompt, spot.known, "approvals")
     if approval.get("output") in walk.reserved(check.version):
@@ -156,7 +156,7 @@ def _of_type(spot: walk.Spot) -> _Flaws:
     if kind not in _OF_TYPE:
         return
     if kind == "substeps" and "type" in step:
-        yield spot.flaw("exclusive_fields", "means nothing beside substeps", "type")
+        yield spot.flaw("exclusive_fields", "does not apply beside substeps", "type")
     for name in _NEEDED[kind]:
         if name not in step:
             yield spot.flaw("missing_field", f"is missing in a step of type {kind}", name)

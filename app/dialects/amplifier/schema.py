@@ -80,9 +80,9 @@ def _loop_fields() -> tuple[Field, ...]:
         _later(
             "parallel",
             {"type": ["boolean", "integer"], "minimum": 1, "maximum": 1_000, "default": False},
-            "Whether iterations, or sub-steps, go on at once; a number: so many at a time.",
+            "Whether iterations or sub-steps run at the same time; a number limits how many.",
         ),
-        _later("continue_on_error", NO, "Whether the other iterations go on when one has failed."),
+        _later("continue_on_error", NO, "Whether the other iterations continue when one has failed."),
         _later("break_if", _CONDITION, "Looked at after each iteration; if it holds, the loop is over.", filled=True),
     )
 
@@ -143,7 +143,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
             required_in=(FIRST,),
         ),
         field("mode", WORD, "Mode of the agent, told before the prompt."),
-        Field(name="prompt", rule=_TEXT, meaning="What the agent is told.", filled=True, required_in=(FIRST,)),
+        Field(name="prompt", rule=_TEXT, meaning="The prompt for the agent.", filled=True, required_in=(FIRST,)),
         _later("command", _TEXT, "What bash executes; values reach it as variables of the shell.", filled=True),
         _later("cwd", _REFERENCE, "Folder that the command runs in, inside the workspace.", filled=True),
         _later(
@@ -152,7 +152,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
             "Variables of the command's environment.",
             filled=True,
         ),
-        _later("secrets", SECRETS, "Variables of our own environment that the command gets, and nobody may see."),
+        _later("secrets", SECRETS, "Environment variables that the command gets; their values are masked."),
         _later("output_exit_code", _NAME, "Variable that gets the exit code; no code fails the step then."),
         _later("recipe", {"type": "string", "pattern": RECIPE}, "Recipe that is run, by its id or its file."),
         _later("context", _VALUES, "All that the recipe is given.", filled=True),
@@ -211,7 +211,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
     ),
     "recursion": (
         field("max_depth", _COUNT | {"maximum": 20, "default": 5}, "Runs above a run that may still start one."),
-        field("max_total_steps", _COUNT, "Most steps of a run, iterations counted; by default there is no limit."),
+        field("max_total_steps", _COUNT, "Maximum number of steps of a run, with iterations; unlimited by default."),
     ),
     "rate_limiting": (
         field("max_concurrent_llm", _COUNT | {"maximum": 1_000}, "Most agents that are asked at a time."),

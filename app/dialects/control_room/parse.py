@@ -140,7 +140,7 @@ class _Survey:
             if step_id in ids:
                 yield json_schemas.flaw((*place, "step_id"), "duplicate_step_id", f"{step_id} is the id of two steps")
             if step_id in _RESERVED_STEPS:
-                yield json_schemas.flaw((*place, "step_id"), "reserved_name", f"{step_id} is kept for the engine")
+                yield json_schemas.flaw((*place, "step_id"), "reserved_name", f"{step_id} is reserved for the engine")
             if isinstance(step.get("reply_schema"), dict):
                 yield from json_schemas.schema_flaws(step["reply_schema"], (*place, "reply_schema"))
             if slot in slots:
@@ -263,7 +263,7 @@ class _Survey:
                 yield json_schemas.flaw(here, "invalid_pattern", str(error))
                 continue
             for name in sorted(set(groups) - set(declared)):
-                yield json_schemas.flaw(here, "undeclared_arg", f"the group {name} is no argument of the recipe")
+                yield json_schemas.flaw(here, "undeclared_arg", f"the group {name} is not an argument of the recipe")
 
     def _of_args_schema(self) -> list[errors.Flaw]:
         if "args_schema" not in self._document:

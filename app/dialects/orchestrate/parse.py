@@ -98,7 +98,7 @@ def _of_texts(document: plain.Object) -> _Flaws:
         if field.filled:
             for where, text in json_text.texts(value, place):
                 if variables.is_open(text):
-                    message = "holds a `${` that nothing closes; write `$${` for the characters themselves"
+                    message = "holds a `${` that is never closed; write `$${` for the characters themselves"
                     yield json_schemas.flaw(where, "open_variable", message)
     for where, text in json_text.texts({name: part for name, part in document.items() if name != "context"}, ()):
         if any(name == "env" or name.startswith("env.") for name in variables.names(text)):

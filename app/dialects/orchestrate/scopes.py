@@ -84,7 +84,7 @@ def problem_of_goto(target: str, spot: Spot, everywhere: plain.Object) -> tuple[
     if target in everywhere:
         return "goto_into_loop", f"leads to {target:.80}, which is inside of a loop; a `goto` leads out of loops only"
     near = json_schemas.nearest(target, [*spot.scope.names(), schema.END])
-    return "unknown_step", f"leads to {target!r:.80}, which is no step here{near}"
+    return "unknown_step", f"leads to {target!r:.80}, which is not a step here{near}"
 
 
 def may_repeat(workflow: plain.Object) -> bool:

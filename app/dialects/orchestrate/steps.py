@@ -70,14 +70,14 @@ def _of_forms(spot: scopes.Spot) -> _Flaws:
     for name, forms in _OF_FORMS.items():
         if kind is not None and name in spot.step and kind not in forms:
             hint = "; a wait has its own `timeout_sec`" if (kind, name) == ("wait_for", "timeout_sec") else ""
-            yield spot.flaw("misplaced_field", f"means nothing in a step with {kind}{hint}", name)
+            yield spot.flaw("misplaced_field", f"does not apply to a step with {kind}{hint}", name)
 
 
 def _of_capture(spot: scopes.Spot) -> _Flaws:
     step = spot.step
     for name in _JSON_ONLY:
         if step.get("output_capture", "text") != schema.JSON and step.get(name, False) is not False:
-            yield spot.flaw("needs_json_capture", "means something only with `output_capture: json`", name)
+            yield spot.flaw("needs_json_capture", "applies only with `output_capture: json`", name)
     for name in ("output_schema", "output_require"):
         if name in step and step.get("allow_parse_error") is True:
             message = "excludes `allow_parse_error: true`: what need not be JSON cannot be held to anything"
@@ -116,7 +116,7 @@ def _of_requirements(spot: scopes.Spot) -> _Flaws:
             continue
         place, pointer = (*spot.place, "output_require", index), requirement.get("pointer")
         if isinstance(pointer, str) and not _POINTER.fullmatch(pointer):
-            message = f"{pointer!r:.80} is no JSON Pointer: it is empty or begins with /, and ~ is written ~0"
+            message = f"{pointer!r:.80} is not a JSON Pointer: it is empty or begins with /, and ~ is written ~0"
             yield json_schemas.flaw((*place, "pointer"), "invalid_pointer", message)
         for name in ("equals", "type"):
             if requirement.get("exists") is False and name in requirement:
@@ -154,7 +154,7 @@ def _of_items_from(text: str, spot: scopes.Spot, place: json_text.Parts) -> _Fla
     source = spot.scope.find(pointer.step)
     if source is None:
         near = json_schemas.nearest(pointer.step, spot.scope.names())
-        yield json_schemas.flaw(place, "unknown_step", f"names {pointer.step!r:.80}, which is no step here{near}")
+        yield json_schemas.flaw(place, "unknown_step", f"names {pointer.step!r:.80}, which is not a step here{near}")
     elif form(source) is not None and source.get("output_capture", "text") != pointer.field:
         message = f"{pointer.step} does not have `output_capture: {pointer.field}`"
         yield json_schemas.flaw(place, "wrong_capture", message)

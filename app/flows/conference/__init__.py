@@ -85,7 +85,7 @@ def _people_flaws(recipe: library.Recipe, definitions: library.Library) -> Itera
         message = f"there is no agent of the archetype {CHIEF} that takes part in conferences"
         yield json_schemas.flaw((), "no_chief", message)
     if not named:
-        yield json_schemas.flaw(("agents",), "no_participants", "there is nobody to ask")
+        yield json_schemas.flaw(("agents",), "no_participants", "there are no agents to ask")
     if len(named) > schema.MOST_AGENTS:
         message = f"{len(named)} agents would be asked; name at most {schema.MOST_AGENTS}"
         yield json_schemas.flaw(("agents",), "too_many_agents", message)

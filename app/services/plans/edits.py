@@ -134,7 +134,7 @@ def answerable(plan: plans.Plan, task_id: int) -> plans.Task:
     task = editable(plan, task_id)
     if not task.asks:
         facts = {"session_id": plan.session_id, "task": task.id, "status": task.status.value}
-        raise errors.WrongState(f"nothing is asked about task {task.id}", detail=facts)
+        raise errors.WrongState(f"no question is open about task {task.id}", detail=facts)
     return task
 
 
@@ -221,7 +221,7 @@ def _number_flaws(plan: plans.Plan, task: plans.Task) -> Iterator[errors.Flaw]:
 
 
 def _beyond(path: str) -> errors.Flaw:
-    return errors.Flaw(path=path, message=f"no number is left for it: they end at {requests.TASK_IDS[-1]}")
+    return errors.Flaw(path=path, message=f"no number is left for it: the highest is {requests.TASK_IDS[-1]}")
 
 
 def _order_flaws(plan: plans.Plan, order: Sequence[int]) -> Iterator[errors.Flaw]:

@@ -89,7 +89,7 @@ class Planner:
     # -- plans
 
     def look_at(self, session_id: str) -> None:
-        """See to a plan that may have something to go on with."""
+        """See to a plan that may have something to continue."""
         self._wake(session_id, begins=True)
 
     def let_begin(self, session_id: str) -> None:

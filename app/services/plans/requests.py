@@ -194,7 +194,7 @@ def check_edit(edit: TaskEdit) -> None:
     """
     changes = edit.changes()
     if not changes:
-        refuse([_flaw("$", "contains no change", "missing")])
+        refuse([_flaw("$", "changes nothing", "missing")])
     refuse(_field_flaws(changes, "$"))
 
 

@@ -121,7 +121,7 @@ class Scoper:
                 # It is asked about when its turn comes.
                 continue
         if flaws:
-            raise errors.NotReady(f"the plan cannot begin here: {flaws[0].message}", flaws=flaws)
+            raise errors.NotReady(f"the plan cannot start here: {flaws[0].message}", flaws=flaws)
 
     def unrouted(self, task: plans.Task) -> dict[str, plain.Json]:
         """Return the arguments of a task without what the router has found in its words."""

@@ -1,4 +1,4 @@
-"""Damage: the errors that say what of a run cannot be believed, and where."""
+"""Damage: the errors that say what of a run cannot be trusted, and where."""
 
 from __future__ import annotations
 

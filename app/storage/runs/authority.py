@@ -30,7 +30,7 @@ _KINDS: Mapping[Any, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A place that cannot be believed."""
+    """A place that cannot be trusted."""
 
     file: str
     """File within the run's folder."""
@@ -192,7 +192,7 @@ def _content(disk: Disk, path: str) -> bytes:
 
 def _start(value: Any) -> runs.RunStart:
     if not isinstance(value, dict):
-        raise TypeError("is no object")
+        raise TypeError("is not an object")
     start = runs.RunStart.from_json(value)
     for kind, names in _KINDS.items():
         for name in names:

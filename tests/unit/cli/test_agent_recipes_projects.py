@@ -71,7 +71,7 @@ def test_what_is_no_folder_is_refused(home: Path, named: str):
     (home / "file").touch()
     (home / "loop").symlink_to(home / "loop")
 
-    with pytest.raises(errors.RequestInvalid, match="is no folder") as refused:
+    with pytest.raises(errors.RequestInvalid, match="is not a folder") as refused:
         projects.of(named)
     assert refused.value.code == "working_dir_missing"
 

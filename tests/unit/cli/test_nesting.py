@@ -26,5 +26,5 @@ def test_within_a_run_its_depth_is_counted():
 @pytest.mark.parametrize("told", ["deep", "-1", "1.5", "²", " 1"])
 def test_a_depth_that_is_no_number_is_refused(told: str):
     """A depth of the wrong form is an error of the configuration, not a depth of nought."""
-    with pytest.raises(errors.ConfigurationError, match="is no number"):
+    with pytest.raises(errors.ConfigurationError, match="is not a number"):
         arguments.runs_above({"CONTROL_ROOM_DEPTH": told})

@@ -69,7 +69,7 @@ def test_a_folder_outside_is_refused(project: Path, asked: str, code: str) -> No
 
 
 def test_a_circle_of_links_is_refused(project: Path) -> None:
-    """A link to itself is no folder."""
+    """A link to itself is not a folder."""
     with pytest.raises(errors.RequestInvalid):
         chooser(project).choose("round")
 

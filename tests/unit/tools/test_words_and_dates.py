@@ -89,7 +89,7 @@ def test_a_date_is_before_another_only_if_that_is_certain(one, other, before):
     ],
 )
 def test_numbers_are_read_in_figures_and_words(text, value):
-    """What is no number is none."""
+    """What is not a number is none."""
     assert dates.number(text) == value
 
 

@@ -96,7 +96,7 @@ def test_what_later_versions_have(text, expected):
         ("and {{a}} == 'x'", "'and' stands where a value must stand"),
         ("{{a}} == 'x' AND {{b}} == 'y'", "does not follow"),
         ("'x' == 'x'", "names no variable"),
-        ("'{{a}}' == 'x'", "a variable stands without quotes"),
+        ("'{{a}}' == 'x'", "write a variable without quotes"),
         ("{{a b}} == 'x'", "cannot be read"),
         ("{{a}} < 'x'", 'needs schema: "1.7"'),
         ("not {{a}} == 'x'", 'needs schema: "1.7"'),
