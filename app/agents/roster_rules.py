@@ -56,7 +56,7 @@ _AGENT = {
         "id": _name("Name, unique among the agents."),
         "archetype": _name("Role that recipes name."),
         "tier": {"enum": ["t1", "t3", "t5"], "title": "Size; chooses the prompt variant."},
-        "backend": _name("Backend that it speaks through."),
+        "backend": _name("Backend of the agent."),
         "model": {
             "type": ["string", "null"],
             "minLength": 1,
@@ -76,7 +76,7 @@ _AGENT = {
             "title": "Longest reply, in tokens, unless the step sets one; null: the backend's default.",
             "description": f"must be a whole number from 1 to {library.MOST_OUTPUT_TOKENS}, or null",
         },
-        "on_cut_off": {"enum": ["fail", "keep"], "title": "What becomes of a reply that reached its longest."},
+        "on_cut_off": {"enum": ["fail", "keep"], "title": "What happens to a reply that hit the length limit."},
     },
 }
 

@@ -17,7 +17,7 @@ LENGTH_FIELDS: Mapping[str, plain.Json] = {
     "on_cut_off": {
         "type": "string",
         "enum": ["fail", "keep"],
-        "description": "What becomes of a reply that reached its longest: it fails the step (default), or it is kept.",
+        "description": "What happens to a reply that hit the length limit: it fails the step (default), or it is kept.",
     },
 }
 """Fields of a step, by JSON Schema, that say how long its reply may be."""

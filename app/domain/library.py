@@ -41,7 +41,7 @@ class Agent(shapes.Shape):
     tier: Tier
     """Size, which chooses the prompt variant."""
     backend: str
-    """Backend that it speaks through."""
+    """Backend of the agent."""
     model: str | None = None
     """Model or tier name; None: the backend's default."""
     role: str = ""

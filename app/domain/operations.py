@@ -17,7 +17,7 @@ INLINE_BODY_BYTES = 4096
 """Operations up to this size are in the journal line, next to their hash."""
 
 OnCutOff = Literal["fail", "keep"]
-"""What becomes of a reply that reached its longest: it fails the try, or counts and makes the run's ending partial."""
+"""What happens to a reply that hit the length limit: it fails the try, or counts and makes the run's ending partial."""
 
 OnInterrupted = Literal["rerun", "ask", "fail"]
 """What a restart does with a step that was in flight: run it again, wait for a person, or fail it."""
@@ -106,7 +106,7 @@ class AgentCall(Operation):
     max_tokens: int | None = None
     """Longest reply, in tokens; None: the backend's default."""
     on_cut_off: OnCutOff = "fail"
-    """What becomes of a reply that reached its longest; with a schema it always fails the try."""
+    """What happens to a reply that hit the length limit; with a schema it always fails the try."""
     may_abstain: bool = False
     """Whether `ABSTAIN` or `ABSTAIN: reason` is a reply; otherwise it fails the try."""
     may_be_blank: bool = False

@@ -69,7 +69,7 @@ class AgentPrompt:
     max_tokens: int | None
     """Longest reply; None: the backend's default."""
     keeps_cut_off: bool = False
-    """Whether a reply that reached its longest counts."""
+    """Whether a reply that hit the length limit counts."""
     timeout_seconds: float | None
     """Wall-clock limit; None: the backend's default."""
     run_id: str
@@ -103,7 +103,7 @@ class AgentReply:
     usage: Usage | None = None
     """Tokens and price of this turn; None where the backend tells neither."""
     finish: Finish | None = None
-    """`length` if the backend tells that the reply reached its longest."""
+    """`length` if the backend tells that the reply hit the length limit."""
     error: StepError | None = None
     """Why there is no reply; conversation and usage are told nevertheless, where they are known."""
 

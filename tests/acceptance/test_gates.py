@@ -159,7 +159,7 @@ def test_without_a_person_a_default_is_waited_for(project: programs.Project) -> 
     project.write("recipes/asking/timed.json", {"recipe_id": "timed", "steps": [gate, *SHIP[2:]]})
     done = control_room("run", "timed", project=project)
 
-    assert "nobody to ask; 'approve' is decided at" in done.stderr
+    assert "no terminal to ask at; 'approve' is decided at" in done.stderr
 
 
 def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:

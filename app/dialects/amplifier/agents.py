@@ -33,7 +33,7 @@ class Voice:
     """How an agent is asked."""
 
     agent_id: str  # The configured agent.
-    backend: str  # Backend that it speaks through.
+    backend: str  # Backend of the agent.
     model: str | None  # Model; None: the backend's default.
     system: str | None  # Standing instruction.
     max_tokens: int | None  # Longest reply.

@@ -177,7 +177,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _later("parse_json", {"type": "boolean"}, "`true`: the result must hold JSON; `false`: it stays text."),
         _later("reply_schema", {"type": "object"}, "JSON Schema of an object; the reply must be one that fits."),
         field("agent_config", _SETTINGS, "Settings of the agent that differ in this step."),
-        _later("provider", WORD, "Backend that the agent speaks through."),
+        _later("provider", WORD, "Backend of the agent."),
         _later("model", _MODEL, "Model, a pattern of models as `claude-haiku-*`, or one of haiku, sonnet, opus."),
         _later("provider_preferences", several("preference"), "Backends and models, best first.", below="preference"),
         _later("max_tokens", _MOST_TOKENS, "Longest reply, in tokens."),

@@ -23,4 +23,4 @@ def test_arguments_that_are_no_text_are_wrong_usage(capsys: pytest.CaptureFixtur
     codes = [boundary.execute(PROGRAM, [text]) for text in ("fern\u00e9 \U0001f600", "fern\udcff")]
 
     assert codes == [0, 2]
-    assert "'fern\\udcff' is no UTF-8 text" in capsys.readouterr().err
+    assert "'fern\\udcff' is not UTF-8 text" in capsys.readouterr().err

@@ -97,7 +97,7 @@ def test_ages_have_units():
     assert ages == [timedelta(seconds=90), timedelta(minutes=30), timedelta(hours=12), timedelta(7), timedelta(14),
                     timedelta(0)]  # fmt: skip
     for wrong in ("7", "d", "-1d", "1.5d", "7 d", "9999999d", "7D", ""):
-        with pytest.raises(ValueError, match="is no age"):
+        with pytest.raises(ValueError, match="is not an age"):
             cleaning.age(wrong)
 
 
