@@ -110,7 +110,7 @@ def seconds(count: float) -> str:
 
 
 def money(amount: float | None) -> str:
-    """Return an amount in dollars; a dash where nobody told a price."""
+    """Return an amount in dollars; a dash where no provider reported a price."""
     return "-" if amount is None else f"${amount:.2f}" if amount >= 0.005 or not amount else "<$0.01"
 
 

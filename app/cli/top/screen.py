@@ -22,7 +22,7 @@ from app.cli.top.answering import AnswerScreen
 
 _MEANINGS = """\
 Steps: finished ones of all; a ? where the recipe can loop. Now: the running step, or why the run stopped.
-Quiet: time since the running step last wrote something. Cost: what providers told; - where none did."""
+Quiet: time since the running step last wrote something. Cost: what providers reported; - where none did."""
 
 _TICK_SECONDS = 1.0
 _SCROLLBAR = 2
@@ -189,12 +189,12 @@ class TopApp(App[None]):
         screen = self.screen_stack[0]
         status, reason = screen.query_one("#status", Static), next(iter(board.lost.values()), None)
         if board.lost_at is None:
-            told = f"control-room top · {self._server}"
+            line = f"control-room top · {self._server}"
         else:
             since = columns.seconds(self._source.clock.monotonic() - board.lost_at)
-            told = f"connection lost {since} ago, trying again: {reason}"
+            line = f"connection lost {since} ago, trying again: {reason}"
         status.set_class(board.lost_at is not None, "lost")
-        status.update(Text(columns.line(told)))
+        status.update(Text(columns.line(line)))
         screen.query_one("#summary", Static).update(Text(columns.summary(board.stats, board.gates, board.runs)))
 
     def _fill(self, name: str, known: tuple[columns.Column, ...], rows: list[Any], key: str, now: datetime) -> None:
