@@ -230,3 +230,31 @@ def test_a_plan_goes_from_tasks_to_done(page: Page) -> None:
     page.shows("2 of 2 tasks done.")
     page.tab.get_by_role("link", name="run", exact=True).first.click()
     page.shows("It is done.")
+
+
+def test_a_plan_is_edited_on_its_page(page: Page) -> None:
+    """Tasks are added, edited, moved and removed; a moved task keeps the focus, so that it can be moved on."""
+    tasks = [{"description": f"look {number}", "recipe_id": "quick"} for number in (1, 2, 3)]
+    plan = page.api("POST", "/api/sessions", {"intent": "Looks", "tasks": tasks})
+    path = f"/api/sessions/{plan['session_id']}"
+    page.open(f"/plans/{plan['session_id']}")
+    page.button("Move task 1 down").focus()
+    for place in (1, 2):
+        page.tab.keyboard.press("Enter")
+        expect(page.tab.locator(".task").nth(place)).to_contain_text("1. look 1")
+        expect(page.tab.locator(".task").nth(place).locator("[data-move]:focus")).to_have_count(1)
+    page.button("Add a task").click()
+    page.tab.get_by_label("Description").fill("look again")
+    page.tab.get_by_label("After tasks").fill("1")
+    page.button("Add").click()
+    page.tab.locator("#task-4").wait_for()
+    page.tab.locator("#task-2").get_by_role("button", name="Edit").click()
+    page.tab.get_by_label("Description").fill("look elsewhere")
+    page.button("Save").click()
+    page.shows("2. look elsewhere")
+    page.tab.locator("#task-3").get_by_role("button", name="Remove").click()
+    page.tab.locator("dialog").get_by_role("button", name="Remove").click()
+    expect(page.tab.locator(".task")).to_have_count(3)
+
+    found = page.api("GET", path)["tasks"]
+    assert [(task["id"], task["deps"]) for task in found] == [(2, []), (1, []), (4, [1])]

@@ -27,6 +27,15 @@ export function duration(seconds) {
 }
 
 /**
+ * Return a duration in one unit, such as `2.5 min`, where there is little room.
+ * @param {number} seconds
+ */
+export function length(seconds) {
+  const [unit, size] = UNITS.find(([, each]) => seconds >= each) || ["ms", 0.001];
+  return `${Number((seconds / size).toFixed(1))} ${unit}`;
+}
+
+/**
  * Return how long a run or step took, or has taken until now, in seconds; NaN if it has not begun.
  * @param {string | null | undefined} from
  * @param {string | null | undefined} to

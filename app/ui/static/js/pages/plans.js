@@ -129,8 +129,9 @@ function Task({ plan, task, index, path, onDone }) {
   };
   const move = (/** @type {number} */ by) =>
     act(async () => {
-      await patch(path, { order: moved(plan.tasks, index, by), revision: plan.revision });
+      // Before the order: its answer may be overtaken by the page's own poll.
       Object.assign(moving, { task: task.id, by });
+      await patch(path, { order: moved(plan.tasks, index, by), revision: plan.revision });
       announce(`Task ${task.id} is now number ${index + by + 1}`);
     });
   if (mode === "edit") return html`<li><${TaskForm} plan=${plan} task=${task} path=${path} onClose=${() => setMode("")} onDone=${onDone} /></li>`;

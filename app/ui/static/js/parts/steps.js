@@ -9,7 +9,7 @@ import { Empty, Section, Status, Took } from "./basics.js";
 import { Virtual } from "./virtual.js";
 
 /** Ticks of the time axis. */
-const TICKS = [0, 0.25, 0.5, 0.75];
+const TICKS = [0, 0.5];
 
 /**
  * The steps of a run with their place in time; only those near the view are in the page.
@@ -24,7 +24,7 @@ export function Steps({ state, onNear }) {
     ${items.length === 0 && html`<${Empty} title="No step has begun." />`}
     ${items.length > 0 && html`<div class="table steps scrolls" role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
       <div class="row head" role="row" aria-rowindex="1"><span role="columnheader">Status</span><span role="columnheader">Step</span><span role="columnheader">By</span>
-        <span role="columnheader" class="axis"><span class="hidden">Time</span>${TICKS.map((at) => html`<span style=${{ left: `${100 * at}%` }}>${at === 0 ? "0" : format.duration((at * (to - from)) / 1000)}</span>`)}</span>
+        <span role="columnheader" class="axis"><span class="hidden">Time</span>${TICKS.map((at) => html`<span style=${{ left: `${100 * at}%` }}>${at === 0 ? "0" : format.length((at * (to - from)) / 1000)}</span>`)}</span>
         <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Duration</span></div>
       <${Virtual} items=${items} name=${nameOf} depends=${[range]} onNear=${onNear}
         row=${(/** @type {any} */ step) => html`<${StepRow} step=${step} range=${range} />`} />
