@@ -114,6 +114,22 @@ def test_the_list_is_there_after_two_requests(page: Page) -> None:
     assert len({url.split("?")[0] for url in asked}) == 2
 
 
+def test_older_runs_are_read_when_one_comes_near(page: Page) -> None:
+    """The list goes on behind its first page, as far as one scrolls."""
+    for number in range(130):
+        page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"look {number:03}"})
+    page.open("/runs")
+    rows = page.tab.locator(".runs [data-row]")
+    expect(rows.first).to_contain_text("look 129")
+    expect(page.tab.locator(".runs")).to_have_attribute("aria-rowcount", "101")
+    page.tab.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    expect(page.tab.locator(".runs")).to_have_attribute("aria-rowcount", "131")
+    page.tab.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+
+    expect(rows.filter(has_text="look 000")).to_be_visible()
+    assert rows.count() < 80
+
+
 def test_an_unknown_price_is_never_zero(project: Project, page: Page) -> None:
     """The page of costs adds up what was reported, and says of the rest that it is unknown."""
     project.say("draft", text="It is dark.", usage={"input_tokens": 700, "output_tokens": 50, "cost_usd": 0.25})

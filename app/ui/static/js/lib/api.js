@@ -89,6 +89,11 @@ export async function get(path, abort) {
   return (await request("GET", path, { signal: abort })).json();
 }
 
+/** The address of the next page of a list, or empty. @param {Response} reply */
+export function nextOf(reply) {
+  return /<([^>]+)>; *rel="next"/.exec(reply.headers.get("Link") || "")?.[1] || "";
+}
+
 /** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
 export async function post(path, body = {}, headers = {}) {
   const reply = await request("POST", path, { body, headers });

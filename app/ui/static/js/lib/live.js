@@ -1,7 +1,7 @@
 // @ts-check
 import { useEffect, useState } from "preact/hooks";
 
-import { Problem, reachable, request } from "./api.js";
+import { Problem, nextOf, reachable, request } from "./api.js";
 import { isLive, onEvents } from "./feed.js";
 
 /** Seconds that the service may hold a request until something changes, where no events arrive. */
@@ -22,7 +22,8 @@ export const aboutRuns = (event) => !["step.started", "step.retrying", "recipe.n
 
 /**
  * @template T
- * @typedef {{data: T | null, error: Error | null, of: string | null}} Live `of`: the address that it belongs to.
+ * @typedef {{data: T | null, error: Error | null, of: string | null, next?: string}} Live `of`: the address that it belongs
+ *   to; `next`: the address of the next page.
  */
 
 const NOTHING = { data: null, error: null, of: null };
@@ -76,7 +77,7 @@ async function keep(path, { pause, every, on, long }, ended, show) {
       delay = RETRY.first;
       if (reply.status !== 304) {
         etag = reply.headers.get("ETag") || "";
-        show({ data: await reply.json(), error: null, of: path });
+        show({ data: await reply.json(), error: null, of: path, next: nextOf(reply) });
       }
       if (byEvents) await news.come(every || UNHEARD);
       const rest = byEvents ? Math.max(TOGETHER, begun + GAP - performance.now()) : pause || every || (etag ? 0 : WAIT * 250);

@@ -1,7 +1,7 @@
 // @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { get, post, withQuery } from "../lib/api.js";
+import { nextOf, post, request, withQuery } from "../lib/api.js";
 import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
@@ -24,7 +24,7 @@ export function Runs() {
   const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: query.get("label"), session_id: query.get("session_id") };
   const path = withQuery("/api/runs", { ...filters, limit: PAGE });
   const first = useLive(path);
-  const older = useOlder(filters, first.of === path ? first.data : null);
+  const older = useOlder(path, first.of === path ? first.next || "" : "");
   const [chosen, setChosen] = useState(new Set());
   const runs = unique([...(first.data || []), ...older.runs]);
   const choose = (/** @type {string} */ id, /** @type {boolean} */ on) => {
@@ -45,23 +45,22 @@ export function Runs() {
 
 /**
  * Older runs, a page at a time.
- * @param {Record<string, string | string[] | null>} filters @param {any[] | null} newest
+ * @param {string} path The address of the newest. @param {string} second The address of the page after them.
  */
-function useOlder(filters, newest) {
-  const name = JSON.stringify(filters);
-  const kept = useRef({ name, runs: /** @type {any[]} */ ([]), busy: false, over: false });
+function useOlder(path, second) {
+  const kept = useRef({ path, runs: /** @type {any[]} */ ([]), next: "", busy: false });
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const [, setRound] = useState(0);
-  if (kept.current.name !== name) kept.current = { name, runs: [], busy: false, over: false };
+  if (kept.current.path !== path) kept.current = { path, runs: [], next: "", busy: false };
   const read = async () => {
     const here = kept.current;
-    const last = here.runs.at(-1) || newest?.at(-1);
-    if (here.busy || here.over || !newest || newest.length < PAGE || !last) return;
+    const next = here.runs.length ? here.next : second;
+    if (here.busy || !next) return;
     here.busy = true;
     try {
-      const page = await get(withQuery("/api/runs", { ...filters, limit: PAGE, cursor: last.run_id }));
-      here.runs = [...here.runs, ...page];
-      here.over = page.length < PAGE;
+      const reply = await request("GET", next);
+      here.runs = [...here.runs, ...(await reply.json())];
+      here.next = nextOf(reply);
       setError(null);
     } catch (caught) {
       setError(/** @type {Error} */ (caught));
