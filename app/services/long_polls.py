@@ -19,6 +19,9 @@ PAUSE_SECONDS = 0.1
 LOOK_SECONDS = 0.5
 """Time between two reads of a list that a client waits for."""
 
+LARGEST_SHARE = 1 / 10
+"""Part of the time that reading a list again may take for one client."""
+
 T = TypeVar("T")
 
 
@@ -66,10 +69,14 @@ class LongPolls:
             found: What was seen last.
         """
         deadline = self._clock.monotonic() + seconds
+        took = 0.0
         while not (is_news(found) or self._is_over(deadline)):
-            pause = min(LOOK_SECONDS, deadline - self._clock.monotonic())
+            # A search through very many runs takes long; one client's waiting must not keep a processor busy.
+            pause = min(max(LOOK_SECONDS, took / LARGEST_SHARE), deadline - self._clock.monotonic())
             await aio.wait_first(self._follower.until_released(), self._clock.sleep(pause))
+            began = self._clock.monotonic()
             found = await look()
+            took = self._clock.monotonic() - began
         return found
 
     def _seen(self, run_id: str, known: frozenset[str]) -> int | None:
