@@ -116,8 +116,9 @@ def store_of(
 
 def sessions_of(project: settings.ProjectSettings, store: Store) -> agent_sessions.StoredAgentSessions:
     """Return the conversations, which are where the runs are."""
-    disk = store.shared_disk
-    return agent_sessions.on_disk(disk) if disk else agent_sessions.in_folder(project.data_directory, store.read_faults)
+    if project.store_url:
+        return agent_sessions.on_disk(store.checked_disk)
+    return agent_sessions.in_folder(project.data_directory, store.read_faults)
 
 
 def directory_of(project: settings.ProjectSettings, platform: Platform) -> data_directory.DataDirectory:

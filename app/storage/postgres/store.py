@@ -92,11 +92,6 @@ class PostgresStore(FolderStore):
         self._database = database
         store_mark.keep(self._directory, self._identity, database.shown, looks_only=self._target.looks_only)
 
-    @property
-    def shared_disk(self) -> Disk:
-        """Return the database, which holds conversations, too."""
-        return self.checked_disk
-
     def _holder(self) -> dict[str, Any]:
         since = clock.stamp(self._clock.now())
         return {"pid": os.getpid(), "host": socket.gethostname(), "since": since}

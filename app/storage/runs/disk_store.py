@@ -298,11 +298,6 @@ class DiskStore(abc.ABC):
         return self._parts.context.disk
 
     @property
-    def shared_disk(self) -> disk_port.Disk | None:
-        """Return the disk that conversations share with the runs; None: they are in the data directory."""
-        return None
-
-    @property
     def issues(self) -> Issues:
         """Return the issues."""
         return self._parts.issues
