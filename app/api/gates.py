@@ -40,11 +40,11 @@ async def list_gates(
 @router.get(
     "/{gate_id}",
     summary="Show a gate",
-    responses=declared(gates.GateShown, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."),
+    responses=declared(gates.GateDetail, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."),
 )
 async def show_gate(services: ServicesDep, gate_id: GateId) -> Response:
-    """Return a gate with its answer, if any."""
-    return as_json(await services.gates.show(gate_id))
+    """Return a gate with what is decided on in parts, where it comes from, and its answer, if any."""
+    return as_json(await services.gates.detail(gate_id))
 
 
 @router.post(

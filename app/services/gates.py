@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from app import errors
 from app.domain import authors, gates, plain, records, runs, shapes, views
 from app.engine import ports, run_engine, stores
-from app.services import faults
+from app.services import faults, gate_content
 from app.services.gate_inbox import GateInbox, GateQuery
 
 MESSAGE_CHARACTERS = 10_000
@@ -109,6 +110,50 @@ class GateShown(shapes.Shape):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker(shapes.Shape):
+    """Where a question comes from."""
+
+    recipe_id: str
+    """Recipe of the run."""
+    key: str
+    """Step that asks."""
+    description: str
+    """Task of the run."""
+    session_id: str
+    """Work session, or session plan, of the run."""
+    session_plan_task_id: int | None
+    """Task of the plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateDetail(GateShown):
+    """A question with all that is decided on."""
+
+    published_as: ClassVar[str] = "GateDetail"
+
+    shown: tuple[gate_content.ContentPart, ...]
+    """What `shown_sha256` binds, beside the options: the question, cut into parts by their form."""
+    asked_by: Asker
+    """Where it comes from."""
+
+    @classmethod
+    def detailed(cls, found: GateShown) -> GateDetail:
+        """Return a question in full."""
+        start = found.gate.start
+        return cls(
+            **{name: getattr(found, name) for name in GateShown.__slots__},
+            shown=gate_content.parts(found.prompt),
+            asked_by=Asker(
+                recipe_id=start.recipe_id,
+                key=found.key,
+                description=start.description,
+                session_id=start.session_id,
+                session_plan_task_id=start.session_plan_task_id,
+            ),
+        )
+
+
 class Gates:
     """Show gates, and take answers to them."""
 
@@ -149,6 +194,14 @@ class Gates:
         if found is None:
             raise _unknown(gate_id)
         return found
+
+    async def detail(self, gate_id: str) -> GateDetail:
+        """Return a gate with all that is decided on, in parts made beside the loop.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: as `show`.
+        """
+        return await asyncio.to_thread(GateDetail.detailed, await self.show(gate_id))
 
     async def answer(self, gate_id: str, reply: Reply, author: authors.Author | None = None) -> GateShown:
         """Answer a gate, and return it once that is durable. The same answer under the same key is taken again.

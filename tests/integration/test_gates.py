@@ -58,7 +58,18 @@ async def test_a_question_is_shown_and_answered(asked: asking.Asked) -> None:
     assert decided == gate | told | {"decided_at": decided["decided_at"], "decided_by": author}
     assert (await asked.until(run_id, "done", "failed"))["status"] == "done"
     assert await asked.gates() == []
-    assert (await asked.http.get(f"/api/gates/{gate['gate_id']}")).json() == decided
+    assert await _shown(asked, gate["gate_id"]) == decided
+    detail = (await asked.http.get(f"/api/gates/{gate['gate_id']}")).json()
+
+    assert detail["shown"] == [{"name": "part 1", "kind": "text", "text": gate["prompt"], "truncated": False}]
+    assert (detail["asked_by"]["recipe_id"], detail["asked_by"]["key"]) == ("ship", gate["key"])
+    assert detail["asked_by"]["session_plan_task_id"] is None
+
+
+async def _shown(asked: asking.Asked, gate_id: str) -> dict[str, Any]:
+    """Return a gate as lists show it."""
+    found = (await asked.http.get(f"/api/gates/{gate_id}")).json()
+    return {name: value for name, value in found.items() if name not in ("shown", "asked_by")}
 
 
 async def test_the_first_answer_counts(asked: asking.Asked) -> None:
@@ -167,7 +178,7 @@ async def test_a_paused_run_does_not_ask(asked: asking.Asked) -> None:
     refused = await asked.answer(gate, "approve")
 
     assert await asked.gates() == []
-    assert (await asked.http.get(f"/api/gates/{gate['gate_id']}")).json() == gate | {"status": "paused"}
+    assert await _shown(asked, gate["gate_id"]) == gate | {"status": "paused"}
     assert (refused.status_code, refused.json()["code"]) == (409, "wrong_state")
 
     await asked.http.post(f"/api/runs/{run_id}/unpause")
