@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -130,7 +130,7 @@ async def test_signs_of_life_change_the_answer_once_a_second_at_most(service: se
     assert {len(found) for found in tags.values()} == {1}
 
 
-async def followed(service: served.Served, address: str, **headers: str) -> AsyncIterator[dict[str, Any]]:
+async def followed(service: served.Served, address: str, **headers: str) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the events of a stream."""
     async with service.http.stream("GET", address, headers=headers) as answer:
         assert answer.status_code == 200
