@@ -28,9 +28,17 @@ class Body:
     """The body."""
 
 
-def bodies(document: Mapping[str, Any]) -> Iterator[Body]:
-    """Yield every nasty body for every address that takes one."""
-    for path, operations in document["paths"].items():
+def paths(document: Mapping[str, Any]) -> list[str]:
+    """Return the addresses that take a body."""
+    return [
+        path for path, taken in document["paths"].items() if any("requestBody" in taken.get(m, {}) for m in _METHODS)
+    ]
+
+
+def bodies(document: Mapping[str, Any], only: str | None = None) -> Iterator[Body]:
+    """Yield every nasty body for every address that takes one, or for one address."""
+    for path in paths(document) if only is None else [only]:
+        operations = document["paths"][path]
         for method in _METHODS:
             taken = operations.get(method, {}).get("requestBody")
             if taken is not None:
