@@ -36,6 +36,13 @@ class PlanStore(Protocol):
             errors.StorageFault: it could not be made durable; the file is as before, or as it was to become.
         """
 
+    async def try_writing(self, session_id: str) -> None:
+        """See whether a plan's file could be replaced now, by a trial beside it.
+
+        Raises:
+            errors.StorageFault: it could not.
+        """
+
     async def remove(self, session_id: str) -> None:
         """Remove a plan's file for good; done once that is durable. Once begun that ends, whatever becomes of the
         caller.

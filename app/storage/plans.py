@@ -70,6 +70,14 @@ class Plans:
         """Replace a plan's file, or make it; once begun that ends, whatever becomes of the caller."""
         await worker_threads.uncut(self._put(plan, known))
 
+    async def try_writing(self, session_id: str) -> None:
+        """See whether a plan's file could be replaced now."""
+        trial = layout.plan_file(session_id).replace(f"/{layout.PLAN}", f"/.{layout.PLAN}.trial")
+        try:
+            await self._context.workers.run(lambda: disk_port.try_writing(self._context.disk, trial))
+        except OSError as error:
+            raise self._context.disk_health.failed(trial, error) from error
+
     async def remove(self, session_id: str) -> None:
         """Remove a plan's file for good; once begun that ends, whatever becomes of the caller."""
         await worker_threads.uncut(self._remove(session_id))

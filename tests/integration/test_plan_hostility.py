@@ -477,6 +477,7 @@ async def test_a_folder_that_cannot_be_written(service: Planned) -> None:
     refused(answer, 507, "no_room")
     assert shown == before
     assert states(ended) == {1: "done", 2: "done"}
+    assert the(ended, 2)["dod"] == ""
     assert len(await service.runs_of(plan)) == 2
 
 

@@ -322,13 +322,21 @@ class Plans(PlanQueries):
                 return renewed
             following = self._planner.inputs.following(session_id, opened)
             delivered = await self._delivered(session_id, opened, {"kind": "change", "plan": renewed.to_json()})
-            plan = await self._planner.orders.after(session_id, opened, following)
+            try:
+                plan = await self._planner.orders.after(session_id, opened, following)
+            except errors.DiskFull as error:
+                if delivered:
+                    told = "the change is journalled and takes effect once plan.json can be written"
+                    raise errors.DiskFull(f"{told}: {error.message}", detail=error.detail) from error
+                raise
             if delivered:
                 return plan
 
     async def _delivered(self, session_id: str, opened: OpenPlan, value: plain.Json) -> bool:
         """Deliver an input that was made on a plan as it is shown; false where another input came first."""
         delivery = inputs.Delivery(value=value, author=_AUTHOR)
+        # Once it is journalled it counts, so a refusal must come first.
+        await self._repository.try_writing(session_id)
         try:
             await self._plan_runs.deliver(session_id, opened.key, delivery)
         except (errors.Conflict, errors.NotFound) as error:

@@ -56,6 +56,14 @@ class PlanRepository:
         """
         return await self._kept.get(session_id) if _can_be(session_id) else None
 
+    async def try_writing(self, session_id: str) -> None:
+        """See whether a plan's file could be replaced now.
+
+        Raises:
+            errors.StorageFault: it could not.
+        """
+        await self._kept.try_writing(session_id)
+
     async def get(self, session_id: str) -> plans.Plan:
         """Return a plan.
 
