@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
@@ -52,6 +53,7 @@ def all_json(shapes: Iterable[Shape]) -> list[dict[str, plain.Json]]:
             if may_be_omitted and value == default:
                 continue
             known = value is None or isinstance(value, int) or (isinstance(value, str) and value.isascii())
+            known = known or (isinstance(value, float) and math.isfinite(value))
             shown[name] = value if known else _plain(value)
         made.append(shown)
     return made

@@ -46,7 +46,7 @@ class Stream:
 
     async def until(self, name: str) -> list[tuple[str, dict[str, Any]]]:
         """Return all events up to one of a type."""
-        heard = []
+        heard: list[tuple[str, dict[str, Any]]] = []
         while not heard or heard[-1][0] != name:
             event = await self.hear()
             heard += [event] if event[0] else []

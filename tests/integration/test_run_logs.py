@@ -21,15 +21,15 @@ from tests.integration.test_showing import ARRIVAL
 
 SECRET = "abcdefgh-the-secret-value"
 SPEAKER = """
-import os, sys, time
+import os, select, sys
 say = lambda text: (sys.stdout.write(text), sys.stdout.flush())
 say("first ü ")
 say(os.environ["DEPLOY_TOKEN"][:9])
 while not os.path.exists("go"):
-    time.sleep(0.02)
+    select.poll().poll(20)
 say(os.environ["DEPLOY_TOKEN"][9:] + " line\\n" + "second line\\n")
 while not os.path.exists("end"):
-    time.sleep(0.02)
+    select.poll().poll(20)
 say("last line\\n")
 """
 
@@ -88,11 +88,11 @@ async def test_an_agent_is_heard_while_it_works(speaking: Project) -> None:
     said = json.dumps({"type": "message", "text": f"Looking at {SECRET}."})
     reply = "A reply of some length that says what there is to say."
     script = f"""
-import os, sys, time
+import os, select, sys
 sys.stdin.read()
 print({said!r}, flush=True)
 while not os.path.exists("end"):
-    time.sleep(0.02)
+    select.poll().poll(20)
 print({json.dumps({"done": reply})!r})
 """
     template = {

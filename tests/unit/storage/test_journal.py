@@ -13,6 +13,7 @@ import pytest
 from app import clock, errors
 from app.domain import plain
 from app.engine import probes
+from app.engine.event_feed import EventFeed
 from app.storage.committer import Commit, FileCommitter
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.disk.memory_disk import MemoryDisk
@@ -65,6 +66,7 @@ def context_over(disk: MemoryDisk | OsDisk, committer: object = None) -> Storage
         clock=clock.FakeClock(),
         probes=probes.NoProbes(),
         throttle=WriteThrottle(0.05),
+        feed=EventFeed(clock.FakeClock().monotonic),
     )
 
 
