@@ -22,17 +22,6 @@ declare module "htm" {
   export default htm;
 }
 
-declare module "@preact/signals" {
-  export interface Signal<T> {
-    value: T;
-    peek(): T;
-    subscribe(listen: (value: T) => void): () => void;
-  }
-  export function signal<T>(value: T): Signal<T>;
-  export function computed<T>(make: () => T): Readonly<Signal<T>>;
-  export function batch<T>(act: () => T): T;
-}
-
 declare module "dagre" {
   export class Graph {
     constructor(options?: { multigraph?: boolean; compound?: boolean });

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser import pages
-from tests.browser.test_pages import APPROVAL, PAGES
+from tests.browser.test_pages import APPROVAL, PAGES, UNKNOWN
 from tests.integration.project import Project
 
 pytestmark = pytest.mark.slow
@@ -82,12 +82,14 @@ def test_two_thousand_runs(page: pages.Page) -> None:
     page.open("/runs")
     rows = page.tab.locator(".runs [data-row]")
     expect(rows.first).to_contain_text("look 1999")
-    for _ in range(60):
-        page.tab.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-        if rows.filter(has_text="look 0000").count():
-            break
+    known = 0
+    while known < 2001:
         # The next page is read when the end comes near.
-        page.tab.wait_for_timeout(100)
+        page.tab.wait_for_function(
+            "known => +document.querySelector('.runs').getAttribute('aria-rowcount') > known", arg=known
+        )
+        known = int(page.tab.locator(".runs").get_attribute("aria-rowcount") or 0)
+        page.tab.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     expect(rows.filter(has_text="look 0000")).to_be_visible()
     assert rows.count() < 80
     page.tab.evaluate("scrollTo(0, 0)")
@@ -129,7 +131,7 @@ def test_every_page_in_every_form(
         page.open(f"/runs/{failed['run_id']}").shows("Why it failed")
         page.open("/inbox").shows("Go on?")
         addresses = [
-            *PAGES,
+            *(each for each in PAGES if each != UNKNOWN),
             f"/runs/{failed['run_id']}",
             f"/plans/{plan['session_id']}",
             f"/runs/{failed['run_id']}?step=analyze",

@@ -23,6 +23,9 @@ schema: "1.7"
 """
 
 
+UNKNOWN = "/none"
+"""Shown only by the pages themselves; to a browser that asks for it the service says 404."""
+
 PAGES = {
     "/": "Home",
     "/inbox": "Inbox",
@@ -37,7 +40,7 @@ PAGES = {
     "/start": "Start a run",
     "/start?recipe=draft": "Start a run",
     "/sign-in": "Sign in",
-    "/none": "There is no such page",
+    UNKNOWN: "There is no such page",
 }
 """Heading of each page."""
 
@@ -82,6 +85,36 @@ def test_a_gate_is_answered_in_one_tab_and_seen_in_another(project: Project, pag
     page.shows("Nothing waits for you.")
     other.shows("It is done.")
     assert other.complaints == []
+
+
+def test_a_question_shows_exactly_what_is_decided_on(project: Project, page: Page) -> None:
+    """Text, table, difference and JSON are told apart, as texts; afterwards stands who decided."""
+    change = "```diff\n-<b>dark</b>\n+bright\n```\n"
+    asked = f'Publish?\n\n| a | b |\n| 1 | <i>2</i> |\n\n{change}\n```json\n{{"a": 1}}\n```\n' + "long " * 5000 + "end"
+    prompt = "\n".join(f"        {line}" for line in asked.splitlines())
+    recipe = APPROVAL.replace("""prompt: "Go on?"}""", "}").replace(
+        "{required: true, }", "\n      required: true\n      prompt: |\n" + prompt
+    )
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", recipe)
+    run = page.api("POST", "/api/runs", {"recipe_id": "ask-first", "description": "Publish scene 21"})
+    page.open("/inbox").shows("Publish scene 21")
+    card = page.tab.locator(".gate")
+    expect(card.locator(".shown-table")).to_have_text("| a | b |\n| 1 | <i>2</i> |\n", use_inner_text=True)
+    expect(card.locator(".shown-diff .removed")).to_have_text("-<b>dark</b>")
+    expect(card.locator(".shown-diff .added")).to_have_text("+bright")
+    expect(card.locator(".shown-json")).to_have_text('{"a": 1}')
+    assert card.locator("i, b").count() == 0
+    expect(card).not_to_contain_text("long end")
+    card.get_by_role("button", name=re.compile("Show all 25,00. characters")).click()
+    expect(card).to_contain_text("long end")
+    page.tab.get_by_label("Message (optional)").fill("well done")
+    page.button("approve").click()
+    page.tab.locator("dialog").get_by_role("button", name="approve").click()
+    page.shows(re.compile("Answered meanwhile.*Publish scene 21.+approve.+well done.+by .+on this machine"))
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+
+    page.tab.locator(".steps [data-row] a").last.click()
+    page.shows("well done", within=".drawer")
 
 
 def test_a_failed_run_says_why_and_is_sent_on(project: Project, page: Page) -> None:
@@ -158,6 +191,32 @@ def test_a_wrong_form_says_what_is_wrong_beside_the_field(page: Page) -> None:
     expect(page.tab.locator("#arg-scene_path-help")).to_contain_text("1024")
     assert page.api("GET", "/api/runs") == []
     page.complaints.clear()  # The browser itself complains of each refusal.
+
+
+def test_what_a_start_will_do_is_told_before(project: Project, page: Page) -> None:
+    """Steps, agents with their readiness, calls at most and problems stand beside the form as it is filled in."""
+    page.open("/start?recipe=draft")
+    told = page.tab.get_by_role("region", name="Before it starts")
+    expect(told).to_contain_text("1 thing to mend first")
+    expect(told).to_contain_text("polish")
+    expect(page.tab.locator("#arg-scene_path-help")).to_have_text("")
+    page.tab.locator("#arg-words").fill("0")
+    expect(page.tab.locator("#arg-words-help")).to_contain_text("1")
+    page.tab.locator("#arg-words").fill("300")
+    page.tab.locator("#arg-scene_path").fill("Story/Scenes/SCN-the-arrival.md")
+    expect(told).to_contain_text("ready to start")
+    expect(told).to_contain_text("writer-1")
+    expect(told).to_contain_text("at most 2 times")
+    expect(page.tab.locator("#arg-words-help")).to_have_text("")
+    assert page.api("GET", "/api/runs") == []
+    page.tab.route("**/api/preflight", lambda route: route.abort())
+    page.tab.locator("#arg-words").fill("400")
+    expect(told).to_contain_text("it can be started all the same")
+    page.tab.locator("#start").click()
+    page.tab.wait_for_url("**/runs/*")
+
+    page.shows("It is done.")
+    page.complaints.clear()  # The browser itself complains of what cannot be asked.
 
 
 def test_hostile_texts_are_texts(page: Page) -> None:

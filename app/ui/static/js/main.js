@@ -3,15 +3,14 @@ import { render } from "preact";
 import { useEffect, useLayoutEffect } from "preact/hooks";
 
 import { isSignedIn, reachable, signOut } from "./lib/api.js";
-import { startClock } from "./lib/clock.js";
 import { follow } from "./lib/feed.js";
 import { html } from "./lib/html.js";
-import { installShortcuts } from "./lib/shortcuts.js";
 import { watchService } from "./lib/live.js";
 import { address, interceptLinks, match, navigate } from "./lib/router.js";
+import { startClock, useValue } from "./lib/signal.js";
 import { applyTheme, nextTheme, theme } from "./lib/theme.js";
 import { Empty, PageTitle } from "./parts/basics.js";
-import { Help } from "./parts/help.js";
+import { Help, installShortcuts } from "./parts/shortcuts.js";
 import { Conference, Conferences } from "./pages/conferences.js";
 import { Cost } from "./pages/cost.js";
 import { Home } from "./pages/home.js";
@@ -57,12 +56,13 @@ const NAVIGATION = [
 ];
 
 function App() {
-  const { path } = address.value;
+  const { path } = useValue(address);
+  const service = useValue(reachable);
   const [page, props, title] = shown(path);
   useEffect(() => {
-    if (reachable.value !== "refused" || path === "/sign-in") return;
+    if (service !== "refused" || path === "/sign-in") return;
     navigate(`/sign-in?${new URLSearchParams({ to: path + window.location.search })}`, { replace: true });
-  }, [reachable.value, path]);
+  }, [service, path]);
   // Before anything is typed on the new page: the focus must not be taken from what a person has just chosen.
   useLayoutEffect(() => {
     document.title = title === "Home" ? "Control Room" : `${title} · Control Room`;
@@ -72,7 +72,7 @@ function App() {
     <a class="skip" href="#content">Skip to content</a>
     <${Navigation} path=${path} />
     <div class="body">
-      ${reachable.value === "no" && html`<div class="banner" role="status">The connection to the service is lost. This page continues by itself when it is back.</div>`}
+      ${service === "no" && html`<div class="banner" role="status">The connection to the service is lost. This page continues by itself when it is back.</div>`}
       <main id="content">${html`<${page} key=${path} ...${props} />`}</main>
     </div>
     <${Help} />
@@ -99,8 +99,8 @@ function Navigation({ path }) {
     <ul>${NAVIGATION.map(([to, label]) => html`<li><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${label}</a></li>`)}</ul>
     <div class="rail-foot">
       <a class="button primary" href="/start">Start a run</a>
-      <button type="button" class="quiet" onClick=${nextTheme}>Theme: ${theme.value}</button>
-      ${isSignedIn.value && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
+      <button type="button" class="quiet" onClick=${nextTheme}>Theme: ${useValue(theme)}</button>
+      ${useValue(isSignedIn) && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
     </div>
   </nav>`;
 }

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { Problem, nextOf, reachable, request } from "./api.js";
-import { isLive, onEvents } from "./feed.js";
+import { isLive, onEvents, sleep, visible } from "./feed.js";
 
 /** Seconds that the service may hold a request until something changes, where no events arrive. */
 const WAIT = 20;
@@ -124,24 +124,6 @@ class News {
 /** @param {string} path */
 function waiting(path) {
   return `${path}${path.includes("?") ? "&" : "?"}wait=${WAIT}`;
-}
-
-/** @param {number} milliseconds @param {AbortSignal} ended */
-function sleep(milliseconds, ended) {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    ended.addEventListener("abort", () => (clearTimeout(timer), resolve(undefined)), { once: true });
-  });
-}
-
-/** @param {AbortSignal} ended */
-function visible(ended) {
-  if (!document.hidden) return Promise.resolve();
-  return new Promise((resolve) => {
-    const look = () => document.hidden || resolve(undefined);
-    document.addEventListener("visibilitychange", look, { signal: ended });
-    ended.addEventListener("abort", () => resolve(undefined), { once: true });
-  });
 }
 
 /** Look now and then whether a service that is away has come back, where no page is asking it. */

@@ -1,5 +1,5 @@
 // @ts-check
-import { signal } from "@preact/signals";
+import { signal } from "./signal.js";
 
 /** The address that is shown: its path and its query. */
 export const address = signal(read());

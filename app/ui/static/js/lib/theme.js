@@ -1,5 +1,5 @@
 // @ts-check
-import { signal } from "@preact/signals";
+import { signal } from "./signal.js";
 
 /** @typedef {"system" | "light" | "dark"} Theme */
 

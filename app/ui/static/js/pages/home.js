@@ -5,8 +5,7 @@ import { html } from "../lib/html.js";
 import { aboutRuns, useLive } from "../lib/live.js";
 import { Empty, Fault, PageTitle, Section } from "../parts/basics.js";
 import { GateCard } from "../parts/gate_card.js";
-import { PlanLines, asksForPerson } from "../parts/plan_lines.js";
-import { RunLines } from "../parts/run_rows.js";
+import { PlanLines, RunLines, asksForPerson } from "../parts/run_rows.js";
 
 const EXAMPLE = `control-room run analytical_consistency --arg 'canon_paths:=["Compendium"]'`;
 /** Rows of a part of the page; its heading leads to all. */

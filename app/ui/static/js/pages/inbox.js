@@ -2,9 +2,8 @@
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { Empty, Fault, PageTitle, Section } from "../parts/basics.js";
-import { GateCard } from "../parts/gate_card.js";
-import { PlanLines, asksForPerson } from "../parts/plan_lines.js";
-import { RunLines } from "../parts/run_rows.js";
+import { Answered, GateCard } from "../parts/gate_card.js";
+import { PlanLines, RunLines, asksForPerson } from "../parts/run_rows.js";
 
 /** Inbox: every question to a person. */
 export function Inbox() {
@@ -20,6 +19,7 @@ export function Inbox() {
       <p>A run asks here when its recipe has a gate or an approval.</p></${Empty}>`}
     ${gates.data?.length > 0 && html`<${Section} title="Gates" count=${gates.data.length}>
       ${gates.data.map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${gates.refresh} />`)}</${Section}>`}
+    <${Answered} gates=${gates.data} />
     ${asking.length > 0 && html`<${Section} title="Plans" count=${asking.length}><${PlanLines} plans=${asking} /></${Section}>`}
     ${parked.data?.length > 0 && html`<${Section} title="Paused and parked runs" count=${parked.data.length}><${RunLines} runs=${parked.data} /></${Section}>`}`;
 }

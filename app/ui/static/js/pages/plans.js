@@ -8,8 +8,7 @@ import { useLive } from "../lib/live.js";
 import { navigate } from "../lib/router.js";
 import { Ago, Confirm, Empty, Fault, Id, PageTitle, Section, Status, announce } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
-import { Proposals, Review, Reviewer } from "../parts/reviews.js";
-import { TaskForm } from "../parts/task_form.js";
+import { Proposals, Review, Reviewer, TaskForm } from "../parts/tasks.js";
 
 /** All plans, and a new one from an intent. */
 export function Plans() {

@@ -8,15 +8,17 @@ import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { FINISHED, answered, happened, sentence, withOlder } from "../lib/run_state.js";
 import { address, setQuery } from "../lib/router.js";
-import { RunActions } from "../parts/actions.js";
+import { RunActions, Verified } from "../parts/actions.js";
 import { Ago, Fault, Id, PageTitle, Progress, Section, Status, Took } from "../parts/basics.js";
-import { GateCard } from "../parts/gate_card.js";
+import { Answered, GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
 import { Logs } from "../parts/logs.js";
 import { RunTable } from "../parts/run_rows.js";
 import { StepDrawer } from "../parts/step_drawer.js";
 import { Steps, stepLink } from "../parts/steps.js";
-import { Verified } from "../parts/verified.js";
+
+/** @type {any[]} */
+const NONE = [];
 
 /** Steps that are read at a time, where a run has more than its answer holds. */
 const PORTION = 200;
@@ -38,6 +40,7 @@ export function Run({ id }) {
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now.</strong> The last known state is shown; it is tried again.</p>`}
     <${WhatHappened} run=${run} />
     ${gates.data?.map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
+    <${Answered} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} />
     <${Facts} run=${run} />
     <div class="beside"><${RecipeGraph} path=${path} mine=${mine} /><${Steps} state=${state} onNear=${onNear} /></div>
     <${Outputs} run=${run} />

@@ -7,6 +7,7 @@ import { useLive } from "../lib/live.js";
 import { address, navigate, setQuery } from "../lib/router.js";
 import { fields, read } from "../lib/schema_form.js";
 import { Empty, Fault, PageTitle, Section, Status } from "../parts/basics.js";
+import { Preflight, usePreflight } from "../parts/preflight.js";
 
 /** Start: describe it, or choose a recipe and fill in its form. */
 export function Start() {
@@ -73,29 +74,37 @@ function Filled({ recipe }) {
   const [faults, setFaults] = useState(/** @type {Record<string, string>} */ ({}));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [key] = useState(newKey);
+  const request = { recipe_id: recipe.recipe_id, description: description || recipe.label || recipe.recipe_id, args: read(all, values).args };
+  const { report, error: unknown } = usePreflight(request);
+  const [found, others] = beside(report?.problems || [], all);
+  // Nobody is told of a field that is still to be filled in.
+  const refused = Object.fromEntries(Object.entries(found).filter(([name]) => values[name] !== "" && values[name] !== undefined));
   const start = async (/** @type {Event} */ event) => {
     event.preventDefault();
     const given = read(all, values);
     setFaults(given.faults);
     if (Object.keys(given.faults).length) return;
     try {
-      const body = { recipe_id: recipe.recipe_id, description: description || recipe.label || recipe.recipe_id, args: given.args };
-      const run = await post("/api/runs", body, { "Idempotency-Key": `${key}-${await digest(body)}` });
+      const run = await post("/api/runs", request, { "Idempotency-Key": `${key}-${await digest(request)}` });
       navigate(`/runs/${run.run_id}`);
     } catch (caught) {
       setError(caught);
-      setFaults(beside(/** @type {any} */ (caught)));
+      setFaults(beside(/** @type {any} */ (caught).faults || [], all)[0]);
     }
   };
-  return html`<form class="card form" onSubmit=${start}>
+  const change = (/** @type {string} */ name) => (/** @type {any} */ value) => {
+    setValues({ ...values, [name]: value });
+    setFaults({ ...faults, [name]: "" });
+  };
+  return html`<div class="columns"><form class="card form" onSubmit=${start} novalidate>
     <h2>${recipe.label || recipe.recipe_id} <a class="muted" href="/start" onClick=${() => setQuery({ recipe: null })}>choose another</a></h2>
     ${!recipe.ready && html`<p class="fault"><strong>This recipe cannot run here yet.</strong></p>`}
     ${recipe.lacks.map((/** @type {any} */ each) => html`<p class="wrong-text">${each.message}</p>`)}
     <label>Description <input value=${description} placeholder=${recipe.label || ""} onInput=${(/** @type {any} */ event) => setDescription(event.target.value)} /></label>
-    ${all.map((each) => html`<${Input} field=${each} value=${values[each.name]} fault=${faults[each.name]} onChange=${(/** @type {any} */ value) => setValues({ ...values, [each.name]: value })} />`)}
+    ${all.map((each) => html`<${Input} field=${each} value=${values[each.name]} fault=${faults[each.name] || refused[each.name]} onChange=${change(each.name)} />`)}
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary" id="start">Start</button></div>
-  </form>`;
+  </form><${Preflight} report=${report} error=${unknown} others=${others} nodes=${recipe.graph?.nodes.filter(acts) || []} /></div>`;
 }
 
 /** @param {{field: import("../lib/schema_form.js").Field, value: any, fault?: string, onChange: (value: any) => void}} props */
@@ -141,15 +150,26 @@ function text(value, field) {
   return typeof value === "object" ? JSON.stringify(value) : value;
 }
 
-/** The faults of a refusal that belong to one argument each. @param {any} error */
-function beside(error) {
+/** Whether a node of a graph does something. @param {any} node */
+function acts(node) {
+  return node.kind !== "start" && node.kind !== "end";
+}
+
+/**
+ * The faults of a refusal: those that belong to one field each, and the others.
+ * @param {any[]} flaws @param {import("../lib/schema_form.js").Field[]} all
+ * @returns {[Record<string, string>, any[]]}
+ */
+function beside(flaws, all) {
   /** @type {Record<string, string>} */
   const found = {};
-  for (const fault of error.faults || []) {
-    const name = /^\$?\.?(?:args\.)?([A-Za-z0-9_-]+)/.exec(fault.path || "");
-    if (name) found[name[1]] = fault.message || "";
-  }
-  return found;
+  const others = flaws.filter((flaw) => {
+    const name = /^\$?\.?(?:args\.)?([A-Za-z0-9_-]+)/.exec(flaw.path || "")?.[1];
+    if (name === undefined || !all.some((each) => each.name === name)) return true;
+    found[name] = flaw.message || "";
+    return false;
+  });
+  return [found, others];
 }
 
 /** A short hash, so that a changed form is another start. @param {unknown} value */

@@ -2,9 +2,9 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Problem } from "../lib/api.js";
-import { now } from "../lib/clock.js";
 import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
+import { useNow } from "../lib/signal.js";
 
 /** Paths of the icons, drawn in a square of 16. @type {Record<string, string>} */
 const ICONS = {
@@ -44,14 +44,15 @@ export function Status({ of, note, word = of.replaceAll("_", " ") }) {
 
 /** An instant relative to now, exact on hover. @param {{at: string | null | undefined}} props */
 export function Ago({ at }) {
+  const now = useNow();
   if (!at) return html`<span class="muted">–</span>`;
-  return html`<time datetime=${at} title=${format.exact(at)}>${format.relative(at, now.value)}</time>`;
+  return html`<time datetime=${at} title=${format.exact(at)}>${format.relative(at, now)}</time>`;
 }
 
 /** How long something took, or takes. @param {{from?: string | null, to?: string | null}} props */
 export function Took({ from, to }) {
-  const open = from && !to;
-  return html`<span class="number">${format.duration(format.seconds(from, to, open ? now.value : 0))}</span>`;
+  const now = useNow(Boolean(from && !to));
+  return html`<span class="number">${format.duration(format.seconds(from, to, now))}</span>`;
 }
 
 /** An id that can be copied. @param {{id: string, href?: string}} props */

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Problem, withQuery } from "../lib/api.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
-import { followStream } from "../lib/stream.js";
+import { followStream } from "../lib/feed.js";
 import { Fault, Section } from "./basics.js";
 
 /** Bytes of a log that are shown, from its end. */

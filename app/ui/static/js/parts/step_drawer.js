@@ -6,10 +6,11 @@ import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { isOpen } from "../lib/run_state.js";
 import { Ago, Fault, Status, Took } from "./basics.js";
+import { Content } from "./content.js";
+import { Decided } from "./gate_card.js";
 
-/** Lines of the journal that are read at a time, and characters of an output that are shown. */
+/** Lines of the journal that are read at a time. */
 const PORTION = 200;
-const OUTPUT_SHOWN = 100_000;
 
 /** Lines before a step's number in which its earlier tries may be. */
 const BEFORE = 40;
@@ -83,6 +84,7 @@ function Attempt({ step }) {
       ${step.usage && html`<dt>Tokens</dt><dd class="number">${format.number(format.tokens(step.usage))}</dd><dt>Cost</dt><dd class="number">${format.money(step.usage.cost_usd)}</dd>`}
       ${step.receipt_id && html`<dt>Receipt</dt><dd><a href=${`/api/audit/receipts/${step.receipt_id}`} target="_blank" rel="noopener">${step.receipt_id}</a></dd>`}
     </dl>
+    ${step.gate_id && !isOpen(step) && html`<${Decided} id=${step.gate_id} />`}
     ${step.error && html`<div class="fault"><strong>${step.error.code}</strong><p>${step.error.message}</p></div>`}
     <${Output} step=${step} />
   </section>`;
@@ -90,11 +92,7 @@ function Attempt({ step }) {
 
 /** @param {{step: any}} props */
 function Output({ step }) {
-  const [whole, setWhole] = useState(false);
   const output = step.output ?? step.output_preview;
   if (output === undefined || output === null) return null;
-  const text = typeof output === "string" ? output : JSON.stringify(output, null, 2);
-  const shown = whole ? text : text.slice(0, OUTPUT_SHOWN);
-  return html`<pre class="shown" tabindex="0">${shown}</pre>
-    ${shown.length < text.length && html`<button type="button" onClick=${() => setWhole(true)}>Show all ${format.number(text.length)} characters</button>`}`;
+  return html`<${Content} text=${typeof output === "string" ? output : JSON.stringify(output, null, 2)} />`;
 }

@@ -1,10 +1,10 @@
 // @ts-check
 import { useMemo } from "preact/hooks";
 
-import { now } from "../lib/clock.js";
 import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { bar, isOpen, nameOf, rows, span } from "../lib/run_state.js";
+import { useNow } from "../lib/signal.js";
 import { Empty, Section, Status, Took } from "./basics.js";
 import { Virtual } from "./virtual.js";
 
@@ -18,7 +18,7 @@ const TICKS = [0, 0.5];
 export function Steps({ state, onNear }) {
   const { run } = state;
   const items = useMemo(() => rows(state), [state]);
-  const { from, to } = span(run, run.completed_at ? 0 : now.value);
+  const { from, to } = span(run, useNow(!run.completed_at));
   const range = useMemo(() => ({ from, to }), [from, to]);
   return html`<${Section} title="Steps" count=${items.length}>
     ${items.length === 0 && html`<${Empty} title="No step has begun." />`}
@@ -36,11 +36,11 @@ export function Steps({ state, onNear }) {
 function StepRow({ step, range }) {
   const by = step.tool || step.agent_archetype || (step.gate_id ? "a person" : "");
   const tries = (step.attempts || []).filter((/** @type {any} */ each) => each.attempt !== step.attempt);
-  const at = isOpen(step) ? now.value : 0;
+  const at = useNow(isOpen(step));
   return html`
     <span role="cell"><${Status} of=${standing(step)} note=${step.queued ? `${step.queued.place} of ${step.queued.of}` : ""} /></span>
     <span role="cell" class="name"><a class="row-link" href=${stepLink(step.key)}>${step.key}</a>${step.attempt > 1 && html` <span class="muted">attempt ${step.attempt}</span>`}
-      <span class="cut muted">${step.error ? step.error.message : step.output_preview || heartbeat(step)}</span></span>
+      <span class="cut muted">${step.error ? step.error.message : step.output_preview || heartbeat(step, at)}</span></span>
     <span role="cell" class="by cut">${by}${step.agent_id && step.agent_id !== by && html` <span class="muted">${step.agent_id}</span>`}</span>
     <span role="cell" class="timeline">${tries.map((/** @type {any} */ each) => html`<${Bar} step=${each} range=${range} at=${0} kind="tried" />`)}
       <${Bar} step=${step} range=${range} at=${at} kind=${standing(step)} /></span>
@@ -54,9 +54,9 @@ export function standing(step) {
   return step.gate_id && step.status === "running" ? "waiting" : step.status;
 }
 
-/** @param {any} step */
-function heartbeat(step) {
-  return isOpen(step) && step.output_at ? `last output ${format.relative(step.output_at, now.value)}` : "";
+/** @param {any} step @param {number} now */
+function heartbeat(step, now) {
+  return isOpen(step) && step.output_at ? `last output ${format.relative(step.output_at, now)}` : "";
 }
 
 /** @param {{step: any, range: {from: number, to: number}, at: number, kind: string}} props */

@@ -1,13 +1,15 @@
 // @ts-check
-import { signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
 
-import { navigate } from "./router.js";
+import { html } from "../lib/html.js";
+import { navigate } from "../lib/router.js";
+import { signal, useValue } from "../lib/signal.js";
 
 /** Whether the help is open. */
-export const helpOpen = signal(false);
+const helpOpen = signal(false);
 
 /** Keys and what they do, as the help lists them. */
-export const KEYS = /** @type {const} */ ([
+const KEYS = /** @type {const} */ ([
   ["/", "Search; Enter goes to the first row"],
   ["j k", "Next and previous row"],
   ["Enter", "Open the row"],
@@ -99,4 +101,18 @@ function decide(index) {
   const button = gate?.querySelectorAll("[data-decision]")[index];
   if (button instanceof HTMLElement) button.click();
   return Boolean(button);
+}
+
+/** The keys of the UI. */
+export function Help() {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const open = useValue(helpOpen);
+  useEffect(() => {
+    if (open) dialog.current?.showModal();
+  }, [open]);
+  if (!open) return null;
+  const close = () => (helpOpen.value = false);
+  return html`<dialog ref=${dialog} onClose=${close} aria-labelledby="help-title"><h2 id="help-title">Keys</h2>
+    <dl class="facts">${KEYS.map(([key, meaning]) => html`<dt><kbd>${key}</kbd></dt><dd>${meaning}</dd>`)}</dl>
+    <div class="actions"><button type="button" onClick=${close}>Close</button></div></dialog>`;
 }
