@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Header
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from app import errors
 from app.api import browser_sessions
@@ -13,6 +13,9 @@ from app.domain import authors
 
 HEADER = "X-Control-Room-Author"
 """Header in which a caller may give its name."""
+
+TICKETED = "control_room.author"
+"""Key of a connection's scope that holds the author of the ticket that let it in."""
 
 _Name = Annotated[
     str | None,
@@ -24,23 +27,31 @@ _Name = Annotated[
 ]
 
 
-async def author_of(request: Request, claimed: _Name = None) -> authors.Author:
-    """Return the author of a request.
+def author_of(connection: HTTPConnection) -> authors.Author:
+    """Return the author of a request; of a stream that a ticket opened, that of the ticket.
 
     Raises:
         errors.RequestInvalid: the claimed name is not one.
     """
+    issued_to: authors.Author | None = connection.scope.get(TICKETED)
+    if issued_to is not None:
+        return issued_to
+    claimed = connection.headers.get(HEADER)
     name = None if claimed is None else _name(claimed)
-    sessions: browser_sessions.BrowserSessions = request.app.state.browser_sessions
+    sessions: browser_sessions.BrowserSessions = connection.app.state.browser_sessions
     if not sessions.required:
         return authors.Author(name=name, claimed=name is not None, via="local")
-    signed_in = sessions.find(request.scope)
+    signed_in = sessions.find(connection.scope)
     if signed_in is not None:
         return authors.Author(name=signed_in["name"] or None, claimed=False, via="browser")
     return authors.Author(name=name, claimed=name is not None, via="token")
 
 
-AuthorDep = Annotated[authors.Author, Depends(author_of)]
+async def _author(request: Request, _claimed: _Name = None) -> authors.Author:
+    return author_of(request)
+
+
+AuthorDep = Annotated[authors.Author, Depends(_author)]
 """The author, as a dependency of routes."""
 
 

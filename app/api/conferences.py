@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.api import refusals, request_models, responses
+from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.services import conferences
 
@@ -25,9 +26,10 @@ _STARTED = responses.created(
 async def start_conference(
     services: ServicesDep,
     body: request_models.ConferenceBody,
+    author: AuthorDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Ask several agents for an opinion on the same evidence, gathered by the chief with tools."""
-    started = await services.conferences.start(body.conference(idempotency_key))
+    started = await services.conferences.start(body.conference(idempotency_key), author)
     headers = {"Location": f"/api/runs/{started.run_id}"}
     return responses.as_json(started, status=200 if started.existed else 201, headers=headers)

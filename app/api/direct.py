@@ -13,13 +13,15 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 import pydantic
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app.api import polling, queries, request_models, responses
+from app import errors
+from app.api import authors, polling, queries, request_models, responses
 from app.api.dependencies import Services
 from app.domain import plain
+from app.domain.authors import Author
 from app.services import requests
 
 _POLL = re.compile(r"/api/runs/([A-Za-z0-9_-]{1,64})")
@@ -50,9 +52,9 @@ def alive() -> Response:
     return Response(_ALIVE, media_type="application/json")
 
 
-async def start(services: Services, request: requests.StartRequest) -> Response:
+async def start(services: Services, request: requests.StartRequest, author: Author) -> Response:
     """Start a run and return the answer."""
-    found = await services.runs.start(request)
+    found = await services.runs.start(request, author=author)
     headers = {"Location": f"/api/runs/{found.run_id}"}
     status = 200 if found.existed else 201
     return Response(plain.encode(found.to_json()), status, headers, media_type="application/json")
@@ -65,12 +67,13 @@ async def _start(services: Services, scope: Scope, body: Any) -> Response | None
     key = keys[0].decode("latin-1") if keys else None
     try:
         wanted = request_models.StartBody.model_validate(body)
-    except pydantic.ValidationError:
+        author = authors.author_of(HTTPConnection(scope))
+    except (pydantic.ValidationError, errors.RequestInvalid):
         return None
     if requests.key_flaws(key):
         return None
     scope["route"] = _RUNS
-    return await start(services, wanted.request(key))
+    return await start(services, wanted.request(key), author)
 
 
 async def runs_listed(services: Services, request: Request, query: queries.RunsQuery, known: str | None) -> Response:

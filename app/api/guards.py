@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from app import settings
-from app.api import browser_sessions, problems, tickets
+from app.api import authors, browser_sessions, problems, tickets
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", browser_sessions.PATH})
 """Answered without a token: they tell nothing that a port scan would not, or exchange it for a sign-in."""
@@ -90,8 +90,10 @@ class TokenGuard:
             tickets.taken_out(scope) if scope["query_string"] and tickets.is_stream(scope) else (scope, None)
         )
         # A ticket is used up even where it is not needed, so that no one else can use it.
-        let_in = ticket is not None and self._tickets.use(ticket)
-        if let_in or self._expected is None or self._lets_in(self._expected, scope):
+        author = None if ticket is None else self._tickets.use(ticket)
+        if author is not None:
+            return {**asked, authors.TICKETED: author}, None
+        if self._expected is None or self._lets_in(self._expected, scope):
             return asked, None
         detail = _UNAUTHORIZED if ticket is None else _TICKET_REFUSED
         return asked, problems.of_status(401, detail, headers={"WWW-Authenticate": "Bearer"})

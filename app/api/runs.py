@@ -50,10 +50,11 @@ _NoBody = Annotated[request_models.EmptyBody | None, Body(description="May be le
 async def start_run(
     services: ServicesDep,
     body: request_models.StartBody,
+    author: AuthorDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run of a recipe. Without `recipe_id`, the router chooses a recipe from the description."""
-    return await direct.start(services, body.request(idempotency_key))
+    return await direct.start(services, body.request(idempotency_key), author)
 
 
 @router.get(

@@ -10,7 +10,6 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from app.api import plan_requests, queries, request_models, responses, sessions
-from app.api.dependencies import ServicesDep
 from app.api.sessions import IfMatch, NoBody, SeenRevision, SessionId
 from app.domain import plans
 from app.services.plans import requests
@@ -45,7 +44,7 @@ _ADDED = responses.created(
 
 @router.post("", status_code=201, summary="Add a task", responses=_ADDED)
 async def add_task(
-    services: ServicesDep,
+    authored: sessions.AuthoredPlans,
     session_id: SessionId,
     body: plan_requests.NewTaskBody,
     if_match: IfMatch = None,
@@ -53,7 +52,7 @@ async def add_task(
 ) -> Response:
     """Append a task. Adding one to a finished plan pauses the plan."""
     revision = body.seen(queries.revision(if_match))
-    added = await services.plans.add_task(session_id, body.task(idempotency_key), revision)
+    added = await authored.add_task(session_id, body.task(idempotency_key), revision)
     return sessions.shown(added.plan, 200 if added.existed else 201)
 
 
@@ -61,7 +60,7 @@ async def add_task(
     "/{task_id}", summary="Change a task", responses=sessions.moved("task_not_found", "task_begun", *sessions.TASK)
 )
 async def edit_task(
-    services: ServicesDep,
+    authored: sessions.AuthoredPlans,
     session_id: SessionId,
     task_id: TaskId,
     body: plan_requests.TaskEditBody,
@@ -71,7 +70,7 @@ async def edit_task(
     its recipe.
     """
     revision = body.seen(queries.revision(if_match))
-    return sessions.shown(await services.plans.edit_task(session_id, task_id, body.edit(), revision))
+    return sessions.shown(await authored.edit_task(session_id, task_id, body.edit(), revision))
 
 
 @router.delete(
@@ -80,7 +79,7 @@ async def edit_task(
     responses=sessions.moved("task_not_found", "task_begun", "task_needed"),
 )
 async def remove_task(
-    services: ServicesDep,
+    authored: sessions.AuthoredPlans,
     session_id: SessionId,
     task_id: TaskId,
     revision: SeenRevision = None,
@@ -88,7 +87,7 @@ async def remove_task(
 ) -> Response:
     """Remove a task that is not running and has no dependents."""
     seen = request_models.seen_revision(revision, queries.revision(if_match))
-    return sessions.shown(await services.plans.remove_task(session_id, task_id, seen))
+    return sessions.shown(await authored.remove_task(session_id, task_id, seen))
 
 
 @router.post(
@@ -97,7 +96,7 @@ async def remove_task(
     responses=sessions.moved("task_not_found", "task_begun", *sessions.TASK),
 )
 async def answer_task(
-    services: ServicesDep,
+    authored: sessions.AuthoredPlans,
     session_id: SessionId,
     task_id: TaskId,
     body: plan_requests.ScopingAnswerBody,
@@ -105,22 +104,26 @@ async def answer_task(
 ) -> Response:
     """Answer a task's scoping question. If something is still missing, the next question is asked."""
     revision = body.seen(queries.revision(if_match))
-    return sessions.shown(await services.plans.answer(session_id, task_id, body.answered(), revision))
+    return sessions.shown(await authored.answer(session_id, task_id, body.answered(), revision))
 
 
 @router.post(
     "/{task_id}/force-start", summary="Start a blocked task", responses=sessions.moved("task_not_found", "task_begun")
 )
 async def force_start_task(
-    services: ServicesDep, session_id: SessionId, task_id: TaskId, body: NoBody = None, if_match: IfMatch = None
+    authored: sessions.AuthoredPlans,
+    session_id: SessionId,
+    task_id: TaskId,
+    body: NoBody = None,
+    if_match: IfMatch = None,
 ) -> Response:
     """Start a blocked task before its dependencies are done, at your own risk."""
-    return sessions.shown(await services.plans.force_start(session_id, task_id, sessions.seen(body, if_match)))
+    return sessions.shown(await authored.force_start(session_id, task_id, sessions.seen(body, if_match)))
 
 
 @router.post("/{task_id}/retry", summary="Retry a failed task", responses=sessions.moved("task_not_found"))
 async def retry_task(
-    services: ServicesDep,
+    authored: sessions.AuthoredPlans,
     session_id: SessionId,
     task_id: TaskId,
     body: Annotated[plan_requests.RetryBody | None, Body(description="May be left out.")] = None,
@@ -128,4 +131,4 @@ async def retry_task(
 ) -> Response:
     """Resume the run of a failed task. With `fresh`, or if the task was changed, start a new run."""
     revision = sessions.seen(body, if_match)
-    return sessions.shown(await services.plans.retry(session_id, task_id, body is not None and body.fresh, revision))
+    return sessions.shown(await authored.retry(session_id, task_id, body is not None and body.fresh, revision))

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Header, Path, Query
+from fastapi import APIRouter, Body, Depends, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import plan_requests, polling, queries, refusals, request_models, responses
+from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import plans
+from app.services.plans import plans as service
 
 router = APIRouter(prefix="/api/sessions", tags=["plans"])
+
+
+async def _authored(services: ServicesDep, author: AuthorDep) -> service.Plans:
+    return services.plans.by(author)
+
+
+AuthoredPlans = Annotated[service.Plans, Depends(_authored)]
+"""Plans whose changes are recorded with the author of the request."""
 
 SessionId = Annotated[str, Path(description="Id of the plan.", examples=["sp_5h2m9q0x7c1v8b3n"])]
 """A plan's id in a path."""
@@ -78,14 +88,14 @@ def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
 
 @router.post("", status_code=201, summary="Create a plan", responses=_CREATED)
 async def create_plan(
-    services: ServicesDep,
+    authored: AuthoredPlans,
     body: plan_requests.PlanBody,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
     person has approved and started it.
     """
-    created = await services.plans.create(body.plan(idempotency_key))
+    created = await authored.create(body.plan(idempotency_key))
     return shown(created.plan, 200 if created.existed else 201, place=True)
 
 
@@ -139,11 +149,11 @@ async def show_plan(
 
 @router.patch("/{session_id}", summary="Change a plan", responses=moved(*_ORDER))
 async def reorder_plan(
-    services: ServicesDep, session_id: SessionId, body: plan_requests.OrderBody, if_match: IfMatch = None
+    authored: AuthoredPlans, session_id: SessionId, body: plan_requests.OrderBody, if_match: IfMatch = None
 ) -> Response:
     """Change the order of tasks, or whether they are reviewed. A task must come after its dependencies."""
     revision = body.seen(queries.revision(if_match))
-    return shown(await services.plans.edit(session_id, revision, order=body.order, review=body.review))
+    return shown(await authored.edit(session_id, revision, order=body.order, review=body.review))
 
 
 @router.delete(
@@ -155,64 +165,72 @@ async def reorder_plan(
     ),
 )
 async def delete_plan(
-    services: ServicesDep, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None
+    authored: AuthoredPlans, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None
 ) -> Response:
     """Delete a plan with no active tasks. Its runs, receipts and issues are kept."""
-    await services.plans.delete(session_id, request_models.seen_revision(revision, queries.revision(if_match)))
+    await authored.delete(session_id, request_models.seen_revision(revision, queries.revision(if_match)))
     return Response(status_code=204)
 
 
 @router.post("/{session_id}/approve", summary="Approve a plan", responses=moved("backend_not_ready"))
 async def approve_plan(
-    services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+    authored: AuthoredPlans, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Approve a draft plan, so that it can be started."""
-    return shown(await services.plans.approve(session_id, seen(body, if_match)))
+    return shown(await authored.approve(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/start", summary="Start a plan", responses=moved("backend_not_ready"))
 async def start_plan(
-    services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+    authored: AuthoredPlans, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Begin an approved plan, or let a paused one continue; its tasks are begun as soon as they can be. A failed or
     finished plan is started where something of it can continue, and a plan that the chief failed to make asks the chief
     again.
     """
-    return shown(await services.plans.start(session_id, seen(body, if_match)))
+    return shown(await authored.start(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/pause", summary="Pause a plan", responses=moved())
 async def pause_plan(
-    services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+    authored: AuthoredPlans, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Start no further tasks. Running tasks continue to their end."""
-    return shown(await services.plans.pause(session_id, seen(body, if_match)))
+    return shown(await authored.pause(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/resume", summary="Continue a paused plan", responses=moved("backend_not_ready"))
 async def resume_plan(
-    services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+    authored: AuthoredPlans, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Continue a paused plan."""
-    return shown(await services.plans.resume(session_id, seen(body, if_match)))
+    return shown(await authored.resume(session_id, seen(body, if_match)))
 
 
 @router.post(
     "/{session_id}/proposals/{proposal_id}/accept", summary="Accept a proposal", responses=moved(*PROPOSAL, *EDIT)
 )
 async def accept_proposal(
-    services: ServicesDep, session_id: SessionId, proposal_id: ProposalId, body: NoBody = None, if_match: IfMatch = None
+    authored: AuthoredPlans,
+    session_id: SessionId,
+    proposal_id: ProposalId,
+    body: NoBody = None,
+    if_match: IfMatch = None,
 ) -> Response:
     """Make a change that the chief has proposed. It is the ordinary edit, with its refusals."""
-    return shown(await services.plans.accept(session_id, proposal_id, seen(body, if_match)))
+    return shown(await authored.accept(session_id, proposal_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/proposals/{proposal_id}/dismiss", summary="Dismiss a proposal", responses=moved(*PROPOSAL))
 async def dismiss_proposal(
-    services: ServicesDep, session_id: SessionId, proposal_id: ProposalId, body: NoBody = None, if_match: IfMatch = None
+    authored: AuthoredPlans,
+    session_id: SessionId,
+    proposal_id: ProposalId,
+    body: NoBody = None,
+    if_match: IfMatch = None,
 ) -> Response:
     """Dismiss a change that the chief has proposed. The plan stays as it is."""
-    return shown(await services.plans.dismiss(session_id, proposal_id, seen(body, if_match)))
+    return shown(await authored.dismiss(session_id, proposal_id, seen(body, if_match)))
 
 
 def seen(body: plan_requests.RevisedBody | None, if_match: str | None) -> int | None:

@@ -16,8 +16,9 @@ from starlette.types import Scope
 
 from app import clock
 from app.api import refusals, request_models
+from app.api.authors import AuthorDep
 from app.api.responses import as_json, declared
-from app.domain import plain, shapes
+from app.domain import authors, plain, shapes
 
 LIFE_SECONDS = 60
 """How long a ticket counts."""
@@ -38,20 +39,24 @@ class Tickets:
         self._clock = clock
         self._ids = ids
         # Hashes only: what is compared here could be timed.
-        self._expiring: OrderedDict[str, float] = OrderedDict()
+        self._expiring: OrderedDict[str, tuple[float, authors.Author]] = OrderedDict()
 
-    def issue(self) -> tuple[str, dt.datetime]:
-        """Return a new ticket, and when it expires."""
+    def issue(self, author: authors.Author = authors.LOCAL) -> tuple[str, dt.datetime]:
+        """Return a new ticket, and when it expires.
+
+        Args:
+            author: Who asks for it, and gives the orders of the stream that it opens.
+        """
         ticket = self._ids.token(self._ids.token("tkt_"))
-        self._expiring[_hash(ticket)] = self._clock.monotonic() + LIFE_SECONDS
+        self._expiring[_hash(ticket)] = self._clock.monotonic() + LIFE_SECONDS, author
         while len(self._expiring) > MOST_TICKETS:
             self._expiring.popitem(last=False)
         return ticket, self._clock.now() + dt.timedelta(seconds=LIFE_SECONDS)
 
-    def use(self, ticket: str) -> bool:
-        """Return whether a ticket is valid; it is used up then."""
-        expires = self._expiring.pop(_hash(ticket), None)
-        return expires is not None and self._clock.monotonic() < expires
+    def use(self, ticket: str) -> authors.Author | None:
+        """Return who asked for a ticket, which is used up then; None: it is not valid."""
+        expires, author = self._expiring.pop(_hash(ticket), (0.0, None))
+        return author if self._clock.monotonic() < expires else None
 
 
 def is_stream(scope: Scope) -> bool:
@@ -96,10 +101,12 @@ class Ticket(shapes.Shape):
     responses=declared(Ticket, *refusals.BODY, status=201, meaning="A ticket that opens one stream."),
 )
 async def issue_ticket(
-    request: Request, _body: Annotated[request_models.EmptyBody | None, Body(description="May be left out.")] = None
+    request: Request,
+    author: AuthorDep,
+    _body: Annotated[request_models.EmptyBody | None, Body(description="May be left out.")] = None,
 ) -> Response:
     """Issue a one-use ticket, valid for 60 seconds, for streams of clients that cannot send headers."""
     issued: Tickets = request.app.state.tickets
-    ticket, expires = issued.issue()
+    ticket, expires = issued.issue(author)
     headers = {"Cache-Control": "no-store"}
     return as_json(Ticket(ticket=ticket, expires_at=clock.stamp(expires)), status=201, headers=headers)

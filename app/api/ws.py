@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
-from app import clock
-from app.api import dependencies, guards, problems, refusals
+from app import clock, errors
+from app.api import authors, dependencies, guards, problems, refusals
 from app.api.dependencies import Services
 from app.api.ws_connection import Connection
 
@@ -27,8 +27,16 @@ async def converse(socket: WebSocket) -> None:
         assert refusal is not None
         await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
         return
+    try:
+        author = authors.author_of(socket)
+    except errors.RequestInvalid as error:
+        refusal = refusals.problem(error)
+        assert refusal is not None
+        await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
+        return
     await socket.accept(guards.SUBPROTOCOL if guards.SUBPROTOCOL in socket.scope["subprotocols"] else None)
-    await Connection(socket, services.conversation_service, clock.RandomIds(), services.max_message_bytes).serve()
+    service, most = services.conversation_service, services.max_message_bytes
+    await Connection(socket, service, clock.RandomIds(), most, author).serve()
 
 
 @router.get(PATH, include_in_schema=False)

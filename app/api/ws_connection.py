@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from app import clock, errors
 from app.api import body_limits, refusals, ws_messages
-from app.domain import plain, runs, states
+from app.domain import authors, plain, runs, states
 from app.services import aio, conversation_binding, conversation_messages, conversations
 
 SERVICE_RESTART = 1012
@@ -36,12 +36,18 @@ class Connection:
     """Serve one client until it goes away or the service stops."""
 
     def __init__(
-        self, socket: WebSocket, service: conversations.ConversationService, ids: clock.Ids, max_bytes: int
+        self,
+        socket: WebSocket,
+        service: conversations.ConversationService,
+        ids: clock.Ids,
+        max_bytes: int,
+        author: authors.Author,
     ) -> None:
         self._socket = socket
         self._conversation_service = service
         self._ids = ids
         self._max_bytes = max_bytes
+        self._author = author
         self._sending = asyncio.Lock()
         self._telling: dict[str, asyncio.Task[None]] = {}
         self._beginning = 0
@@ -102,7 +108,7 @@ class Connection:
             case ws_messages.Prompt():
                 await self._prompt(message)
             case ws_messages.ExitRecipe():
-                await self._conversation_service.exit(message.session_id)
+                await self._conversation_service.exit(message.session_id, self._author)
             case ws_messages.Subscribe():
                 await self._subscribe(message)
 
@@ -114,6 +120,7 @@ class Connection:
                 working_dir=message.working_directory,
                 args=_with_choices(message.args, backend=message.backend, model=message.model),
                 idempotency_key=message.idempotency_key,
+                author=self._author,
             )
             await self._follow_begun(begun, message.recipe_id)
 
@@ -126,6 +133,7 @@ class Connection:
                 working_dir=message.working_directory,
                 args=_with_choices({}, **chosen),
                 idempotency_key=message.idempotency_key,
+                author=self._author,
             )
             await self._follow_begun(begun, None)
 

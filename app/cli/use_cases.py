@@ -28,7 +28,7 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Ans
     wanted = application.starter.prepare(request)
     if wanted.exclusive_workspace and not await _is_repeated(folder, request):
         await folder.claims.take(wanted.working_dir, parent_run_id=request.parent_run_id)
-    started = await application.runs.start(dataclasses.replace(request, owner="process"))
+    started = await application.runs.start(dataclasses.replace(request, owner="process"), author=authors.LOCAL)
     return {"run_id": started.run_id, "status": started.status.value}
 
 
@@ -151,7 +151,9 @@ async def repair_run(folder: FolderClient, run_id: str) -> Answer:
 @use_case("POST /api/conferences", Access.START)
 async def confer(folder: FolderClient, new: conferences.NewConference) -> Answer:
     """Start a conference that belongs to this process."""
-    return (await folder.application.conferences.start(dataclasses.replace(new, owner="process"))).to_json()
+    return (
+        await folder.application.conferences.start(dataclasses.replace(new, owner="process"), authors.LOCAL)
+    ).to_json()
 
 
 # -- gates

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from app.domain import plain, shapes
 
 MOST_CHARACTERS = 100
 """Longest name of an author."""
+
+
+Via: TypeAlias = Literal["local", "token", "browser"]
+"""Ways in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +24,7 @@ class Author(shapes.Shape):
     """Name of the person; None if none was given."""
     claimed: bool
     """Whether the name is only what the caller says of itself."""
-    via: Literal["local", "token", "browser"]
+    via: Via
     """How the caller was let in: without a token, with the token, or by a sign-in of a browser."""
 
 
@@ -40,3 +44,14 @@ def in_line(line: Mapping[str, Any]) -> dict[str, plain.Json] | None:
     """Return the author that a control line or an answer names; lines of earlier releases name none."""
     found = line.get("author")
     return dict(found) if isinstance(found, dict) else None
+
+
+def is_author(value: Mapping[str, Any]) -> bool:
+    """Return whether an object, perhaps written by hand, has the form of an author."""
+    name, claimed = value.get("name"), value.get("claimed")
+    is_named = name is None or isinstance(name, str)
+    return set(value) == {"name", "claimed", "via"} and is_named and isinstance(claimed, bool) and _is_way(value["via"])
+
+
+def _is_way(via: object) -> bool:
+    return isinstance(via, str) and via in get_args(Via)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from app.domain import operations, plain
+from app.domain.authors import Author
 from app.domain.records import Record
 
 
@@ -18,14 +19,15 @@ class Delivery:
 
     value: plain.Json
     """What is delivered."""
-    author: str | None = None
-    """Who delivers it."""
+    author: Author | str | None = None
+    """Who delivers it: a person, or the name of a source."""
     idempotency_key: str | None = None
     """Key under which the same value may be delivered again."""
 
     def output(self) -> dict[str, plain.Json]:
         """Return the output of the input's step."""
-        return {"value": self.value, "author": self.author, "idempotency_key": self.idempotency_key}
+        author = self.author.to_json() if isinstance(self.author, Author) else self.author
+        return {"value": self.value, "author": author, "idempotency_key": self.idempotency_key}
 
 
 def is_delivered(record: Record) -> bool:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
 
 from app import clock, errors
-from app.domain import plain, task_graphs, task_reviews
+from app.domain import authors, plain, task_graphs, task_reviews
 from app.domain.plans import Plan, PlanState, Scoping, Task, TaskState
 
 _T = TypeVar("_T")
@@ -116,6 +116,9 @@ def _plan(reader: _Reader) -> dict[str, Any]:
         "review": reader.take("review", _switch),
         "reviewer": reader.take("reviewer", _reviewer),
         "proposals": reader.take("proposals", proposals, ()),
+        "approved_by": reader.take("approved_by", _author),
+        "started_by": reader.take("started_by", _author),
+        "changed_by": reader.take("changed_by", _author),
     }
     return fields | {"other": reader.rest()}
 
@@ -156,6 +159,11 @@ def _node(task: Mapping[str, Any], index: int) -> task_graphs.Node:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else _refuse("must be a text")
+
+
+def _author(value: Any) -> dict[str, plain.Json]:
+    found = authors.in_line({"author": value}) or {}
+    return found if authors.is_author(found) else _refuse("must be an author, {name, claimed, via}")
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
-from app.domain import plain, shapes, task_reviews
+from app.domain import authors, plain, shapes, task_reviews
 from app.domain.records import Failure
 
 BY_CHIEF = "chief"
@@ -257,6 +257,12 @@ class Plan:
     """Who will review, as announced; None where nothing is to be reviewed."""
     proposals: tuple[task_reviews.Proposal, ...] = shapes.omitted(())
     """Changes that the chief has proposed."""
+    approved_by: authors.Shown | None = shapes.omitted()
+    """Author of its approval; None before it, and where it is not known."""
+    started_by: authors.Shown | None = shapes.omitted()
+    """Who started or resumed it last; None before that, and where it is not known."""
+    changed_by: authors.Shown | None = shapes.omitted()
+    """Who made it, or changed it last; None where it is not known."""
     other: Mapping[str, plain.Json] = shapes.internal(default_factory=dict)
     """Fields of its file that are not ours; they stay."""
 
@@ -272,6 +278,18 @@ class Plan:
     def task(self, task_id: int) -> Task | None:
         """Return a task by its number, or None."""
         return next((task for task in self.tasks if task.id == task_id), None)
+
+    def signed(self, before: Plan, author: authors.Author) -> Plan:
+        """Return the plan with the author of the change that made it of another one."""
+        signature = author.to_json()
+        is_approved = self.status is PlanState.APPROVED and before.status is PlanState.DRAFT
+        is_started = self.status is PlanState.RUNNING and before.status is not PlanState.RUNNING
+        return dataclasses.replace(
+            self,
+            changed_by=signature,
+            approved_by=signature if is_approved else self.approved_by,
+            started_by=signature if is_started else self.started_by,
+        )
 
     def with_task(self, changed: Task) -> Plan:
         """Return the plan with a task in place of the one of its number."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from app.domain import plain, shapes
+from app.domain import authors, plain, shapes
 from app.domain.states import MOVES, RunState
 from app.domain.usage_sums import RunFacts
 
@@ -64,6 +64,8 @@ class RunStart(shapes.Shape):
     """Work session that receipts belong to."""
     session_plan_task_id: int | None = None
     """Task of the plan that started it."""
+    started_by: authors.Shown | None = shapes.omitted()
+    """Author of the request that started it; None where Control Room did, and in runs of earlier releases."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels for finding it again."""
     priority: int = 0

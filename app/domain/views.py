@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
-from app.domain import plain, shapes
+from app.domain import authors, plain, shapes
 from app.domain.gates import gate_id
 from app.domain.operations import Gate
 from app.domain.records import Failure, Finish, Place, Record, StepError, Usage
@@ -166,6 +166,8 @@ class Manifest(shapes.Shape):
     """Language of the recipe."""
     working_dir: str
     """Workspace, as an absolute path."""
+    started_by: authors.Shown | None = shapes.omitted()
+    """Author of the request that started it; absent where Control Room did, and in runs of earlier releases."""
     labels: Mapping[str, str]
     """Labels for finding it again."""
     priority: int
@@ -274,6 +276,7 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
         reason=view.reason,
         dialect=start.dialect,
         working_dir=start.working_dir,
+        started_by=start.started_by,
         labels=start.labels,
         priority=start.priority,
         usage=view.usage,

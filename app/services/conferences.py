@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from app import errors
-from app.domain import library, plain
+from app.domain import authors, library, plain
 from app.engine import stores
 from app.flows import conference
 from app.flows.conference import schema
@@ -84,7 +84,7 @@ class Conferences:
         self._library = library
         self._dialect = conference.Conference()
 
-    async def start(self, new: NewConference) -> Started:
+    async def start(self, new: NewConference, author: authors.Author | None = None) -> Started:
         """Start a conference; a repetition of a request with the same key finds the one that it made.
 
         Raises:
@@ -97,7 +97,7 @@ class Conferences:
         if repeated is not None:
             view = await self._runs.view(repeated)
             return Started(run_id=repeated, session_id=view.start.session_id, status=view.status, existed=True)
-        started = await self._runs.start(request, self._recipe_version(new))
+        started = await self._runs.start(request, self._recipe_version(new), author)
         view = await self._runs.view(started.run_id)
         return Started(
             run_id=started.run_id, session_id=view.start.session_id, status=started.status, existed=started.existed

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from app import clock, errors
 from app.dialects.agent_recipes import driver, parse
 from app.domain import agent_sessions, library, plain, records, runs, states, views
+from app.domain.authors import Author
 from app.engine import conversation_claims, stores
 from app.flows import prompt
 from app.services.conversation_binding import conversation
@@ -74,6 +75,7 @@ class ConversationService:
         working_dir: str | None,
         args: Mapping[str, plain.Json],
         idempotency_key: str | None,
+        author: Author | None = None,
     ) -> Begun:
         """Start a recipe, in a conversation of its own or in an existing one.
 
@@ -94,7 +96,7 @@ class ConversationService:
         request = StartRequest(
             recipe_id=recipe_id, args={**args, **own}, working_dir=working_dir, idempotency_key=idempotency_key
         )
-        return await self._begin(request)
+        return await self._begin(request, author=author)
 
     async def prompt(
         self,
@@ -104,6 +106,7 @@ class ConversationService:
         working_dir: str | None,
         args: Mapping[str, plain.Json],
         idempotency_key: str | None,
+        author: Author | None = None,
     ) -> Begun:
         """Say something to an agent, in a new conversation or in an existing one; a run of its own keeps the reply.
 
@@ -122,9 +125,9 @@ class ConversationService:
             working_dir=working_dir,
             idempotency_key=idempotency_key,
         )
-        return await self._begin(request, self._prompt)
+        return await self._begin(request, self._prompt, author)
 
-    async def exit(self, agent_session_id: str) -> str:
+    async def exit(self, agent_session_id: str, author: Author | None = None) -> str:
         """Cancel what runs in a conversation, and return the run.
 
         Raises:
@@ -133,7 +136,7 @@ class ConversationService:
         """
         run_id = await self._newest_run(agent_session_id)
         try:
-            await self._runs.cancel(run_id)
+            await self._runs.cancel(run_id, author)
         except errors.WrongState as error:
             message = f"no run is active in the conversation {agent_session_id:.80}"
             raise errors.WrongState(message, code="session_idle", detail={"run_id": run_id}) from error
@@ -186,7 +189,9 @@ class ConversationService:
 
     # -- beginning
 
-    async def _begin(self, request: StartRequest, own: RecipeVersion | None = None) -> Begun:
+    async def _begin(
+        self, request: StartRequest, own: RecipeVersion | None = None, author: Author | None = None
+    ) -> Begun:
         named: str | None = request.args.get(conversation_claims.ARGUMENT)
         newest = await self._find_newest(named) if named is not None else None
         before = None if newest is None else await self._runs.view(newest)
@@ -196,7 +201,7 @@ class ConversationService:
             # A recipe is announced before its first prompt has claimed the conversation.
             if before is not None and named is not None and _speaks(before, named):
                 raise agent_sessions.locked(named, before.start.run_id)
-            started = await self._runs.start(_completed(request, before.start if before else None), own)
+            started = await self._runs.start(_completed(request, before.start if before else None), own, author)
             run_id, status = started.run_id, started.status
         return Begun(run_id=run_id, agent_session_id=named or driver.agent_session_id(run_id, 0), status=status)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
@@ -62,11 +63,14 @@ class Runs(RunQueries):
         self.started_listeners = started_listeners or RunStartedListeners()
         """Told of every run that begins or is resumed."""
 
-    async def start(self, request: StartRequest, own: RecipeVersion | None = None) -> Started:
+    async def start(
+        self, request: StartRequest, own: RecipeVersion | None = None, author: authors.Author | None = None
+    ) -> Started:
         """Accept a run and queue it; a repetition of a request with the same key finds the run that it made.
 
         Args:
             own: What is executed where no recipe file tells it.
+            author: Who starts it; None: Control Room itself.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
@@ -80,6 +84,8 @@ class Runs(RunQueries):
                 return await self._found(repeated)
         parent = await self._parent(request.parent_run_id, request) if request.parent_run_id is not None else None
         start = await self._starter.prepared(request, parent, own)
+        if author is not None:
+            start = dataclasses.replace(start, started_by=author.to_json())
         self._engine.expect(start.run_id)
         with faults.as_errors():
             created = await self._conversation_binding.create(start, request)

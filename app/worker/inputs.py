@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from app import clock, errors
 from app.domain import gates, operations, records
+from app.domain.authors import Author
 from app.domain.gates import Answer
 from app.domain.inputs import Delivery
 from app.engine import ports
@@ -37,7 +38,7 @@ class _OpenInput:
 
     def _result(self, delivery: Answer | Delivery) -> records.Result:
         if isinstance(delivery, Delivery):
-            return records.Result(output=delivery.output(), summary=f"from {delivery.author or 'outside'}")
+            return records.Result(output=delivery.output(), summary=f"from {_source(delivery)}")
         assert self.gate is not None
         message = f": {delivery.message}" if delivery.message else ""
         return records.Result(output=delivery.on(self.gate), summary=f"{delivery.decision}{message}")
@@ -135,6 +136,11 @@ class InputRegister:
         if awaited.expires_at is None:
             return float("inf")
         return (clock.instant(awaited.expires_at) - self._clock.now()).total_seconds()
+
+
+def _source(delivery: Delivery) -> str:
+    author = delivery.author
+    return (author.name or author.via if isinstance(author, Author) else author) or "outside"
 
 
 def _gate(call: ports.Call) -> gates.OpenGate | None:

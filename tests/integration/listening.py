@@ -77,10 +77,10 @@ class Listening(served.Served):
         return self.http.base_url.port
 
     @contextlib.asynccontextmanager
-    async def client(self, **options: Any) -> AsyncIterator[Client]:
+    async def client(self, query: str = "", **options: Any) -> AsyncIterator[Client]:
         """Connect a client."""
         options = {"proxy": None, "compression": None, "max_size": None} | options
-        async with connect(f"ws://127.0.0.1:{self.port}/ws", **options) as socket:
+        async with connect(f"ws://127.0.0.1:{self.port}/ws{query}", **options) as socket:
             yield Client(socket)
 
 

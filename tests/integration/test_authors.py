@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from app.api import browser_sessions
-from tests.integration import asking, served
+from tests.integration import asking, listening, served
 from tests.integration.project import Project
 
 TOKEN = "a-token-of-some-length"
@@ -27,6 +28,16 @@ async def told(service: served.Served, run_id: str) -> dict[str, Any]:
     answer = await service.http.get(f"/api/runs/{run_id}/events")
     found = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
     return {event["type"]: event["data"]["author"] for event in found if "author" in event["data"]}
+
+
+async def newest(service: served.Served, known: int) -> dict[str, Any]:
+    """Return the newest run as soon as there are more than a number of runs, and it has begun."""
+    async with asyncio.timeout(served.WAIT_SECONDS):
+        while True:
+            rows = (await service.http.get("/api/runs", headers=BEARER)).json()
+            if len(rows) > known and rows[0]["status"] == "running":
+                return dict((await service.http.get(f"/api/runs/{rows[0]['run_id']}", headers=BEARER)).json())
+            await served.moment()
 
 
 async def test_orders_name_their_author(project: Project) -> None:
@@ -95,6 +106,69 @@ async def test_a_gate_shows_who_decided(project: Project) -> None:
     assert answer.json()["decided_by"] == {"name": "Ada", "claimed": True, "via": "local"}
     assert again.json() == answer.json()
     assert events["gate.decided"] == answer.json()["decided_by"]
+
+
+async def test_a_run_shows_who_started_it(project: Project) -> None:
+    """The author of a start is kept with the run; a repetition changes nothing, a name that is none starts nothing."""
+    ada = {"name": "Ada", "claimed": True, "via": "local"}
+    async with served.in_process(project) as service:
+        body, key = {"recipe_id": "quick"}, {"Idempotency-Key": "once"}
+        answer = await service.http.post("/api/runs", json=body, headers={HEADER: "Ada", **key})
+        again = await service.http.post("/api/runs", json=body, headers={HEADER: "Bob", **key})
+        refused = await service.http.post("/api/runs", json=body, headers={HEADER: "a\x01b"})
+        run_id = answer.json()["run_id"]
+        shown = await service.until(run_id, "done")
+        there = (await service.http.get("/api/runs")).json()
+
+    assert (again.json()["run_id"], refused.status_code, len(there)) == (run_id, 400, 1)
+    assert shown["started_by"] == ada
+    assert json.loads((project.data / "runs" / run_id / "start.json").read_text())["started_by"] == ada
+
+
+async def test_the_websocket_has_the_author_of_its_ticket(project: Project) -> None:
+    """What a page starts and cancels by the WebSocket is its sign-in's; without a ticket the handshake may claim."""
+    project.say("prompt", hang=True)
+    async with listening.on_a_port(project, api_token=TOKEN) as service:
+        signed_in = await service.http.post("/api/session", json={"token": TOKEN, "name": "Ada"})
+        browser = {browser_sessions.HEADER: signed_in.json()["session"]}
+        ticket = (await service.http.post("/api/tickets", headers=browser)).json()["ticket"]
+        found: list[Any] = []
+        for query, headers in ((f"?ticket={ticket}", {}), ("", {**BEARER, HEADER: "Bob"})):
+            async with service.client(query, additional_headers=headers) as client:
+                await client.say("prompt", text="Hi!", backend="said", session_id=None, working_directory=None)
+                run = await newest(service, len(found) // 2)
+                await client.say("exit_recipe", session_id=run["task"]["initial_args"]["agent_session_id"])
+                async with asyncio.timeout(served.WAIT_SECONDS):
+                    while "cancel_requested" not in orders(project, run["run_id"]):
+                        await served.moment()
+            found += [run["started_by"], orders(project, run["run_id"])["cancel_requested"]]
+
+    assert found[:2] == [{"name": "Ada", "claimed": False, "via": "browser"}] * 2
+    assert found[2:] == [{"name": "Bob", "claimed": True, "via": "token"}] * 2
+
+
+async def test_a_plan_shows_who_changed_it(project: Project) -> None:
+    """Who approved, started and last changed a plan is in its file and its journal, past a restart."""
+    ada, bob, eve = ({"name": name, "claimed": True, "via": "local"} for name in ("Ada", "Bob", "Eve"))
+    names = ("changed_by", "approved_by", "started_by")
+    found = []
+    async with served.in_process(project) as service:
+        body = {"tasks": [{"description": "xyzzy"}]}
+        plan = (await service.http.post("/api/sessions", json=body, headers={HEADER: "Ada"})).json()
+        found.append([plan.get(name) for name in names])
+        path = f"/api/sessions/{plan['session_id']}"
+        for order, name in (("approve", "Bob"), ("start", "Eve"), ("pause", "Ada")):
+            plan = (await service.http.post(f"{path}/{order}", headers={HEADER: name})).json()
+            found.append([plan.get(name) for name in names])
+    async with served.in_process(project) as service:
+        later = (await service.http.get(path)).json()
+    (journal,) = (project.data / "runs").glob("sp_*/steps.jsonl")
+    inputs = [json.loads(line) for line in journal.read_text().splitlines()]
+    written = [line["output"]["author"] for line in inputs if line["key"].startswith("input#")]
+
+    assert found == [[ada, None, None], [bob, bob, None], [eve, bob, eve], [ada, bob, eve]]
+    assert [later[name] for name in names] == [ada, bob, eve]
+    assert written == [bob, eve, ada]
 
 
 @pytest.mark.parametrize("name", [b"x" * 101, b"a\x01b", b"\xff\xfe", "\u202eevil".encode(), b"tab\there"])

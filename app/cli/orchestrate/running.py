@@ -17,6 +17,7 @@ from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import exit_codes, links, processed
 from app.cli.orchestrate.places import Place
 from app.cli.terminal import Output
+from app.domain import authors
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -160,7 +161,7 @@ async def follow(
 async def begin(client: FolderClient, request: requests.StartRequest, workflow: Workflow) -> str:
     """Start a run of a workflow and return its id."""
     request = dataclasses.replace(request, owner="process")
-    return (await client.application.runs.start(request, own=workflow.recipe_version())).run_id
+    return (await client.application.runs.start(request, workflow.recipe_version(), authors.LOCAL)).run_id
 
 
 def examine(client: FolderClient, request: requests.StartRequest, workflow: Workflow) -> None:

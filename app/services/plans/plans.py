@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from app import errors
-from app.domain import inputs, plain, plans
+from app.domain import authors, inputs, plain, plans
 from app.flows.session_plan import rules, transitions
 from app.services import faults
 from app.services.plans import edits, reviews
@@ -22,9 +24,6 @@ from app.services.plans.planner import Planner
 from app.services.plans.repository import PlanRepository
 from app.services.plans.requests import Answer, Created, NewPlan, NewTask, TaskEdit, refuse
 from app.services.plans.reviews import Reviews
-
-_AUTHOR = "user"
-"""Author of what is asked of a plan."""
 
 _Change: TypeAlias = Callable[[plans.Plan, str], plans.Plan | Awaitable[plans.Plan]]
 
@@ -55,6 +54,13 @@ class Plans(PlanQueries):
         self._facts = facts
         self._planner = planner
         self._reviews = reviews
+        self._author = authors.LOCAL
+
+    def by(self, author: authors.Author) -> Plans:
+        """Return the same plans, whose changes are recorded as an author's."""
+        mine = copy.copy(self)
+        mine._author = author
+        return mine
 
     async def create(self, new: NewPlan) -> Created:
         """Make a plan of tasks, or one that the chief makes of an intent; a repetition with the same key finds it.
@@ -73,6 +79,7 @@ class Plans(PlanQueries):
                         return _repeated(known, new)
                     if not await self._repository.was_removed(session_id):
                         plan = self._reviews.announced(await self._maker.plan(session_id, new, self._repository.now()))
+                        plan = dataclasses.replace(plan, changed_by=self._author.to_json())
                         return Created(plan=await self._made(plan), existed=False)
         raise AssertionError("there is always another id")
 
@@ -321,7 +328,8 @@ class Plans(PlanQueries):
             if renewed is opened.plan:
                 return renewed
             following = self._planner.inputs.following(session_id, opened)
-            delivered = await self._delivered(session_id, opened, {"kind": "change", "plan": renewed.to_json()})
+            value = {"kind": "change", "plan": renewed.signed(opened.plan, self._author).to_json()}
+            delivered = await self._delivered(session_id, opened, value)
             try:
                 plan = await self._planner.orders.after(session_id, opened, following)
             except errors.DiskFull as error:
@@ -334,7 +342,7 @@ class Plans(PlanQueries):
 
     async def _delivered(self, session_id: str, opened: OpenPlan, value: plain.Json) -> bool:
         """Deliver an input that was made on a plan as it is shown; false where another input came first."""
-        delivery = inputs.Delivery(value=value, author=_AUTHOR)
+        delivery = inputs.Delivery(value=value, author=self._author)
         # Once it is journalled it counts, so a refusal must come first.
         await self._repository.try_writing(session_id)
         try:
