@@ -14,8 +14,8 @@ from app.api import polling, queries, responses, streaming
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
-from app.domain import graphs, plain, records, slots
-from app.services import event_streams
+from app.domain import graphs, plain, records, slots, views
+from app.services import event_streams, step_portions
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
@@ -27,10 +27,10 @@ _LAST_SEQ = 2**53
     "/{run_id}/steps",
     summary="Show the step log",
     responses=responses.page(
-        list[records.StepLine],
+        list[records.StepLine] | list[views.StepShown],
         "run_not_found",
         "journal_corrupt",
-        meaning="Lines of the journal, oldest first.",
+        meaning="Lines of the journal, oldest first; with `attempts`, finished steps as in the run's answer.",
     ),
 )
 async def show_steps(
@@ -38,12 +38,28 @@ async def show_steps(
     request: Request,
     run_id: RunId,
     limit: Annotated[
-        int | None, Query(description="Page size; all lines by default.", ge=1, le=queries.MAX_LIMIT)
+        int | None,
+        Query(description="Page size; by default all lines, or 200 steps.", ge=1, le=queries.MAX_LIMIT),
     ] = None,
-    cursor: Annotated[str | None, Query(description="Start of the page, from the previous `Link` header.")] = None,
+    cursor: Annotated[
+        str | None,
+        Query(
+            description="Start of the page, from the previous `Link` header; "
+            "with `attempts`, the index of the step before the first."
+        ),
+    ] = None,
+    attempts: Annotated[
+        bool, Query(description="Return finished steps as in the run's answer, with earlier attempts inside.")
+    ] = False,
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
-    """Return the journal lines in full, including retries and lines set aside by a resume."""
+    """Return the journal lines in full, including retries and lines set aside by a resume.
+
+    With `attempts=true`, return the finished steps in the form of the run's answer, without outputs; `cursor` is an
+    index then, so that any portion of a long run can be read directly.
+    """
+    if attempts:
+        return await _portion(services, request, run_id, queries.position(cursor), limit, if_none_match)
     lines, more = await services.runs.steps_page(run_id, after=queries.position(cursor), limit=limit)
     following = str(lines[-1].position) if more else None
     headers = {**queries.next_link(request, following), "ETag": _etag(lines), "Cache-Control": "no-cache"}
@@ -110,6 +126,17 @@ async def follow_events(
 ) -> Response:
     """Stream a run's events as Server-Sent Events, from the first or after `Last-Event-ID`, until it ends."""
     return streaming.EventStream(following, streaming.batch)
+
+
+async def _portion(
+    services: ServicesDep, request: Request, run_id: str, after: int, limit: int | None, if_none_match: str | None
+) -> Response:
+    found = await services.runs.steps_portion(run_id, after=after, limit=limit or step_portions.USUAL)
+    following = None if found.last is None else str(found.last)
+    headers = {**queries.next_link(request, following), "ETag": found.etag, "Cache-Control": "no-cache"}
+    if polling.entity_tags(if_none_match) & {found.etag, "*"}:
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, headers=headers, media_type="application/json")
 
 
 def _etag(lines: Sequence[records.Record]) -> str:

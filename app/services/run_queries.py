@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from app import clock, errors
 from app.domain import events, plain, receipts, records, views
 from app.engine import run_engine, stores
-from app.services import event_streams, log_tails, run_reader
+from app.services import event_streams, log_tails, run_reader, step_portions
 from app.services.event_streams import EventFollower
 from app.services.log_tails import LogTails
 from app.services.long_polls import LongPolls
@@ -114,6 +114,20 @@ class RunQueries:
         lines = await self.steps(run_id)
         end = len(lines) if limit is None else after + 1 + limit
         return lines[after + 1 : end], end < len(lines)
+
+    async def steps_portion(
+        self, run_id: str, *, after: int = -1, limit: int = step_portions.USUAL
+    ) -> step_portions.Portion:
+        """Return some of the finished steps that count, as the consolidated answer shows them.
+
+        Args:
+            after: Index of the step before the first.
+            limit: Most steps.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+        """
+        return await step_portions.portion(await self._reader.view(run_id), after, limit)
 
     async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
         """Return a slot: a pointer's facts, or an artifact with its text.

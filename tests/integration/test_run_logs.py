@@ -275,7 +275,9 @@ async def test_earlier_attempts_are_shown(service: served.Served) -> None:
     await service.http.post(f"/api/runs/{run_id}/resume", json={})
     shown = await service.until(run_id, "done", "failed")
     (step,) = [step for step in shown["steps"] if step["key"] == "draft"]
+    portion = (await service.http.get(f"/api/runs/{run_id}/steps?attempts=true")).json()
 
+    assert portion == shown["steps"]
     assert (step["attempt"], step["status"], step["usage"]) == (2, "done", usage)
     assert [(each["attempt"], each["status"]) for each in step["attempts"]] == [(1, "failed")]
     assert step["attempts"][0]["error"]["code"] == "agent_error"

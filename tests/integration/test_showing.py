@@ -315,15 +315,28 @@ async def test_an_unknown_receipt_is_not_found(service: served.Served) -> None:
 
 
 async def test_a_long_run_shows_its_newest_steps(project: projects.Project) -> None:
-    """The consolidated answer lists the newest 200 steps and tells how many there are; the step log has them all."""
+    """The consolidated answer lists the newest 200 steps and their number; the others are read by their index."""
     tools = [projects.tool_step(f"s{n:03}", "file_locator", f"slot{n}", search_criteria="arrival") for n in range(190)]
     agents = [projects.agent_step(f"t{n:03}", "writer", "write", ["slot0"], f"text{n}") for n in range(20)]
     project.write(".control-room/prompts/templates/write.t3.md", "Write {{slot0}}.")
     project.add_recipe({"recipe_id": "long", "label": "Long", "phase_a": tools, "phase_b": agents, "dod": []})
     async with served.in_process(project) as service:
         ended = await service.run("long")
-        whole = (await service.http.get(f"/api/runs/{ended['run_id']}/steps")).json()
+        path = f"/api/runs/{ended['run_id']}/steps"
+        whole = (await service.http.get(path)).json()
+        found = await pages(service, f"{path}?attempts=true&limit=80")
+        usual = (await service.http.get(f"{path}?attempts=true")).json()
+        jumped = await service.http.get(f"{path}?attempts=true&limit=5&cursor=204")
+        known = await service.http.get(
+            jumped.request.url.raw_path.decode(), headers={"If-None-Match": jumped.headers["etag"]}
+        )
+        refused = await service.http.get(f"{path}?attempts=true&cursor=first")
 
+    shown = [step for page in found for step in page]
+    assert [len(page) for page in found] == [80, 80, 50]
+    assert [step["key"] for step in shown] == [line["key"] for line in whole]
+    assert (shown[10:], usual, jumped.json()) == (ended["steps"], shown[:200], shown[205:])
+    assert (known.status_code, refused.status_code, refused.json()["code"]) == (304, 400, "bad_cursor")
     assert ended["status"] == "done"
     assert (len(ended["steps"]), ended["steps_total"], len(whole)) == (200, 210, 210)
     assert ended["steps"][-1]["step_id"] == "t019"

@@ -78,7 +78,7 @@ function useRunState(path, id, answer) {
       const from = PORTION * Math.floor(index / PORTION);
       if (state.finished[index] || asked.has(from)) continue;
       asked.add(from);
-      const lines = await get(withQuery(`${path}/steps`, { limit: PORTION, cursor: from ? from - 1 : "" })).catch(() => asked.delete(from) && []);
+      const lines = await get(withQuery(`${path}/steps`, { attempts: true, limit: PORTION, cursor: from ? from - 1 : "" })).catch(() => asked.delete(from) && []);
       kept.current.state = withOlder(kept.current.state, from, lines);
       setRound((round) => round + 1);
     }
