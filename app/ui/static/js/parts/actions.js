@@ -8,7 +8,7 @@ import { Confirm, Fault, Status, announce } from "./basics.js";
 
 /**
  * What can be ordered of a run, by its name: when it is offered, what it asks, what it does.
- * @type {Record<string, {label: string, states: string[], title: string, text: string, danger?: boolean}>}
+ * @type {Record<string, {label: string, states: string[], title: string, text: string, danger?: boolean, next?: boolean}>}
  */
 const ORDERS = {
   pause: {
@@ -19,12 +19,14 @@ const ORDERS = {
   },
   unpause: {
     label: "Continue",
+    next: true,
     states: ["paused"],
     title: "Continue this run?",
     text: "It re-enters the queue and continues at the step where it stopped. Finished steps are not repeated.",
   },
   resume: {
     label: "Resume",
+    next: true,
     states: ["failed", "cancelled"],
     title: "Resume this run?",
     text: "It continues from the step that ended it. Finished steps keep their results and are not paid again.",
@@ -60,7 +62,7 @@ export function RunActions({ run, onDone }) {
   };
   return html`${Object.entries(ORDERS)
       .filter(([, each]) => each.states.includes(run.status))
-      .map(([name, each]) => html`<button type="button" class=${each.danger ? "quiet danger" : ""}
+      .map(([name, each]) => html`<button type="button" class=${each.danger ? "quiet danger" : each.next ? "primary" : ""}
         onClick=${() => setAsked(name)}>${each.label}</button>`)}
     ${order && html`<${Confirm} title=${order.title} confirm=${order.label} danger=${order.danger}
       onConfirm=${act} onClose=${() => setAsked("")}><p>${order.text}</p></${Confirm}>`}`;

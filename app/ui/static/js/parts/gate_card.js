@@ -42,7 +42,7 @@ export function GateCard({ gate, onDecided }) {
   };
   return html`<article class="card gate" data-row data-gate=${gate.gate_id}>
     <header><${Status} of="waiting" /> <a class="row-link" href=${`/runs/${gate.run_id}`}>${by?.description || gate.recipe_id}</a>
-      <span class="push muted">for <${Took} from=${gate.asked_at} />, asked <${Ago} at=${gate.asked_at} /></span></header>
+      <span class="push muted" title=${gate.asked_at}>for <${Took} from=${gate.asked_at} /></span></header>
     <p class="muted">Step <code>${gate.key}</code> of ${gate.recipe_id} asks${by?.session_plan_task_id && html`, task ${by.session_plan_task_id} of <a href=${`/plans/${by.session_id}`}>its plan</a>`}:</p>
     <${Question} gate=${detail || gate} />
     <${Fault} error=${error} />

@@ -46,7 +46,7 @@ function Node({ at, node, onChoose }) {
   return html`<g class=${`node node-${status} kind-${node.kind}`} transform=${`translate(${at.x} ${at.y})`} onClick=${() => onChoose(node)}>
     <title>${node.label}: ${state}${again}</title>
     <rect width=${NODE.width} height=${NODE.height} rx=${ROUND.includes(node.kind) ? NODE.height / 2 : 8} />
-    <text x="14" y="17" class="node-name">${shortened(node.label || node.id, 22)}</text>
+    <text x="14" y="17" class="node-name">${shortened(node.label || node.id, 20)}</text>
     <text x="14" y="32" class="node-state">${shortened(`${state}${again} · ${node.kind || "step"}`, 27)}</text>
   </g>`;
 }

@@ -66,5 +66,5 @@ function Planned({ steps }) {
 /** @param {any} step */
 function by({ agent, tool, title, label }) {
   const name = agent || tool;
-  return name && name !== (title || label) ? ` · ${name}` : "";
+  return name && !(title || label).includes(name) ? ` · ${name}` : "";
 }

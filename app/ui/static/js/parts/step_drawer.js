@@ -37,13 +37,13 @@ export function StepDrawer({ state, name, onClose }) {
   const open = state.open.filter((step) => belongs(step, name));
   const close = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose();
   const shown = lines || mine;
-  return html`<aside class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
+  return html`<div class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
     <header><h2>${name}</h2><button type="button" class="quiet" onClick=${onClose} aria-label="Close">✕</button></header>
     <${Fault} error=${error} />
     ${open.map((step) => html`<${Attempt} key=${`open-${step.key}`} step=${step} />`)}
     ${[...shown].reverse().map((step) => html`<${Attempt} key=${`${step.key}#${step.attempt}`} step=${step} />`)}
     ${lines && !open.length && !lines.length && html`<p class="muted">This step has not begun.</p>`}
-  </aside>`;
+  </div>`;
 }
 
 /** @param {any} step @param {string} name */

@@ -39,7 +39,7 @@ function StepRow({ step, range }) {
   const at = useNow(isOpen(step));
   return html`
     <span role="cell"><${Status} of=${standing(step)} note=${step.queued ? `${step.queued.place} of ${step.queued.of}` : ""} /></span>
-    <span role="cell" class="name"><a class="row-link" href=${stepLink(step.key)}>${step.key}</a>${step.attempt > 1 && html` <span class="muted">attempt ${step.attempt}</span>`}
+    <span role="cell" class="name"><span class="cut"><a class="row-link" href=${stepLink(step.key)}>${step.key}</a>${step.attempt > 1 && html` <span class="muted">attempt ${step.attempt}</span>`}</span>
       <span class="cut muted">${step.error ? step.error.message : step.output_preview || heartbeat(step, at)}</span></span>
     <span role="cell" class="by cut">${by}${step.agent_id && step.agent_id !== by && html` <span class="muted">${step.agent_id}</span>`}</span>
     <span role="cell" class="timeline">${tries.map((/** @type {any} */ each) => html`<${Bar} step=${each} range=${range} at=${0} kind="tried" />`)}
