@@ -169,7 +169,8 @@ def test_an_unknown_price_is_never_zero(project: Project, page: Page) -> None:
     project.say("polish", text="It was dark.", usage={"input_tokens": 90, "output_tokens": 10, "cost_usd": None})
     scene = "Story/Scenes/SCN-the-arrival.md"
     run = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": scene}})
-    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    page.open(f"/runs/{run['run_id']}?step=draft").shows("It is done.")
+    page.shows(re.compile("Tokens750Cost.0.25"), within=".drawer")
     page.open("/cost?by=recipe")
     expect(page.tab.locator("tbody tr")).to_have_text(re.compile(r"draft\D*1\D*2\D*790\D*60\D*≥ \$0\.25\D*1 call"))
     page.open("/cost?by=agent")
@@ -268,3 +269,32 @@ def test_a_log_is_followed_while_it_grows(project: Project, page: Page) -> None:
     project.write("go", "")
 
     expect(page.tab.locator(".log")).to_contain_text("second")
+
+
+def test_attempts_and_the_age_of_the_last_output_are_told(project: Project, page: Page) -> None:
+    """A step that was tried twice says so in its row and shows both tries; one at work tells when it was last heard."""
+    project.write(
+        ".control-room/recipes/amplifier/retrying.yaml",
+        'name: retrying\nversion: "1.0.0"\ndescription: Try\nsteps:\n'
+        '  - {id: flaky, type: bash, command: "test -e ok || { touch ok; echo no good >&2; exit 3; }",'
+        " retry: {max_attempts: 3, initial_delay: 1}}\n"
+        '  - {id: hold, type: bash, command: "until [ -e go ]; do sleep 0.05; done; echo heard;'
+        ' until [ -e over ]; do sleep 0.05; done"}\nschema: "1.7"\n',
+    )
+    run = page.api("POST", "/api/runs", {"recipe_id": "retrying"})
+    page.open(f"/runs/{run['run_id']}").shows("It works on hold.")
+    rows = page.tab.locator(".steps [data-row]")
+    expect(rows.first).to_contain_text("attempt 2")
+    expect(rows.first.locator(".bar-tried")).to_have_count(1)
+    expect(rows.last).not_to_contain_text("last output")
+    project.write("go", "")
+    expect(rows.last).to_contain_text("last output")
+    rows.first.locator("a").click()
+    expect(page.tab.locator(".drawer .attempt")).to_have_count(2)
+    page.shows("no good", within=".drawer")
+    page.button("Close").click()
+    rows.last.locator("a").click()
+    page.shows("Last output", within=".drawer")
+    project.write("over", "")
+
+    page.shows("It is done.")

@@ -49,7 +49,7 @@ export function useLive(path, { pause = 0, every = 0, on = () => true, long = fa
     const ended = new AbortController();
     keep(path, { pause, every, on, long }, ended.signal, setState);
     return () => ended.abort();
-  }, [path, round]);
+  }, [path, round, every]);
   return { ...state, refresh: () => setRound((count) => count + 1) };
 }
 

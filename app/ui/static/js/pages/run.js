@@ -20,6 +20,9 @@ import { Steps, stepLink } from "../parts/steps.js";
 /** @type {any[]} */
 const NONE = [];
 
+/** Milliseconds between two looks at a run that executes: no event tells of its outputs, and of its place in a queue. */
+const HEARTBEAT = 3000;
+
 /** Steps that are read at a time, where a run has more than its answer holds. */
 const PORTION = 200;
 
@@ -27,7 +30,9 @@ const PORTION = 200;
 export function Run({ id }) {
   const path = `/api/runs/${encodeURIComponent(id)}`;
   const mine = (/** @type {any} */ event) => event.run_id === id;
-  const live = useLive(path, { on: mine });
+  const [every, setEvery] = useState(0);
+  const live = useLive(path, { on: mine, every });
+  useEffect(() => setEvery(live.data?.status === "running" ? HEARTBEAT : 0), [live.data?.status]);
   const gates = useLive(live.data?.status === "waiting" ? withQuery("/api/gates", { run_id: id }) : null, { on: mine });
   const [state, onNear] = useRunState(path, id, live.data);
   if (!state) return html`<${PageTitle} title="Run" lead=${id} /><${Fault} error=${live.error} retry=${live.refresh} />`;
