@@ -7,8 +7,7 @@ import { follow } from "./lib/feed.js";
 import { html } from "./lib/html.js";
 import { watchService } from "./lib/live.js";
 import { address, interceptLinks, match, navigate } from "./lib/router.js";
-import { startClock, useValue } from "./lib/signal.js";
-import { applyTheme, nextTheme, theme } from "./lib/theme.js";
+import { signal, startClock, useValue } from "./lib/signal.js";
 import { Empty, PageTitle } from "./parts/basics.js";
 import { Help, installShortcuts } from "./parts/shortcuts.js";
 import { Conference, Conferences } from "./pages/conferences.js";
@@ -103,6 +102,35 @@ function Navigation({ path }) {
       ${useValue(isSignedIn) && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
     </div>
   </nav>`;
+}
+
+/** @typedef {"system" | "light" | "dark"} Theme */
+
+const KEY = "control-room.theme";
+/** @type {Theme[]} */
+const THEMES = ["system", "light", "dark"];
+
+/** The chosen theme. */
+const theme = signal(chosenTheme());
+
+/** @returns {Theme} */
+function chosenTheme() {
+  const kept = window.localStorage.getItem(KEY);
+  return THEMES.find((each) => each === kept) || "system";
+}
+
+/** Apply the chosen theme. */
+function applyTheme() {
+  const root = document.documentElement;
+  if (theme.value === "system") delete root.dataset.theme;
+  else root.dataset.theme = theme.value;
+}
+
+/** Choose the next theme. */
+function nextTheme() {
+  theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length];
+  window.localStorage.setItem(KEY, theme.value);
+  applyTheme();
 }
 
 applyTheme();

@@ -14,8 +14,7 @@ import { Answered, GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
 import { Logs } from "../parts/logs.js";
 import { RunTable } from "../parts/run_rows.js";
-import { StepDrawer } from "../parts/step_drawer.js";
-import { Steps, stepLink } from "../parts/steps.js";
+import { StepDrawer, Steps, stepLink } from "../parts/steps.js";
 
 /** @type {any[]} */
 const NONE = [];

@@ -3,8 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { get, newKey, post } from "../lib/api.js";
 import { html } from "../lib/html.js";
-import { Ago, Confirm, Fault, Section, Status, Took, announce } from "./basics.js";
-import { Content } from "./content.js";
+import { Ago, Confirm, Content, Fault, Section, Status, Took, announce } from "./basics.js";
 
 /** @param {string} id */
 const pathOf = (id) => `/api/gates/${encodeURIComponent(id)}`;

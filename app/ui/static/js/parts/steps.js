@@ -1,11 +1,13 @@
 // @ts-check
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
+import { get, withQuery } from "../lib/api.js";
 import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { bar, isOpen, nameOf, rows, span } from "../lib/run_state.js";
 import { useNow } from "../lib/signal.js";
-import { Empty, Section, Status, Took } from "./basics.js";
+import { Ago, Content, Empty, Fault, Section, Status, Took } from "./basics.js";
+import { Decided } from "./gate_card.js";
 import { Virtual } from "./virtual.js";
 
 /** Ticks of the time axis. */
@@ -38,7 +40,7 @@ function StepRow({ step, range }) {
   const tries = (step.attempts || []).filter((/** @type {any} */ each) => each.attempt !== step.attempt);
   const at = useNow(isOpen(step));
   return html`
-    <span role="cell"><${Status} of=${standing(step)} note=${step.queued ? `${step.queued.place} of ${step.queued.of}` : ""} /></span>
+    <span role="cell"><${Status} of=${standing(step)} note=${placeOf(step)} /></span>
     <span role="cell" class="name"><span class="cut"><a class="row-link" href=${stepLink(step.key)}>${step.key}</a>${step.attempt > 1 && html` <span class="muted">attempt ${step.attempt}</span>`}</span>
       <span class="cut muted">${step.error ? step.error.message : step.output_preview || heartbeat(step, at)}</span></span>
     <span role="cell" class="by cut">${by}${step.agent_id && step.agent_id !== by && html` <span class="muted">${step.agent_id}</span>`}</span>
@@ -49,9 +51,14 @@ function StepRow({ step, range }) {
 }
 
 /** What a step is shown as: one that asks a person waits. @param {any} step */
-export function standing(step) {
+function standing(step) {
   if (step.queued) return "queued";
   return step.gate_id && step.status === "running" ? "waiting" : step.status;
+}
+
+/** @param {any} step */
+function placeOf({ queued }) {
+  return queued ? `${queued.place} of ${queued.of}` : "";
 }
 
 /** @param {any} step @param {number} now */
@@ -70,4 +77,93 @@ export function stepLink(key) {
   const query = new URLSearchParams(window.location.search);
   query.set("step", key);
   return `${window.location.pathname}?${query}`;
+}
+
+/** Lines of the journal that are read at a time. */
+const PORTION = 200;
+
+/** Lines before a step's number in which its earlier tries may be. */
+const BEFORE = 40;
+
+/**
+ * Everything about one step: its attempts, output, error, tokens, receipt.
+ * @param {{state: import("../lib/run_state.js").RunState, name: string, onClose: () => void}} props
+ */
+export function StepDrawer({ state, name, onClose }) {
+  const { run } = state;
+  const panel = useRef(/** @type {HTMLElement | null} */ (null));
+  const [lines, setLines] = useState(/** @type {any[] | null} */ (null));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const first = state.finished.findIndex((step) => step && belongs(step, name));
+  const mine = state.finished.filter((step) => step && belongs(step, name));
+  useEffect(() => {
+    const before = document.activeElement;
+    panel.current?.focus();
+    return () => before instanceof HTMLElement && before.focus();
+  }, [name]);
+  useEffect(() => {
+    read(run.run_id, name, first, mine).then(setLines, setError);
+  }, [name, first, mine.length]);
+  const open = state.open.filter((step) => belongs(step, name));
+  const close = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose();
+  const shown = lines || mine;
+  return html`<div class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
+    <header><h2>${name}</h2><button type="button" class="quiet" onClick=${onClose} aria-label="Close">✕</button></header>
+    <${Fault} error=${error} />
+    ${open.map((step) => html`<${Attempt} key=${`open-${step.key}`} step=${step} />`)}
+    ${[...shown].reverse().map((step) => html`<${Attempt} key=${`${step.key}#${step.attempt}`} step=${step} />`)}
+    ${lines && !open.length && !lines.length && html`<p class="muted">This step has not begun.</p>`}
+  </div>`;
+}
+
+/** @param {any} step @param {string} name */
+function belongs(step, name) {
+  return step.key === name || step.step_id === name || step.key?.replace(/[#[].*$/, "") === name;
+}
+
+/**
+ * Read a step's lines in the journal: near its number, and onwards until all of it that is known has been seen.
+ * @param {string} runId @param {string} name @param {number} first @param {any[]} known
+ */
+async function read(runId, name, first, known) {
+  const wanted = new Set(known.map((step) => `${step.key}#${step.attempt}`));
+  const found = [];
+  let cursor = Math.max(0, first - BEFORE);
+  while (wanted.size) {
+    const lines = await get(withQuery(`/api/runs/${encodeURIComponent(runId)}/steps`, { limit: PORTION, cursor: cursor ? cursor - 1 : "" }));
+    for (const line of lines) {
+      if (!belongs(line, name)) continue;
+      found.push(line);
+      wanted.delete(`${line.key}#${line.attempt}`);
+    }
+    if (lines.length < PORTION) break;
+    cursor += lines.length;
+  }
+  return found;
+}
+
+/** @param {{step: any}} props */
+function Attempt({ step }) {
+  return html`<section class="attempt">
+    <p><${Status} of=${standing(step)} note=${step.queued ? placeOf(step) : step.key} /> <span class="muted">attempt ${step.attempt || 1}</span></p>
+    <dl class="facts">
+      <dt>Began</dt><dd><${Ago} at=${step.started_at} /></dd>
+      <dt>Duration</dt><dd><${Took} from=${step.started_at} to=${step.completed_at} /></dd>
+      ${isOpen(step) && step.output_at && html`<dt>Last output</dt><dd><${Ago} at=${step.output_at} /></dd>`}
+      ${step.queued && html`<dt>Waits for</dt><dd>${step.queued.backend}</dd>`}
+      ${step.agent_id && html`<dt>Agent</dt><dd>${step.agent_id}</dd>`}
+      ${step.usage && html`<dt>Tokens</dt><dd class="number">${format.number(format.tokens(step.usage))}</dd><dt>Cost</dt><dd class="number">${format.money(step.usage.cost_usd)}</dd>`}
+      ${step.receipt_id && html`<dt>Receipt</dt><dd><a href=${`/api/audit/receipts/${step.receipt_id}`} target="_blank" rel="noopener">${step.receipt_id}</a></dd>`}
+    </dl>
+    ${step.gate_id && !isOpen(step) && html`<${Decided} id=${step.gate_id} />`}
+    ${step.error && html`<div class="fault"><strong>${step.error.code}</strong><p>${step.error.message}</p></div>`}
+    <${Output} step=${step} />
+  </section>`;
+}
+
+/** @param {{step: any}} props */
+function Output({ step }) {
+  const output = step.output ?? step.output_preview;
+  if (output === undefined || output === null) return null;
+  return html`<${Content} text=${typeof output === "string" ? output : JSON.stringify(output, null, 2)} />`;
 }
