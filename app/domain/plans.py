@@ -262,7 +262,7 @@ class Plan:
     started_by: authors.Shown | None = shapes.omitted()
     """Who started or resumed it last; None before that, and where it is not known."""
     changed_by: authors.Shown | None = shapes.omitted()
-    """Who made it, or changed it last; None where it is not known."""
+    """Who made it, or changed it last by an order; None where it is not known."""
     other: Mapping[str, plain.Json] = shapes.internal(default_factory=dict)
     """Fields of its file that are not ours; they stay."""
 

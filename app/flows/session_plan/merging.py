@@ -11,9 +11,12 @@ from app.domain.plans import Plan, Task, TaskState
 
 T = TypeVar("T", Plan, Task)
 
+_AUTHORS = ("approved_by", "started_by", "changed_by")
+"""Who gave which order: nothing that an edit of the file can claim."""
+
 _PLAN_ASIDE = frozenset(
     ("session_id", "tasks", "revision", "updated_at", "status", "awaits_chief", "chief_run_id", "reviewer", "proposals")
-)
+).union(_AUTHORS)
 _PROTECTED = ("status", "run_id", "earlier_runs", "attempt", "review")
 """Fields of a begun task that no edit changes."""
 

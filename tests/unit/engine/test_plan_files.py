@@ -60,6 +60,9 @@ jsons = st.recursive(
 objects = st.dictionaries(texts, jsons, max_size=3)
 others = st.dictionaries(texts.map(lambda text: f"my {text}"), jsons, max_size=2)
 instants = st.none() | st.just(AT)
+signatures = st.fixed_dictionaries(
+    {"name": st.none() | texts, "claimed": st.booleans(), "via": st.sampled_from(["local", "token", "browser"])}
+)
 
 
 def tasks(task_id: int) -> st.SearchStrategy[Task]:
@@ -113,6 +116,9 @@ any_plan = st.builds(
     parent_run_id=st.none() | texts,
     runs_above=st.integers(0, 4),
     request_sha256=st.none() | texts,
+    approved_by=st.none() | signatures,
+    started_by=st.none() | signatures,
+    changed_by=st.none() | signatures,
     other=others,
 )
 
@@ -210,6 +216,19 @@ def test_instants_are_instants(instant: Any) -> None:
         plan_files.from_json({"session_id": "s", "created_at": instant, "tasks": []})
 
     assert [flaw.path for flaw in refused.value.flaws] == ["$.created_at"]
+
+
+@pytest.mark.parametrize("name", ["approved_by", "started_by", "changed_by"])
+@pytest.mark.parametrize(
+    "author",
+    ["Ada", [], {}, {"name": 1, "claimed": True, "via": "local"}, {"name": None, "claimed": True, "via": ["local"]}],
+)
+def test_authors_are_authors(name: str, author: Any) -> None:
+    """What has not the form of an author is a flaw at its place."""
+    with pytest.raises(errors.InputRefused) as refused:
+        plan_files.from_json({"session_id": "s", name: author, "tasks": []})
+
+    assert [flaw.path for flaw in refused.value.flaws] == [f"$.{name}"]
 
 
 @given(st.recursive(jsons, lambda inner: st.fixed_dictionaries({}, optional={"tasks": st.lists(inner), "id": inner})))

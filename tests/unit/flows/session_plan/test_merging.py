@@ -38,6 +38,18 @@ def test_both_changes_count() -> None:
     assert (merged.revision, merged.updated_at) == (5, given.LATER)
 
 
+def test_an_edit_names_no_author() -> None:
+    """Who approved, started and changed a plan stays as it was journalled, whatever the file says."""
+    ada, eve = ({"name": name, "claimed": True, "via": "local"} for name in ("Ada", "Eve"))
+    ours = dataclasses.replace(TWO, approved_by=ada, changed_by=ada)
+    forged = dataclasses.replace(ours, approved_by=eve, started_by=eve, changed_by=None, priority=5)
+    merged = merging.merged(ours, ours, forged)
+
+    assert (merged.approved_by, merged.started_by, merged.changed_by) == (ada, None, ada)
+    assert (merged.priority, merged.revision) == (5, forged.revision + 1)
+    assert merging.merged(ours, ours, dataclasses.replace(ours, priority=5)).revision == ours.revision
+
+
 def test_what_has_begun_keeps_its_run() -> None:
     """No edit changes status, run or earlier runs of a task that runs, is done or has failed; its words may change."""
     for task in (given.running(1), given.done(1), given.failed(1)):
