@@ -6,8 +6,8 @@ import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { navigate } from "../lib/router.js";
 import { sentence } from "../lib/run_state.js";
-import { Empty, Fault, PageTitle, Section, Status } from "../parts/basics.js";
-import { RunTable } from "../parts/run_rows.js";
+import { Empty, Fault, PageTitle, Section, Status, useFault } from "../parts/basics.js";
+import { RunTable } from "../parts/rows.js";
 
 /** Conferences: rounds of opinions, and a new one. */
 export function Conferences() {
@@ -26,7 +26,7 @@ function NewConference() {
   const agents = useLive("/api/agents", { pause: 60_000 });
   const [message, setMessage] = useState("");
   const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const [key] = useState(newKey);
   const able = (agents.data || []).filter((/** @type {any} */ agent) => agent.modes.includes("conference"));
   const ask = async (/** @type {Event} */ event) => {
@@ -36,7 +36,7 @@ function NewConference() {
       const run = await post("/api/conferences", body, { "Idempotency-Key": `${key}-${message.length}-${chosen.join()}`.slice(0, 200) });
       navigate(`/conferences/${run.run_id}`);
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   const toggle = (/** @type {string} */ id) => setChosen(chosen.includes(id) ? chosen.filter((each) => each !== id) : [...chosen, id]);

@@ -5,7 +5,7 @@ import { patch, withQuery } from "../lib/api.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { address, setQuery } from "../lib/router.js";
-import { Ago, Empty, Fault, Id, PageTitle, Status } from "../parts/basics.js";
+import { Ago, Empty, Fault, Id, PageTitle, Status, useFault } from "../parts/basics.js";
 
 /** Issues: what checks, agents and people have found. */
 export function Issues() {
@@ -28,7 +28,7 @@ export function Issue({ id }) {
   const path = `/api/issues/${encodeURIComponent(id)}`;
   const live = useLive(path, { pause: 4000 });
   const [note, setNote] = useState("");
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const issue = live.data;
   if (!issue) return html`<${PageTitle} title="Issue" lead=${id} /><${Fault} error=${live.error} retry=${live.refresh} />`;
   const change = async (/** @type {any} */ fields) => {
@@ -37,7 +37,7 @@ export function Issue({ id }) {
       setNote("");
       live.refresh();
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   const other = issue.status === "open" ? "closed" : "open";

@@ -6,7 +6,7 @@ import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { navigate } from "../lib/router.js";
-import { Ago, Confirm, Empty, Fault, Id, PageTitle, Section, Status, announce } from "../parts/basics.js";
+import { Ago, Confirm, Empty, Fault, Id, PageTitle, Section, Status, announce, useFault } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { Proposals, Review, Reviewer, TaskForm } from "../parts/tasks.js";
 
@@ -30,7 +30,7 @@ export function Plans() {
 /** The box in which an intent is described. */
 function NewPlan() {
   const [intent, setIntent] = useState("");
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const [key] = useState(newKey);
   const make = async (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -38,7 +38,7 @@ function NewPlan() {
       const plan = await post("/api/sessions", { intent }, { "Idempotency-Key": key });
       navigate(`/plans/${plan.session_id}`);
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   return html`<form class="card" onSubmit=${make}>
@@ -107,7 +107,7 @@ const EDITABLE = ["pending", "blocked", "needs_scoping", "failed"];
 
 /** @param {{plan: any, task: any, index: number, path: string, onDone: () => void}} props */
 function Task({ plan, task, index, path, onDone }) {
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const [mode, setMode] = useState("");
   const card = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
@@ -123,7 +123,7 @@ function Task({ plan, task, index, path, onDone }) {
       setError(null);
       onDone();
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   const move = (/** @type {number} */ by) =>
@@ -158,14 +158,14 @@ function Task({ plan, task, index, path, onDone }) {
 /** @param {{task: any, path: string}} props */
 function Question({ task, path }) {
   const [answer, setAnswer] = useState("");
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const send = async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {
       await post(`${path}/tasks/${task.id}/answer`, { answer });
       announce("Answered");
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   return html`<form onSubmit=${send}><label>${task.scoping_question}

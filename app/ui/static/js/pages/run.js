@@ -13,7 +13,7 @@ import { Ago, Fault, Id, PageTitle, Progress, Section, Status, Took } from "../p
 import { Answered, GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
 import { Logs } from "../parts/logs.js";
-import { RunTable } from "../parts/run_rows.js";
+import { RunTable } from "../parts/rows.js";
 import { StepDrawer, Steps, stepLink } from "../parts/steps.js";
 
 /** @type {any[]} */
@@ -82,7 +82,7 @@ function useRunState(path, id, answer) {
       const from = PORTION * Math.floor(index / PORTION);
       if (state.finished[index] || asked.has(from)) continue;
       asked.add(from);
-      const lines = await get(withQuery(`${path}/steps`, { attempts: true, limit: PORTION, cursor: from ? from - 1 : "" })).catch(() => asked.delete(from) && []);
+      const lines = await get(withQuery(`${path}/steps`, { attempts: "true", limit: PORTION, cursor: from ? from - 1 : "" })).catch(() => asked.delete(from) && []);
       kept.current.state = withOlder(kept.current.state, from, lines);
       setRound((round) => round + 1);
     }

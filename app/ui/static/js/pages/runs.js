@@ -6,8 +6,8 @@ import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { address, setQuery } from "../lib/router.js";
-import { Confirm, Empty, Fault, PageTitle, announce } from "../parts/basics.js";
-import { RunTable } from "../parts/run_rows.js";
+import { Confirm, Empty, Fault, PageTitle, announce, useFault } from "../parts/basics.js";
+import { RunTable } from "../parts/rows.js";
 
 const STATES = ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"];
 const PAGE = 100;
@@ -49,7 +49,7 @@ export function Runs() {
  */
 function useOlder(path, second) {
   const kept = useRef({ path, runs: /** @type {any[]} */ ([]), next: "", busy: false });
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const [, setRound] = useState(0);
   if (kept.current.path !== path) kept.current = { path, runs: [], next: "", busy: false };
   const read = async () => {
@@ -63,7 +63,7 @@ function useOlder(path, second) {
       here.next = nextOf(reply);
       setError(null);
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
     here.busy = false;
     setRound((round) => round + 1);

@@ -4,13 +4,13 @@ import { useState } from "preact/hooks";
 import { keepSession, post, reachable } from "../lib/api.js";
 import { html } from "../lib/html.js";
 import { address, navigate } from "../lib/router.js";
-import { Fault, PageTitle } from "../parts/basics.js";
+import { Fault, PageTitle, useFault } from "../parts/basics.js";
 
 /** Exchange the service's token for a sign-in of this tab. */
 export function SignIn() {
   const [token, setToken] = useState("");
   const [name, setName] = useState("");
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const signIn = async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {
@@ -20,7 +20,7 @@ export function SignIn() {
       const back = address.value.query.get("to") || "/";
       navigate(back.startsWith("/") && !back.startsWith("//") ? back : "/");
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   return html`

@@ -6,7 +6,7 @@ import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { address, navigate, setQuery } from "../lib/router.js";
 import { fields, read } from "../lib/schema_form.js";
-import { Empty, Fault, PageTitle, Section, Status } from "../parts/basics.js";
+import { Empty, Fault, PageTitle, Section, Status, useFault } from "../parts/basics.js";
 import { Preflight, usePreflight } from "../parts/preflight.js";
 
 /** Start: describe it, or choose a recipe and fill in its form. */
@@ -21,7 +21,7 @@ export function Start() {
 function Describe() {
   const [text, setText] = useState("");
   const [routed, setRouted] = useState(/** @type {any} */ (null));
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const route = async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {
@@ -32,7 +32,7 @@ function Describe() {
       }
       setRouted(found);
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   return html`<form class="card" onSubmit=${route}>

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { get, post, remove } from "../lib/api.js";
 import { html } from "../lib/html.js";
 import { navigate } from "../lib/router.js";
-import { Confirm, Fault, Status, announce } from "./basics.js";
+import { Confirm, Fault, Status, announce, useFault } from "./basics.js";
 
 /**
  * What can be ordered of a run, by its name: when it is offered, what it asks, what it does.
@@ -78,14 +78,14 @@ async function carryOut(name, runId) {
 /** Whether a run's files are what was written: checked on request, as it reads the whole journal. @param {{id: string, ended: boolean}} props */
 export function Verified({ id, ended }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const check = async () => {
     try {
       setFound(await get(`/api/runs/${encodeURIComponent(id)}/verification`));
       setError(null);
       announce("The journal is checked");
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   const broken = found?.files.filter((/** @type {any} */ each) => each.reason) || [];

@@ -71,6 +71,11 @@ export function Id({ id, href }) {
   </span>`;
 }
 
+/** What went wrong last, and how it is set. @returns {[Error | null, (caught: any) => void]} */
+export function useFault() {
+  return useState(/** @type {Error | null} */ (null));
+}
+
 /** What went wrong, with its code and every fault. @param {{error: Error | null, retry?: () => void}} props */
 export function Fault({ error, retry }) {
   if (!error) return null;
@@ -138,7 +143,7 @@ export function PageTitle({ title, lead, actions }) {
  */
 export function Confirm({ title, confirm, danger, children, onConfirm, onClose }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const [busy, setBusy] = useState(false);
   useEffect(() => {
     const before = document.activeElement;
@@ -152,7 +157,7 @@ export function Confirm({ title, confirm, danger, children, onConfirm, onClose }
       await onConfirm();
       onClose();
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
       setBusy(false);
     }
   };

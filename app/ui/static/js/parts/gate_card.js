@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { get, newKey, post } from "../lib/api.js";
 import { html } from "../lib/html.js";
-import { Ago, Confirm, Content, Fault, Section, Status, Took, announce } from "./basics.js";
+import { Ago, Confirm, Content, Fault, Section, Status, Took, announce, useFault } from "./basics.js";
 
 /** @param {string} id */
 const pathOf = (id) => `/api/gates/${encodeURIComponent(id)}`;
@@ -15,7 +15,7 @@ const pathOf = (id) => `/api/gates/${encodeURIComponent(id)}`;
  */
 function useGate(id, version) {
   const [gate, setGate] = useState(/** @type {any} */ (null));
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   useEffect(() => {
     get(pathOf(id)).then(setGate, setError);
   }, [id, version]);

@@ -5,7 +5,7 @@ import { Problem, withQuery } from "../lib/api.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { followStream } from "../lib/feed.js";
-import { Fault, Section } from "./basics.js";
+import { Fault, Section, useFault } from "./basics.js";
 
 /** Bytes of a log that are shown, from its end. */
 const SHOWN = 200_000;
@@ -29,7 +29,7 @@ export function Logs({ path, live }) {
 /** The end of a log, and what is appended to it. @param {{path: string}} props */
 function Log({ path }) {
   const [text, setText] = useState(/** @type {string | null} */ (null));
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
   const atEnd = useRef(true);
   useEffect(() => {

@@ -6,9 +6,9 @@ import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { bar, isOpen, nameOf, rows, span } from "../lib/run_state.js";
 import { useNow } from "../lib/signal.js";
-import { Ago, Content, Empty, Fault, Section, Status, Took } from "./basics.js";
+import { Ago, Content, Empty, Fault, Section, Status, Took, useFault } from "./basics.js";
 import { Decided } from "./gate_card.js";
-import { Virtual } from "./virtual.js";
+import { Virtual } from "./rows.js";
 
 /** Ticks of the time axis. */
 const TICKS = [0, 0.5];
@@ -93,7 +93,7 @@ export function StepDrawer({ state, name, onClose }) {
   const { run } = state;
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
   const [lines, setLines] = useState(/** @type {any[] | null} */ (null));
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const first = state.finished.findIndex((step) => step && belongs(step, name));
   const mine = state.finished.filter((step) => step && belongs(step, name));
   useEffect(() => {

@@ -5,7 +5,7 @@ import { patch, post } from "../lib/api.js";
 import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
-import { Fault, Section, Status, announce } from "./basics.js";
+import { Fault, Section, Status, announce, useFault } from "./basics.js";
 import { GateCard } from "./gate_card.js";
 
 /** Who will judge what no check can. @param {{plan: any}} props */
@@ -48,14 +48,14 @@ export function Proposals({ plan, path, onDone }) {
 
 /** @param {{proposal: any, path: string, onDone: () => void}} props */
 function Proposal({ proposal, path, onDone }) {
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const decide = (/** @type {string} */ verb) => async () => {
     try {
       await post(`${path}/proposals/${proposal.id}/${verb}`);
       announce(`Proposal ${verb === "accept" ? "accepted" : "dismissed"}`);
       onDone();
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   const kind = proposal.kind.replace("_", " ");
@@ -79,7 +79,7 @@ export function TaskForm({ plan, task, path, onClose, onDone }) {
     args: JSON.stringify(task?.args || {}),
     scoping_question: task?.scoping_question || "",
   });
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [error, setError] = useFault();
   const change = (/** @type {string} */ name) => (/** @type {any} */ event) => setValues({ ...values, [name]: event.target.value });
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -90,7 +90,7 @@ export function TaskForm({ plan, task, path, onClose, onDone }) {
       onDone();
       onClose();
     } catch (caught) {
-      setError(/** @type {Error} */ (caught));
+      setError(caught);
     }
   };
   return html`<form class="card form" onSubmit=${save} aria-label=${task ? `Edit task ${task.id}` : "New task"}>
