@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -237,6 +236,8 @@ def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes:
 @options.in_folder
 def export_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], folder: Path) -> int:
     """Copy runs, by default all, from the store to FOLDER, byte for byte; stop the service first."""
+    import asyncio
+
     from app import bootstrap
 
     return _copied(asyncio.run(bootstrap.export_runs(place.settings(), run_ids, folder)), as_json)
@@ -252,6 +253,8 @@ def import_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], f
 
     An unfinished run is listed and continues after `runs resume`.
     """
+    import asyncio
+
     from app import bootstrap
 
     return _copied(asyncio.run(bootstrap.import_runs(place.settings(), run_ids, folder)), as_json)

@@ -168,8 +168,8 @@ async def list_gates(folder: FolderClient, query: gate_inbox.GateQuery) -> list[
 
 @use_case("GET /api/gates/{gate_id}")
 async def show_gate(folder: FolderClient, gate_id: str) -> Answer:
-    """Return a gate, open or not."""
-    return (await folder.application.gates.show(gate_id)).to_json()
+    """Return a gate with what is decided on in parts, open or not."""
+    return (await folder.application.gates.detail(gate_id)).to_json()
 
 
 @use_case("POST /api/gates/{gate_id}", Access.CHANGE)

@@ -218,7 +218,7 @@ class StepShown(shapes.Shape):
     """When it ended."""
     error: StepError | None = shapes.omitted()
     """Why it failed."""
-    duration_ms: int | None = shapes.omitted()
+    duration_ms: float | None = shapes.omitted()
     """How long the attempt took."""
     usage: Usage | None = shapes.omitted()
     """What the attempt cost; absent where nothing is metered."""

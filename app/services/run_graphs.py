@@ -6,12 +6,16 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from app.domain import graphs, library, plain, views
 from app.domain.records import Record
-from app.engine import ports
 from app.services import graph_trace
-from app.services.recipe_versions import RecipeVersion
+
+if TYPE_CHECKING:
+    # Commands that only list import this module; drivers and recipes need far more than they do.
+    from app.engine import ports
+    from app.services.recipe_versions import RecipeVersion
 
 CACHED = 16
 """Runs whose way through their graph is kept in memory."""
@@ -77,6 +81,8 @@ class RunGraphs:
 
 def drawn(driver: object, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
     """Return the graph of a recipe; an empty one where its driver has none."""
+    from app.engine import ports
+
     return driver.graph(document, frozen) if isinstance(driver, ports.GraphedDriver) else graphs.EMPTY
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,11 +15,11 @@ from app.services.event_streams import EventFollower
 from app.services.log_tails import LogTails
 from app.services.long_polls import LongPolls
 from app.services.progress import Progress, RunListed
-from app.services.run_graphs import GraphAnswer, RunGraphs
 from app.services.run_reader import Ready, RunReader
 
 if TYPE_CHECKING:
     from app.engine import ports
+    from app.services.run_graphs import GraphAnswer, RunGraphs
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class RunQueries:
         self._engine = engine
         self._clock = clock
         self._reader = RunReader(store=store, engine=engine, dialects=dialects, clock=clock)
-        self._graphs = RunGraphs(dialects)
+        self._dialects = dialects
         self._progress = Progress(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
         self._tails = LogTails(store=store, clock=clock, until_released=self._follower.until_released)
@@ -83,13 +84,20 @@ class RunQueries:
         """
         return await self._reader.view(run_id)
 
+    @functools.cached_property
+    def graphs(self) -> RunGraphs:
+        """Return what draws graphs; lists do not load it."""
+        from app.services.run_graphs import RunGraphs
+
+        return RunGraphs(self._dialects)
+
     async def graph(self, run_id: str) -> GraphAnswer:
         """Return the graph of a run's recipe as the run froze it, with the state of each node.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
         """
-        return await self._graphs.answer(await self._reader.view(run_id))
+        return await self.graphs.answer(await self._reader.view(run_id))
 
     async def steps(self, run_id: str) -> Sequence[records.Record]:
         """Return all journal lines in order, those of dead and repeated tries included.
@@ -220,7 +228,8 @@ class RunQueries:
     def forget(self, run_id: str) -> None:
         """Drop what is kept in memory of a run at rest."""
         self._reader.forget(run_id)
-        self._graphs.forget(run_id)
+        if "graphs" in self.__dict__:
+            self.graphs.forget(run_id)
 
     def release(self) -> None:
         """Wake every waiting poll and stream, because the service stops."""

@@ -333,7 +333,7 @@ def test_a_damaged_state_file_is_made_anew(workspace: Workspace, damage: bytes |
         (root / "state.json").write_bytes(damage)
     resumed = again(workspace)
 
-    assert "made anew" in resumed.stderr
+    assert "rebuilt" in resumed.stderr
     assert [resumed.steps[name]["status"] for name in "ABC"] == ["completed"] * 3
     assert workspace.read("trace").split() == ["A", "B", "C", "C"]
 

@@ -122,7 +122,7 @@ async def tell_of_runs(ask: Recorder) -> None:
     await ask.until(done, "done")
     again = await ask("start_run", requests.StartRequest(recipe_id="quick", idempotency_key="one"))
     assert again["run_id"] == done
-    for name in ("show_run", "list_steps", "list_logs", "verify_run", "plan_repair", "repair_run"):
+    for name in ("show_run", "list_steps", "list_logs", "show_graph", "verify_run", "plan_repair", "repair_run"):
         await ask(name, done)
     await ask("show_slot", done, "discovery")
     found = await ask("list_receipts", receipts.ReceiptQuery(run_id=done))

@@ -72,7 +72,8 @@ class Generated:
             parameters["body"] = self._body(module, body)
         answer = module.sync_detailed(client=self._client, **parameters)
         assert answer.status_code < 300, (operation, answer.content)
-        assert answer.parsed is not None or answer.status_code == 204 or operation == "follow_events", operation
+        is_stream = operation.startswith("follow_")
+        assert answer.parsed is not None or answer.status_code == 204 or is_stream, operation
         return answer.parsed
 
     def until(self, run_id: str, *statuses: str) -> Any:
@@ -103,7 +104,8 @@ def test_every_operation_can_be_called_with_a_generated_client(package: ModuleTy
         _plans(client)
         client.call("delete_run", run_id=run_id)
 
-    assert client.uncalled == set()
+    # The stream of all runs has no end, and this client reads answers whole.
+    assert client.uncalled == {"follow_all"}
 
 
 def _a_run(client: Generated) -> str:
@@ -116,6 +118,8 @@ def _a_run(client: Generated) -> str:
     client.call("show_slot", run_id=run_id, slot="discovery")
     names = client.call("list_logs", run_id=run_id)
     text = client.call("show_log", run_id=run_id, name=names[0])
+    client.call("follow_log", run_id=run_id, name=names[0])
+    client.call("show_graph", run_id=run_id)
     client.call("verify_run", run_id=run_id)
     client.call("verify_all", limit=1)
     client.call("repair_run", run_id=run_id, body={"dry_run": True})
@@ -133,6 +137,7 @@ def _lists(client: Generated, run_id: str) -> None:
         "list_recipes",
         "list_tools",
         "list_agents",
+        "show_stats",
         "alive",
         "ready",
         "issue_ticket",
@@ -142,6 +147,9 @@ def _lists(client: Generated, run_id: str) -> None:
         client.call(operation)
     client.call("sign_in", body={"token": "none is needed"})
     client.call("show_recipe", recipe_id="quick")
+    client.call("show_recipe_graph", recipe_id="quick")
+    client.call("show_usage")
+    client.call("examine_request", body={"recipe_id": "quick"})
     client.call("validate_recipe", body={"recipe": {"recipe_id": "x"}})
     client.call("route_task", body={"description": "look around"})
     conference = client.call("start_conference", body={"message": "Is it early?"})
@@ -160,7 +168,7 @@ def _orders(client: Generated, project: Project) -> None:
     client.call("resume_run", run_id=run_id)
     client.call("pause_run", run_id=run_id)
     client.call("unpause_run", run_id=run_id)
-    client.call("cancel_run", run_id=run_id)
+    client.call("order_many", body={"action": "cancel", "run_ids": [run_id], "expected": 1})
     client.until(run_id, "cancelled")
     project.say("draft", text="Done.")
 

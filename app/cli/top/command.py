@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib import util
 
 import click
 
-from app import clock, errors
+from app import errors
 from app.cli import exit_codes, options, terminal
 from app.cli.top import KEYS
 
@@ -28,6 +27,9 @@ def top(place: options.Place) -> int:
         )
     if not terminal.is_answered():
         raise click.UsageError("`top` needs a terminal; `runs list` and `gates` print the same for programs.")
+    import asyncio
+
+    from app import clock
     from app.cli import http_client
     from app.cli.top import feeds, screen
 
@@ -44,6 +46,7 @@ def _server(place: options.Place) -> str:
     """
     if place.server is not None:
         return place.server
+    from app import clock
     from app.storage import data_directory
 
     folder = place.settings().project.data_directory

@@ -178,7 +178,8 @@ class TopApp(App[None]):
         return next((row for row in rows if row[name] == key), None)
 
     def _draw(self) -> None:
-        if not self.is_attached or not self._laid_out:
+        # An answer may come before the first screen has its parts, and after it has lost them.
+        if not self.is_attached or not self._laid_out or not self.screen_stack[0].query("#status"):
             return
         board, now = self._source.board, self._source.clock.now()
         self._draw_status(board)

@@ -5,10 +5,10 @@ No recipe files are written in it (execution-modes, chief's role in pipeline mod
 from __future__ import annotations
 
 from app import errors
-from app.domain import library, plain, runs
+from app.domain import graphs, library, plain, runs
 from app.engine import ports
 from app.flows import decomposition
-from app.flows.review import driver, prompts
+from app.flows.review import driver, graph, prompts
 
 NAME = "review"
 """Name of the driver."""
@@ -67,6 +67,10 @@ class Review:
     def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> list[library.Use]:
         """Return the backend of the chief, if it may judge."""
         return _uses(library)
+
+    def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
+        """Return the chief's verdict, its correction, and the person."""
+        return graph.DRAWING
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Have the task judged, and keep the verdict."""

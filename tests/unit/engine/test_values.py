@@ -258,7 +258,7 @@ def test_whatever_acts_is_noted_durably_before_it_begins():
     assert unsynced == {
         "ToolCall", "Check", "CheckEvidence", "FindFiles", "ReadFiles", "WaitForFiles", "Timer", "Gate", "Input",
         "Refusal", "Skip", "ChildRun", "OpenIssue", "CloseFindings", "CloseFailedChecks",
-        "StartTask", "AskChief", "TakeTasks", "ReadOutputs", "CheckTask",
+        "StartTask", "AskChief", "TakeTasks", "ReadOutputs", "CheckTask", "StartReview", "ReadReview",
     }  # fmt: skip
 
 
