@@ -1,24 +1,22 @@
 // @ts-check
 import { render } from "preact";
-import { useEffect, useLayoutEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
-import { isSignedIn, reachable, signOut } from "./lib/api.js";
+import { isSignedIn, keepSession, post, reachable, signOut } from "./lib/api.js";
 import { follow } from "./lib/feed.js";
 import { html } from "./lib/html.js";
 import { watchService } from "./lib/live.js";
 import { address, interceptLinks, match, navigate } from "./lib/router.js";
 import { signal, startClock, useValue } from "./lib/signal.js";
-import { Empty, PageTitle } from "./parts/basics.js";
+import { Empty, Fault, PageTitle, useFault } from "./parts/basics.js";
 import { Help, installShortcuts } from "./parts/shortcuts.js";
 import { Conference, Conferences } from "./pages/conferences.js";
 import { Cost } from "./pages/cost.js";
 import { Home, Inbox } from "./pages/home.js";
-import { Issue, Issues } from "./pages/issues.js";
-import { Agents, Recipes } from "./pages/library.js";
+import { Agents, Issue, Issues, Recipes } from "./pages/library.js";
 import { Plan, Plans } from "./pages/plans.js";
 import { Run } from "./pages/run.js";
 import { Runs } from "./pages/runs.js";
-import { SignIn } from "./pages/sign_in.js";
 import { Start } from "./pages/start.js";
 
 /** @type {[string, (props: any) => any, string][]} */
@@ -88,6 +86,33 @@ function shown(path) {
 
 function NotFound() {
   return html`<${PageTitle} title="There is no such page" /><${Empty} title="The address may have changed."><p><a href="/">Go home</a></p></${Empty}>`;
+}
+
+/** Exchange the service's token for a sign-in of this tab. */
+function SignIn() {
+  const [token, setToken] = useState("");
+  const [name, setName] = useState("");
+  const [error, setError] = useFault();
+  const signIn = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    try {
+      const session = await post("/api/session", { token, name });
+      keepSession(session.session);
+      reachable.value = "yes";
+      const back = address.value.query.get("to") || "/";
+      navigate(back.startsWith("/") && !back.startsWith("//") ? back : "/");
+    } catch (caught) {
+      setError(caught);
+    }
+  };
+  return html`
+    <${PageTitle} title="Sign in" lead="This service has a token: the value of CONTROL_ROOM_API_TOKEN where it was started." />
+    <form class="card form" onSubmit=${signIn}>
+      <label>Token <input id="token" type="password" autocomplete="current-password" required value=${token} onInput=${(/** @type {any} */ event) => setToken(event.target.value)} /></label>
+      <label>Your name (optional) <input autocomplete="name" maxlength="100" value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
+      <${Fault} error=${error} />
+      <div class="actions"><button type="submit" class="primary">Sign in</button></div>
+    </form>`;
 }
 
 /** @param {{path: string}} props */
