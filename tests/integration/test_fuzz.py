@@ -40,6 +40,9 @@ PHASES = ("Examples", "Coverage", "Fuzzing", "Stateful")
 
 PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 
+ENDLESS = "/api/events"
+"""Left out: a client that reads answers whole never comes to the end of this stream."""
+
 UNCHECKED: list[Any] = [checks.positive_data_acceptance]
 """Left out: the document cannot say which recipes, arguments and cursors there are, so good form may still be a 400."""
 
@@ -67,6 +70,8 @@ def test_every_answer_is_as_documented(address: str, subtests: pytest.Subtests) 
     for made in lazy.get_all_tests(schema=schema, test_func=answered, settings=BOUNDS, given_kwargs=None):
         assert isinstance(made, result.Ok)
         operation, tried = made.ok()
+        if operation.path == ENDLESS:
+            continue
         with subtests.test(operation.label):
             tried()
 
@@ -85,6 +90,7 @@ def test_every_phase(tmp_path: Path, token: str | None, caplog: pytest.LogCaptur
         str(Path(sys.executable).with_name("schemathesis")), "run", str(PUBLISHED), "--no-color", "--seed", "1",
         "--max-examples", "20", "--phases", ",".join(PHASES).lower(), "--exclude-checks", "positive_data_acceptance",
         "--suppress-health-check", "all", "--continue-on-failure", "--request-timeout", "90",
+        "--exclude-path", ENDLESS,
         "--generation-database", "none",
         *(["--header", f"Authorization: Bearer {token}"] if token else []),
     ]  # fmt: skip
