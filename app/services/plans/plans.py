@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from app import errors
@@ -137,7 +138,8 @@ class Plans(PlanQueries):
             errors.RequestInvalid: `no_chief`.
             errors.NotReady: a task's run, or the chief, would lack a backend here.
         """
-        return await self._change(session_id, revision, self._started)
+        sent_on = set[str]()
+        return await self._change(session_id, revision, partial(self._started, sent_on=sent_on))
 
     async def pause(self, session_id: str, revision: int | None = None) -> plans.Plan:
         """Begin no further task."""
@@ -278,11 +280,8 @@ class Plans(PlanQueries):
         """
 
         sent_on = set[str]()
-
-        async def change(plan: plans.Plan, at: str) -> plans.Plan:
-            return await self._retried(plan, task_id, at, fresh, sent_on)
-
-        return await self._change(session_id, revision, change)
+        retried = partial(self._retried, task_id=task_id, fresh=fresh, sent_on=sent_on)
+        return await self._change(session_id, revision, retried)
 
     # -- how it is done
 
@@ -361,16 +360,21 @@ class Plans(PlanQueries):
 
         return made
 
-    async def _started(self, plan: plans.Plan, at: str) -> plans.Plan:
+    async def _started(self, plan: plans.Plan, at: str, sent_on: set[str]) -> plans.Plan:
+        if plan.status is plans.PlanState.DRAFT and plan.chief_run_id in sent_on:
+            # By this very request: the plan has seen its chief go on before the request's own note came.
+            return plan
         if plan.status is not plans.PlanState.FAILED or plan.tasks or plan.created_by != plans.BY_CHIEF:
             return self._ready(transitions.started)(plan, at)
         self._chief.check()
         run_id = plan.chief_run_id
-        if run_id is not None and not await self._facts.sent_on(run_id):
+        if run_id is not None and await self._facts.sent_on(run_id):
+            sent_on.add(run_id)
+        else:
             run_id = None
         return rules.changed(plan, at, status=plans.PlanState.DRAFT, awaits_chief=True, chief_run_id=run_id, error=None)
 
-    async def _retried(self, plan: plans.Plan, task_id: int, at: str, fresh: bool, sent_on: set[str]) -> plans.Plan:
+    async def _retried(self, plan: plans.Plan, at: str, task_id: int, fresh: bool, sent_on: set[str]) -> plans.Plan:
         if rules.the_task(plan, task_id).run_id in sent_on:
             # By this very request, whose note the file did not take.
             return (
