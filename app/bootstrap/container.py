@@ -22,7 +22,17 @@ from app.bootstrap.definitions import (
     reference_of,
 )
 from app.bootstrap.plans import PlanPerformers, planning_of
-from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_platform, sessions_of, store_of
+from app.bootstrap.platform import (
+    Engine,
+    EngineParts,
+    OpenMode,
+    Platform,
+    Store,
+    directory_of,
+    real_platform,
+    sessions_of,
+    store_of,
+)
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
 from app.bootstrap.statistics import statistics_of
 from app.dialects import registry as dialects
@@ -51,7 +61,7 @@ from app.storage import agent_sessions, conversation_retention, memory_store, wo
 from app.storage.disk import disk_health
 from app.tools import checks, commands, file_performers, issue_performer, moves, registry
 from app.tools import workspace as tool_workspaces
-from app.worker import pool, workspace_reservations
+from app.worker import workspace_reservations
 
 _log = logging.getLogger(__name__)
 
@@ -96,8 +106,8 @@ class Application:
     """Run folders; an empty store in memory if a reader found no data directory."""
     conversations: conversation_claims.ConversationClaims
     """Claims on conversations with agents."""
-    engine: pool.Pool
-    """Worker pool."""
+    engine: Engine
+    """What executes runs."""
 
 
 _READ_WRITE = OpenMode()
@@ -297,7 +307,7 @@ def _application(
         return await use_cases.start_child(call)
 
     performing = PlanPerformers()
-    engine = _pool(chosen, platform, equipment, store, metrics, start_child, performing)
+    engine = _engine(chosen, platform, equipment, store, metrics, start_child, performing)
     use_cases = runs.Runs(
         store=store,
         engine=engine,
@@ -336,7 +346,7 @@ def _application(
     )
 
 
-def _pool(
+def _engine(
     chosen: settings.Settings,
     platform: Platform,
     equipment: runner.Equipment,
@@ -344,20 +354,21 @@ def _pool(
     metrics: telemetry.Metrics,
     start_child: Callable[[ports.Call], Awaitable[str]],
     plans: PlanPerformers,
-) -> pool.Pool:
+) -> Engine:
     performers: dict[str, ports.Performer] = {name: platform.watch(each) for name, each in equipment.performers.items()}
-    return pool.Pool(
-        store=store,
-        dialects=platform.drivers,
-        equipment=plans.equipped(dataclasses.replace(equipment, performers=performers, observe=metrics.step)),
-        start_child=start_child,
-        limit=chosen.pool.max_running,
-        stop_grace_seconds=chosen.pool.stop_grace_seconds,
+    return platform.make_engine(
+        EngineParts(
+            store=store,
+            drivers=platform.drivers,
+            equipment=plans.equipped(dataclasses.replace(equipment, performers=performers, observe=metrics.step)),
+            start_child=start_child,
+            pool=chosen.pool,
+        )
     )
 
 
 def _gates(
-    use_cases: runs.Runs, store: Store, engine: pool.Pool, platform: Platform, masker: plain.Masker
+    use_cases: runs.Runs, store: Store, engine: Engine, platform: Platform, masker: plain.Masker
 ) -> control_gates.Gates:
     return control_gates.Gates(
         store=store, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker

@@ -61,13 +61,13 @@ class StepExecutor:
                 holds_capacity = attempt.idle or self._start.run_id in owner.capacity.holders
                 if attempt.history or not holds_capacity:
                     await self._prepare(attempt, owner)
-                await self._announce(attempt, owner)
-                call = self._call(attempt, owner)
+                await self.announce(attempt, owner)
+                call = self.call(attempt, owner)
                 # The run may be evicted while the step is with its performer, so nothing here holds its runner then.
                 del owner
                 result = decided or await self._perform(attempt, call)
                 if result is not None:
-                    record = await self._record(attempt, result)
+                    record = await self.record(attempt, result)
                     if attempt.cut or (record is not None and record.final):
                         return
                 owner = self.writer.owner or await self.writer.reach()
@@ -113,7 +113,7 @@ class StepExecutor:
 
     # -- announce: the `started` line, synced where a crash must not forget it
 
-    async def _announce(self, attempt: StepAttempt, owner: StepOwner) -> None:
+    async def announce(self, attempt: StepAttempt, owner: StepOwner) -> None:
         self._reach("step.before_started")
         operation = attempt.ask.operation
         attempt.performing, attempt.output_at = not attempt.idle, None
@@ -249,7 +249,7 @@ class StepExecutor:
             if not attempt.idle:
                 await owner.capacity.enter()
 
-    def _call(self, attempt: StepAttempt, owner: StepOwner) -> ports.Call:
+    def call(self, attempt: StepAttempt, owner: StepOwner) -> ports.Call:
         ask, decisions = attempt.ask, owner.log.loaded.decisions
         return ports.Call(
             run=self._start,
@@ -310,7 +310,7 @@ class StepExecutor:
 
     # -- record: seal the line, append it, project it, hand the record over
 
-    async def _record(self, attempt: StepAttempt, result: Result) -> Record | None:
+    async def record(self, attempt: StepAttempt, result: Result) -> Record | None:
         """Make a result durable; None for a delivery that could not be written, whose input is then open again."""
         # From here on a cut lets the record be written, also while the run is still evicted.
         attempt.committing = True

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 
 from app import clock, errors
-from app.domain import operations, plain, records, states
-from app.engine import dry_replay, ports, stores
+from app.domain import operations, records, states
+from app.engine import child_results, ports, stores
 
 StartChild = Callable[[ports.Call], Awaitable[str]]
 """Start the run that a `ChildRun` asks for, or find it by a key made of parent and step; return its id."""
@@ -60,15 +59,17 @@ class ChildRuns:
         try:
             child = await self._start(call)
         except errors.ControlRoomError as error:
-            return _failed(error.code, error.message, None)
+            return child_results.failed(error.code, error.message, None)
         self._begun.setdefault(call.run.run_id, set()).add(child)
         status = await self._end(call, child)
         if status is None:
             await self._cancel({child})
             self._begun.get(call.run.run_id, set()).discard(child)
-            return _failed("timeout", f"the run {child} did not end in time and is cancelled", {"run_id": child})
+            return child_results.failed(
+                "timeout", f"the run {child} did not end in time and is cancelled", {"run_id": child}
+            )
         self._begun.get(call.run.run_id, set()).discard(child)
-        return await self._result(child, status)
+        return await child_results.result(self._store, self._dialects, child, status)
 
     async def _end(self, call: ports.Call, child: str) -> states.RunState | None:
         """Wait for a child's end; None: its time was over first."""
@@ -87,29 +88,3 @@ class ChildRuns:
     def take_unfinished(self, run_id: str) -> set[str]:
         """Return the children of a run that somebody waited for and whose end was not seen, and forget them."""
         return self._begun.pop(run_id, set())
-
-    async def _result(self, child: str, status: states.RunState) -> records.Result:
-        try:
-            output = await self._output(child, status)
-        except errors.ControlRoomError as error:
-            return _failed(error.code, error.message, {"run_id": child, "status": status.value})
-        if status is states.RunState.DONE:
-            return records.Result(output=output, summary=f"{child} is done")
-        return _failed(f"child_{status.value}", f"the run {child} ended as {status.value}", output)
-
-    async def _output(self, child: str, status: states.RunState) -> dict[str, plain.Json]:
-        loaded = await self._store.read(child)
-        dialect = self._dialects.get(loaded.start.dialect)
-        view = await dry_replay.review(loaded, dialect, partial(self._store.read_blob, child))
-        return {
-            "run_id": child,
-            "status": status.value,
-            "ending": dict(view.ending) if view.ending else None,
-            "error": dict(view.error) if view.error else None,
-            "slots": {name: slot.to_json() for name, slot in view.board.slots.items()},
-        }
-
-
-def _failed(code: str, message: str, output: plain.Json) -> records.Result:
-    error = records.StepError(code=code, message=message)
-    return records.Result(status=states.StepState.FAILED, output=output, error=error)
