@@ -114,6 +114,7 @@ class StepExecutor:
     # -- announce: the `started` line, synced where a crash must not forget it
 
     async def announce(self, attempt: StepAttempt, owner: StepOwner) -> None:
+        """Begin a try: write its `started` line, unless it continues to wait."""
         self._reach("step.before_started")
         operation = attempt.ask.operation
         attempt.performing, attempt.output_at = not attempt.idle, None
@@ -250,6 +251,7 @@ class StepExecutor:
                 await owner.capacity.enter()
 
     def call(self, attempt: StepAttempt, owner: StepOwner) -> ports.Call:
+        """Return the try as its performer sees it."""
         ask, decisions = attempt.ask, owner.log.loaded.decisions
         return ports.Call(
             run=self._start,
