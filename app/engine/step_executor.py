@@ -85,14 +85,11 @@ class StepExecutor:
             return None
         match step_decisions.rescue(attempt.ask.operation, tries, self._recorded.get(key, ())):
             case step_decisions.Rescue.CRASH_LOOP:
-                raise Parked(
-                    "crash_loop", step_decisions.cut_off(key, "crash_loop", "was cut off too often", len(tries))
-                )
+                error = step_decisions.cut_off(key, "crash_loop", "was cut off too often", len(tries))
+                raise Parked(error.code, error)
             case step_decisions.Rescue.ASK:
-                raise Parked(
-                    "step_interrupted",
-                    step_decisions.cut_off(key, "step_interrupted", "must not be repeated unasked", 1),
-                )
+                error = step_decisions.cut_off(key, "step_interrupted", "must not be repeated unasked", 1)
+                raise Parked(error.code, error)
             case step_decisions.Rescue.FAIL:
                 return step_decisions.failed("interrupted", f"the step {key!r} was cut off and must not be repeated")
         return None
