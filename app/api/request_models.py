@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from app import errors
 from app.domain import issues as engine_issues
+from app.domain import limits
 from app.services import conferences, gates, issues, requests
 
 _Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
@@ -31,6 +32,27 @@ RunsAbove = Annotated[
 def strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
     """Return the rules of a body: no field but its own, no type but the declared ones."""
     return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(examples)} | schema)
+
+
+def _limit(name: str, description: str) -> Any:
+    least, most = limits.RANGES[name]
+    return Field(None, ge=least, le=most, description=description)
+
+
+class LimitsBody(BaseModel):
+    """What a run may take, with the runs that it starts."""
+
+    model_config = strict({"cost_usd": 5, "calls": 40}, {"tokens": 2_000_000, "wall_seconds": 7200})
+
+    cost_usd: float | None = _limit("cost_usd", "Price of the calls of agents in US dollars, told or estimated.")
+    tokens: int | None = _limit("tokens", "Tokens that agents read and write.")
+    calls: int | None = _limit("calls", "Calls of agents, repeated ones included.")
+    wall_seconds: float | None = _limit("wall_seconds", "Time since the run was accepted.")
+    active_seconds: float | None = _limit("active_seconds", "Time in which the run executes.")
+
+    def limits(self) -> limits.RunLimits:
+        """Return the limits that the body sets."""
+        return limits.RunLimits(**dict(self))
 
 
 class StartBody(BaseModel):
@@ -66,6 +88,10 @@ class StartBody(BaseModel):
         default_factory=dict, max_length=requests.LABELS, description="Labels for finding the run again."
     )
     priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
+    limits: LimitsBody = Field(
+        default_factory=LimitsBody,
+        description="What the run may take, with the runs that it starts; at a limit it is paused, to be continued.",
+    )
     exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
     exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
     share_workspace: bool = Field(False, description="Share the workspace, as runs of agent recipes do not unasked.")
@@ -87,7 +113,8 @@ class StartBody(BaseModel):
 
     def request(self, idempotency_key: str | None) -> requests.StartRequest:
         """Return the request that the body and its header make."""
-        return requests.StartRequest(**dict(self), idempotency_key=idempotency_key)
+        given = dict(self) | {"limits": self.limits.limits()}
+        return requests.StartRequest(**given, idempotency_key=idempotency_key)
 
 
 class EmptyBody(BaseModel):

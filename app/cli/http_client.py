@@ -15,6 +15,7 @@ import httpx
 
 from app import errors, settings
 from app.cli.client import Answer, P, T, UseCase
+from app.domain import shapes
 from app.services import requests
 
 _CONNECT_SECONDS = 10.0
@@ -249,7 +250,7 @@ def _fields(value: Any) -> dict[str, Any]:
 def _plain(field: Any) -> Any:
     if isinstance(field, tuple):
         return [_fields(each) if dataclasses.is_dataclass(each) else each for each in field]
-    return field
+    return field.to_json() if isinstance(field, shapes.Shape) else field
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:

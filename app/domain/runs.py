@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from app.domain import authors, plain, shapes
+from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.states import MOVES, RunState
 from app.domain.usage_sums import RunFacts
 
@@ -70,6 +71,8 @@ class RunStart(shapes.Shape):
     """Labels for finding it again."""
     priority: int = 0
     """-100 to 100; higher goes first."""
+    limits: RunLimits = shapes.omitted(default=NO_LIMITS)
+    """What it and the runs that it starts may take."""
     working_dir: str = "."
     """Workspace, as an absolute path."""
     exclusive_workspace: bool = False
@@ -98,10 +101,13 @@ class RunStart(shapes.Shape):
         """Read start.json; unknown fields of a later version are ignored.
 
         Raises:
-            TypeError: a field without default is missing.
+            TypeError: a field without default is missing, or limits are of the wrong kind.
         """
         known = {item.name for item in dataclasses.fields(cls)}
-        return cls(**{name: item for name, item in value.items() if name in known})
+        facts = {name: item for name, item in value.items() if name in known}
+        if "limits" in facts:
+            facts["limits"] = RunLimits.from_json(facts["limits"])
+        return cls(**facts)
 
     def overridden(self, overrides: Mapping[str, Any]) -> RunStart:
         """Return the facts as a resume with other args or a newer recipe left them."""

@@ -10,6 +10,8 @@ from typing import ClassVar, Literal
 
 from app import errors
 from app.domain import json_text, plain, shapes, states
+from app.domain import limits as run_limits
+from app.domain.limits import NO_LIMITS, RunLimits
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
 """Form of a session id; receipts are kept in a folder of that name."""
@@ -35,7 +37,7 @@ PRIORITIES = range(-100, 101)
 RUNS_ABOVE = range(1_001)
 """How many runs a request may tell to be above it."""
 
-_SEPARATE = frozenset({"idempotency_key", "owner", "runs_above"})
+_SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,8 @@ class StartRequest:
     """Labels for finding the run again."""
     priority: int = 0
     """-100 to 100; higher goes first."""
+    limits: RunLimits = NO_LIMITS
+    """What the run, with those that it starts, may take."""
     exclusive: bool = False
     """Whether to refuse if a run of the recipe is unfinished."""
     exclusive_workspace: bool = False
@@ -81,8 +85,10 @@ class StartRequest:
 
     def sha256(self) -> str:
         """Return the hash that tells a repetition from another request with the same key."""
-        asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        return plain.sha256(plain.canonical({name: value for name, value in asked.items() if name not in _SEPARATE}))
+        asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name not in _SEPARATE}
+        # Requests of earlier releases, which had none, keep their hash.
+        bounds = {"limits": self.limits.to_json()} if self.limits != NO_LIMITS else {}
+        return plain.sha256(plain.canonical(asked | bounds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +169,7 @@ def _task_flaws(request: StartRequest) -> list[errors.Flaw]:
         flaws.append(_flaw("$.description", f"description is longer than {DESCRIPTION_CHARACTERS} characters"))
     if request.priority not in PRIORITIES:
         flaws.append(_flaw("$.priority", "priority must be from -100 to 100"))
-    return flaws
+    return [*flaws, *run_limits.flaws(request.limits)] if request.limits != NO_LIMITS else flaws
 
 
 def _label_flaws(labels: Mapping[str, str]) -> list[errors.Flaw]:

@@ -126,6 +126,7 @@ class Starter:
             session_plan_task_id=request.session_plan_task_id,
             labels=dict(request.labels),
             priority=request.priority,
+            limits=request.limits,
             working_dir=working_dir,
             exclusive_workspace=request.exclusive_workspace or (recipe.holds_workspace and not request.share_workspace),
             idempotency_key=request.idempotency_key,

@@ -1,0 +1,86 @@
+"""`limits` of a new run: what is accepted, kept and refused, over HTTP and on the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import pytest
+
+from app.cli import durations
+from app.domain import limits, runs
+from app.services import requests
+from tests.integration import served
+
+LIMITS = {"cost_usd": 0.5, "tokens": 20_000, "calls": 40, "wall_seconds": 7200, "active_seconds": 60.5}
+
+
+async def test_limits_are_frozen(service: served.Served) -> None:
+    """The limits of a request are in start.json, and read from there."""
+    answer = await service.http.post("/api/runs", json={"recipe_id": "quick", "limits": LIMITS})
+    folder = service.project.data / "runs" / answer.json()["run_id"]
+    kept = json.loads((folder / "start.json").read_text())
+
+    assert kept["limits"] == LIMITS
+    assert runs.RunStart.from_json(kept).limits == limits.RunLimits(**LIMITS)
+
+
+async def test_a_run_without_limits_has_none(service: served.Served) -> None:
+    """start.json of a run without limits is as it was before there were any."""
+    answer = await service.http.post("/api/runs", json={"recipe_id": "quick"})
+    folder = service.project.data / "runs" / answer.json()["run_id"]
+
+    assert "limits" not in json.loads((folder / "start.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"cost_usd": -1}, "$.limits.cost_usd"),
+        ({"cost_usd": "5"}, "$.limits.cost_usd"),
+        ({"tokens": 1.5}, "$.limits.tokens"),
+        ({"calls": True}, "$.limits.calls"),
+        ({"wall_seconds": 0}, "$.limits.wall_seconds"),
+        ({"money": 5}, "$.limits.money"),
+        ([], "$.limits"),
+        (None, "$.limits"),
+    ],
+)
+async def test_a_wrong_limit_is_refused_at_its_place(service: served.Served, given: Any, place: str) -> None:
+    """A limit of another kind, out of its range or of another name is refused, naming the field."""
+    answer = await service.http.post("/api/runs", json={"recipe_id": "quick", "limits": given})
+
+    assert answer.status_code == 400
+    assert [flaw["path"] for flaw in answer.json()["flaws"]] == [place]
+
+
+def test_limits_of_the_command_line_are_checked() -> None:
+    """A request that comes from no body is checked for the same ranges."""
+    wrong = limits.RunLimits(cost_usd=float("nan"), calls=-1)
+
+    assert [flaw.path for flaw in limits.flaws(wrong)] == ["$.limits.cost_usd", "$.limits.calls"]
+
+
+def test_a_request_without_limits_keeps_its_hash() -> None:
+    """A request that an earlier release made is repeated under its key; limits make it another one."""
+    plain = requests.StartRequest(recipe_id="quick")
+    limited = requests.StartRequest(recipe_id="quick", limits=limits.RunLimits(calls=3))
+
+    assert plain.sha256() == "e219d95923dc95c61bcd9e3378f50609adbbbbb9f60d7ec38c70f512326d7b56"
+    assert limited.sha256() != plain.sha256()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("1d", 86_400)]
+)
+def test_a_duration_is_read(text: str, seconds: int) -> None:
+    """Options take durations with units, and plain seconds."""
+    assert durations.duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "2x", "-3", "1.5h", "5m1h"])
+def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
+    """What is not a duration is refused with the forms that are."""
+    with pytest.raises(click.BadParameter, match="write it as"):
+        durations.duration(text)
