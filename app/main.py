@@ -188,6 +188,7 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
         health=application.health,
         metrics=application.metrics,
         upkeep=application.upkeep,
+        audit=application.store.audit,
     )
 
 

@@ -11,6 +11,7 @@ from starlette.datastructures import State
 from starlette.requests import Request
 
 from app import errors, telemetry
+from app.domain import audit
 from app.services import (
     bulk,
     conferences,
@@ -68,6 +69,8 @@ class Services:
     """Counts and measures."""
     upkeep: maintenance.Maintenance
     """Verification and repair."""
+    audit: audit.AuditLog
+    """Changes of what has no run's journal."""
 
 
 async def found(request: Request) -> Services:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import queries, refusals, request_models, responses
+from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import issues
@@ -54,10 +55,11 @@ async def list_issues(
 async def add_issue(
     services: ServicesDep,
     body: request_models.IssueBody,
+    author: AuthorDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Create an issue. The run, session and receipts that it names must exist and belong together."""
-    added = await services.issues.add(body.issue(idempotency_key))
+    added = await services.issues.add(body.issue(idempotency_key), author)
     return _shown(added.issue, 200 if added.existed else 201, Location=f"/api/issues/{added.issue['issue_id']}")
 
 
@@ -89,13 +91,14 @@ async def edit_issue(
     services: ServicesDep,
     issue_id: IssueId,
     body: request_models.IssueEditBody,
+    author: AuthorDep,
     if_match: Annotated[
         str | None,
         Header(alias="If-Match", description="Expected ETag; a stale one is rejected with 409.", max_length=100),
     ] = None,
 ) -> Response:
     """Change the title, body or status, or add a note. With `revision` or `If-Match`, reject stale updates."""
-    return _shown(await services.issues.edit(issue_id, body.edit(queries.revision(if_match))))
+    return _shown(await services.issues.edit(issue_id, body.edit(queries.revision(if_match)), author))
 
 
 def _shown(issue: issues.Issue, status: int = 200, **headers: str) -> Response:

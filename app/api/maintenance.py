@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import queries, refusals, request_models
+from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
@@ -42,10 +43,13 @@ async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
     ),
 )
 async def repair_run(
-    services: ServicesDep, run_id: RunId, body: Annotated[request_models.RepairBody | None, Body()] = None
+    services: ServicesDep,
+    run_id: RunId,
+    author: AuthorDep,
+    body: Annotated[request_models.RepairBody | None, Body()] = None,
 ) -> Response:
     """Cut a damaged run back to its intact prefix and leave it paused. The damaged files are kept."""
-    return as_json(await services.upkeep.repair(run_id, dry_run=body is not None and body.dry_run))
+    return as_json(await services.upkeep.repair(run_id, author, dry_run=body is not None and body.dry_run))
 
 
 @router.get(
@@ -55,7 +59,7 @@ async def repair_run(
         list[maintenance.Verification],
         "request_invalid",
         "bad_cursor",
-        meaning="A page of what was checked: runs, receipts, plans, issues and conversations.",
+        meaning="A page of what was checked: runs, receipts, plans, issues, conversations, the audit log.",
         headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
     ),
 )

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from app import clock, errors
 from app.api import polling
-from app.domain import events, issues, plans, receipts, states
+from app.domain import audit, events, issues, plans, receipts, states
 from app.engine import run_sums, stores
 from app.services import event_feeds, gate_inbox
 
@@ -234,6 +234,31 @@ class ReceiptsQuery(_ListQuery):
     def _position(self, cursor: str) -> tuple[str | int, ...]:
         session_id, offset = _parts(cursor, 2)
         return session_id, position(offset)
+
+
+class AuditQuery(BaseModel):
+    """Filters of the audit list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    author: _Plain | None = Field(None, description="Only changes of this author, by name.")
+    action: _Plain | None = Field(
+        None, description="Only this action, e.g. `issue.edited`; a noun means all of its actions.", examples=["issue"]
+    )
+    target: _Plain | None = Field(None, description="Only changes of what has this id or name.")
+    created_after: _Instant | None = Field(None, description="Only changes at or after this instant.")
+    created_before: _Instant | None = Field(None, description="Only changes before this instant.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Page size.")
+    cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
+
+    def query(self) -> audit.AuditQuery:
+        """Return the question to the log.
+
+        Raises:
+            errors.RequestInvalid: the cursor does not belong to this list.
+        """
+        fields = {name: _as_asked(value) for name, value in self if name != "cursor"}
+        return audit.AuditQuery(**fields, cursor=None if self.cursor is None else position(self.cursor))
 
 
 class PlansQuery(_ListQuery):

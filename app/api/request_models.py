@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from app import errors
 from app.domain import issues as engine_issues
 from app.domain import limits
-from app.services import conferences, gates, issues, requests
+from app.services import conferences, gates, issue_texts, issues, requests
 
 _Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
 LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
@@ -177,8 +177,8 @@ class AnswerBody(BaseModel):
         return gates.Reply(**dict(self), idempotency_key=idempotency_key)
 
 
-_Title = Annotated[str, Field(pattern=issues.TITLE_PATTERN, max_length=issues.TITLE_CHARACTERS)]
-_Body = Annotated[str, Field(max_length=issues.BODY_CHARACTERS)]
+_Title = Annotated[str, Field(pattern=issue_texts.TITLE_PATTERN, max_length=issue_texts.TITLE_CHARACTERS)]
+_Body = Annotated[str, Field(max_length=issue_texts.BODY_CHARACTERS)]
 _ReceiptId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -189,7 +189,7 @@ class IssueBody(BaseModel):
 
     title: _Title = Field(description="One line.")
     body: _Body = Field("", description="Text of the issue.")
-    kind: Annotated[str, Field(pattern=issues.KIND_PATTERN)] = Field(
+    kind: Annotated[str, Field(pattern=issue_texts.KIND_PATTERN)] = Field(
         "note", description="What sort of issue it is, in a word of small letters."
     )
     severity: engine_issues.Severity | None = Field(None, description="Severity of the issue.")
@@ -215,7 +215,7 @@ class IssueEditBody(BaseModel):
     body: _Body | None = Field(None, description="Another body.")
     severity: engine_issues.Severity | None = Field(None, description="Another severity.")
     status: Literal["open", "closed"] | None = Field(None, description="Closes it, or opens it again.")
-    note: Annotated[str, Field(min_length=1, max_length=issues.NOTE_CHARACTERS)] | None = Field(
+    note: Annotated[str, Field(min_length=1, max_length=issue_texts.NOTE_CHARACTERS)] | None = Field(
         None, description="What is to be said with it; kept behind the notes before."
     )
     revision: Annotated[int, Field(ge=1)] | None = Field(

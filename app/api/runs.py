@@ -135,7 +135,7 @@ async def resume_run(
     status_code=204,
     responses=refusals.documented(("run_not_found", "wrong_state", "run_busy", "no_room")),
 )
-async def delete_run(services: ServicesDep, run_id: RunId) -> Response:
+async def delete_run(services: ServicesDep, run_id: RunId, author: AuthorDep) -> Response:
     """Delete a finished run. Its receipts are kept."""
-    await services.runs.delete(run_id)
+    await services.runs.delete(run_id, author)
     return Response(status_code=204)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 import app as program
 from app import clock, settings
 from app.api import (
+    audit,
     browser_sessions,
     bulk,
     conferences,
@@ -37,6 +38,26 @@ from app.api import (
     statistics,
     tickets,
     ws,
+)
+
+_ROUTERS = (
+    runs.router,
+    bulk.router,
+    statistics.router,
+    feed.router,
+    run_parts.router,
+    run_logs.router,
+    gates.router,
+    issues.router,
+    sessions.router,
+    session_tasks.router,
+    conferences.router,
+    definitions.router,
+    audit.router,
+    tickets.router,
+    browser_sessions.router,
+    maintenance.router,
+    health.router,
 )
 
 
@@ -75,24 +96,7 @@ def create(
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
-    for router in (
-        runs.router,
-        bulk.router,
-        statistics.router,
-        feed.router,
-        run_parts.router,
-        run_logs.router,
-        gates.router,
-        issues.router,
-        sessions.router,
-        session_tasks.router,
-        conferences.router,
-        definitions.router,
-        tickets.router,
-        browser_sessions.router,
-        maintenance.router,
-        health.router,
-    ):
+    for router in _ROUTERS:
         api.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
     api.include_router(ws.router)
     sign_ins = browser_sessions.BrowserSessions(server.token, clock.SystemClock(), clock.RandomIds())

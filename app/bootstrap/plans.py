@@ -79,7 +79,7 @@ def planning_of(
 ) -> tuple[plans.Plans, planner.Planner]:
     """Return the use cases of session plans, and the planner, which is not started yet."""
     plan_repository = repository.PlanRepository(
-        kept=kept.plans, issues=kept.issues, clock=platform.clock, masker=masker
+        kept=kept.plans, issues=kept.issues, audit=kept.audit, clock=platform.clock, masker=masker
     )
     scoper = scoping.Scoper(route=reference.route, starter=reference.starter, catalogue=reference.catalogue)
     chief = adopt_tasks.Chief(

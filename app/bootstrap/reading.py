@@ -120,7 +120,11 @@ class Reading:
         from app.services.plans import plan_queries, repository
 
         stored = repository.PlanRepository(
-            kept=self.store.plans, issues=self.store.issues, clock=clock.SystemClock(), masker=plain.Masker(())
+            kept=self.store.plans,
+            issues=self.store.issues,
+            audit=self.store.audit,
+            clock=clock.SystemClock(),
+            masker=plain.Masker(()),
         )
         return plan_queries.PlanQueries(stored)
 

@@ -166,13 +166,25 @@ def run_query(label: str | None = None, **filters: Any) -> stores.RunQuery:
     Raises:
         errors.RequestInvalid: an instant or a label is not one.
     """
-    from app import clock
     from app.engine import stores
 
-    for name in ("created_after", "created_before"):
-        try:
-            filters[name] = filters.get(name) and clock.stamp(clock.instant(filters[name]))
-        except ValueError as error:
-            raise errors.RequestInvalid(f"--{name.replace('_', '-')}: {error}") from error
+    filters |= instants(filters, "created_after", "created_before")
     pair = next(iter(labels([label]).items())) if label else None
     return stores.RunQuery(label=pair, **{name: value for name, value in filters.items() if value not in (None, ())})
+
+
+def instants(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the instants among options, as they are stored.
+
+    Raises:
+        errors.RequestInvalid: one is not an instant.
+    """
+    from app import clock
+
+    found = {}
+    for name in names:
+        try:
+            found[name] = given.get(name) and clock.stamp(clock.instant(given[name]))
+        except ValueError as error:
+            raise errors.RequestInvalid(f"--{name.replace('_', '-')}: {error}") from error
+    return found

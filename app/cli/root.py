@@ -22,6 +22,7 @@ _MODULES = {
     "issues": "issues",
     "plan": "plans",
     "receipts": "receipts",
+    "audit": "audit",
     "recipes": "recipes",
     "route": "recipes",
     "agents": "project",

@@ -15,7 +15,7 @@ from app.cli import arguments, bulk_orders, exit_codes, formats, options, termin
 from app.cli.client import Access, Answer, Client
 
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
-_KINDS["conversation"] = "conversations"
+_KINDS |= {"conversation": "conversations", "audit": "audit log"}
 
 
 @click.group()

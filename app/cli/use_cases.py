@@ -127,7 +127,7 @@ _IN_FLIGHT = ("pending", "running", "waiting")
 @use_case("DELETE /api/runs/{run_id}", Access.CHANGE, answers=None)
 async def delete_run(folder: FolderClient, run_id: str) -> None:
     """Delete a finished run."""
-    await folder.application.runs.delete(run_id)
+    await folder.application.runs.delete(run_id, authors.LOCAL)
 
 
 @use_case("GET /api/runs/{run_id}/verification")
@@ -145,7 +145,7 @@ async def plan_repair(folder: FolderClient, run_id: str) -> Answer:
 @use_case("POST /api/runs/{run_id}/repair", Access.CHANGE)
 async def repair_run(folder: FolderClient, run_id: str) -> Answer:
     """Cut a damaged run back to its intact prefix."""
-    return await folder.application.upkeep.repair(run_id)
+    return await folder.application.upkeep.repair(run_id, authors.LOCAL)
 
 
 @use_case("POST /api/conferences", Access.START)
@@ -202,13 +202,13 @@ async def show_issue(folder: FolderClient, issue_id: str) -> Answer:
 @use_case("POST /api/issues", Access.CHANGE)
 async def open_issue(folder: FolderClient, new: issue_requests.NewIssue) -> Answer:
     """Create an issue."""
-    return dict((await folder.application.issues.add(new)).issue)
+    return dict((await folder.application.issues.add(new, authors.LOCAL)).issue)
 
 
 @use_case("PATCH /api/issues/{issue_id}", Access.CHANGE)
 async def edit_issue(folder: FolderClient, issue_id: str, edit: issue_requests.Edit) -> Answer:
     """Change an issue."""
-    return dict(await folder.application.issues.edit(issue_id, edit))
+    return dict(await folder.application.issues.edit(issue_id, edit, authors.LOCAL))
 
 
 @use_case("GET /api/audit/receipts", answers=list)

@@ -31,7 +31,7 @@ class FileVerified(TypedDict):
 class Verification(TypedDict):
     """Result of a verification; nothing was changed."""
 
-    kind: Annotated[str, Literal["run", "receipts", "plan", "issue", "conversation"]]
+    kind: Annotated[str, Literal["run", "receipts", "plan", "issue", "conversation", "audit"]]
     """Kind of what was verified."""
     id: str
     """Id of the run; otherwise the name of the file or folder in the data directory."""
@@ -82,7 +82,7 @@ class Verified:
     """A page of what was found when everything was checked."""
 
     reports: Sequence[Verification]
-    """One for each run, receipts file, plan, issue or conversation."""
+    """One for each run, receipts file, plan, issue or conversation, and one for the audit log."""
     cursor: str | None
     """Where the next page begins; None behind the last thing."""
 

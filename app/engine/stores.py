@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
-from app.domain import plain, shapes
+from app.domain import audit, plain, shapes
 from app.domain.decisions import DecisionKind, Decisions
 from app.domain.events import Event, EventType
 from app.domain.receipts import ListedReceipt, ReceiptQuery
@@ -247,6 +247,10 @@ class RunQuery:
 
 class RunStore(Readable, KeptUp, Protocol):
     """All runs of a data directory."""
+
+    @property
+    def audit(self) -> audit.AuditLog:
+        """Return the log of changes of what has no run's journal."""
 
     async def create(self, start: RunStart, *, exclusive: bool = False) -> Created:
         """Make an accepted run durable: key look-up, `exclusive` and creation are one critical section.

@@ -120,5 +120,5 @@ class BulkOrders:
         run_reader.check_run_id(run_id)
         return (await self._runs.resume(run_id, requests.ResumeRequest(), author)).status
 
-    async def _delete(self, run_id: str, _author: authors.Author | None) -> None:
-        await self._runs.delete(run_id)
+    async def _delete(self, run_id: str, author: authors.Author | None) -> None:
+        await self._runs.delete(run_id, author)

@@ -8,30 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app import clock, errors, printable
-from app.domain import issues, plain
+from app import clock, errors
+from app.domain import authors, issues, plain
 from app.engine import stores
-from app.services import faults, requests
-
-TITLE_CHARACTERS = 200
-"""Longest title."""
-
-TITLE_PATTERN = (
-    rf"^[^\x00-\x1f{printable.BEYOND_ASCII}]*[^\x00-\x20{printable.BEYOND_ASCII}][^\x00-\x1f{printable.BEYOND_ASCII}]*$"
-)
-"""Form of a title: one line that says something."""
-
-BODY_CHARACTERS = 20_000
-"""Longest body."""
-
-NOTE_CHARACTERS = 10_000
-"""Longest note."""
-
-KIND_PATTERN = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
-"""Form of a kind: a word."""
+from app.services import faults, issue_texts, requests
 
 RECEIPTS = 100
 """Most receipts that are named by hand."""
+
+_EDITED = ("title", "body", "severity", "status", "note")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +115,7 @@ class Issues:
         """
         return await self._issues.get(issue_id)
 
-    async def add(self, new: NewIssue) -> Added:
+    async def add(self, new: NewIssue, author: authors.Author | None = None) -> Added:
         """Write an issue down, and return it once it is durable; a repetition with the same key finds the issue it
         made.
 
@@ -139,7 +124,7 @@ class Issues:
             errors.Conflict: `idempotency_conflict`, the key belongs to another issue; `issue_damaged`.
             errors.DiskFull: it cannot be written.
         """
-        _refuse([*_flaws(new.title, new.body, None, new.kind), *requests.key_flaws(new.idempotency_key)])
+        _refuse([*issue_texts.flaws(new.title, new.body, None, new.kind), *requests.key_flaws(new.idempotency_key)])
         request_sha256 = None if new.idempotency_key is None else new.sha256()
         issue_id = self._ids.token("iss_") if new.idempotency_key is None else _keyed(new.idempotency_key)
         # First of all, since what it names may be gone by the time that it is repeated.
@@ -159,12 +144,13 @@ class Issues:
         )
         record |= self._masked(title=new.title, body=new.body)
         with faults.as_errors():
+            await self._store.audit.append(author, "issue.created", issue_id, {"kind": new.kind})
             stored = await self._issues.change(
                 issue_id, lambda known: _repeated(known, request_sha256) if known else record
             )
         return Added(issue=issues.whole(stored), existed=stored is not record)
 
-    async def edit(self, issue_id: str, edit: Edit) -> issues.Issue:
+    async def edit(self, issue_id: str, edit: Edit, author: authors.Author | None = None) -> issues.Issue:
         """Change an issue, and return it once that is durable.
 
         Raises:
@@ -173,11 +159,17 @@ class Issues:
             errors.Conflict: `issue_changed`, with the issue as it is; `too_many_notes`; `issue_damaged`.
             errors.DiskFull: it cannot be written.
         """
-        if all(getattr(edit, name) is None for name in ("title", "body", "severity", "status", "note")):
+        changed: list[plain.Json] = [name for name in _EDITED if getattr(edit, name) is not None]
+        if not changed:
             _refuse([errors.Flaw(path="$", code="missing", message="changes nothing")])
-        _refuse(_flaws(edit.title, edit.body, edit.note, None))
+        _refuse(issue_texts.flaws(edit.title, edit.body, edit.note, None))
         at, masked = clock.stamp(self._clock.now()), self._masked(title=edit.title, body=edit.body, note=edit.note)
         with faults.as_errors():
+            known = await self._issues.get(issue_id)
+            if (edited := _edited(known, edit, masked, at)) is None or edited is known:
+                return issues.whole(known)
+            facts: dict[str, plain.Json] = {"changed": changed, "revision": edited["revision"]}
+            await self._store.audit.append(author, "issue.edited", issue_id, facts)
             return await self._issues.change(issue_id, lambda known: _edited(known, edit, masked, at))
 
     async def _found(self, issue_id: str) -> issues.Issue | None:
@@ -263,21 +255,6 @@ def _agreed(session_id: str | None, other: str, place: str) -> str:
 def _unknown(what: str, name: str, value: str) -> errors.RequestInvalid:
     message, code = f"there is no {what} {value!r:.120}", f"unknown_{what}"
     return errors.RequestInvalid(message, code=code, flaws=[errors.Flaw(path=f"$.{name}", code=code, message=message)])
-
-
-def _flaws(title: str | None, body: str | None, note: str | None, kind: str | None) -> Iterator[errors.Flaw]:
-    if title is not None and not (len(title) <= TITLE_CHARACTERS and re.fullmatch(TITLE_PATTERN, title)):
-        yield _flaw("title", f"must be one line that is not blank, of at most {TITLE_CHARACTERS} characters")
-    if body is not None and len(body) > BODY_CHARACTERS:
-        yield _flaw("body", f"has more than {BODY_CHARACTERS} characters")
-    if note is not None and not 0 < len(note.strip()) <= len(note) <= NOTE_CHARACTERS:
-        yield _flaw("note", f"must not be blank, and must have at most {NOTE_CHARACTERS} characters")
-    if kind is not None and not re.fullmatch(KIND_PATTERN, kind):
-        yield _flaw("kind", "must be a word of small letters, digits, '_', '.' and '-', of at most 64 characters")
-
-
-def _flaw(name: str, message: str) -> errors.Flaw:
-    return errors.Flaw(path=f"$.{name}", message=message)
 
 
 def _refuse(flaws: Iterator[errors.Flaw] | list[errors.Flaw]) -> None:

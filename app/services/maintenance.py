@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.domain import plain
+from app.domain import authors, plain
 from app.engine import maintenance, run_engine, stores
 from app.services import faults, run_reader
 
@@ -28,14 +28,17 @@ class Maintenance:
         return dict(await self._store.maintenance.verify(run_id))
 
     async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
-        """Report on the next runs, receipts, plans, issues and conversations; nothing is changed.
+        """Report on the next runs, receipts, plans, issues and conversations, and on the audit log;
+        nothing is changed.
 
         Raises:
             errors.RequestInvalid: `bad_cursor`.
         """
         return await self._store.maintenance.verify_page(after, most)
 
-    async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
+    async def repair(
+        self, run_id: str, author: authors.Author | None = None, *, dry_run: bool = False
+    ) -> dict[str, plain.Json]:
         """Cut a damaged run back to what can be believed and leave it paused, or tell what that would keep.
 
         Raises:
@@ -49,6 +52,7 @@ class Maintenance:
             report = await self._store.maintenance.repair(run_id, dry_run=True)
             if dry_run or not report["changed"]:
                 return {**report, "dry_run": dry_run}
+            await self._store.audit.append(author, "run.repaired", run_id, {"files": plain.plain(report["files"])})
             # One that is queued or asleep leaves, since it cannot be loaded.
             await self._engine.reload(run_id)
             report = await self._store.maintenance.repair(run_id)

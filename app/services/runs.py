@@ -182,29 +182,33 @@ class Runs(RunQueries):
         self.started_listeners.tell(view.start)
         return await self._reader.moved(run_id)
 
-    async def delete(self, run_id: str) -> None:
+    async def delete(self, run_id: str, author: authors.Author | None = None) -> None:
         """Delete a finished run, or one that a plan has left behind.
 
         Raises:
             errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
         """
         if runs.is_internal(run_id):
-            await self._delete_left(run_id)
+            await self._delete_left(run_id, author)
             return
         run_reader.check_run_id(run_id)
         status = (await self._reader.moved(run_id)).status
         if not status.finished:
             message = f"run {run_id} is {status}; only a finished run is deleted"
             raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
-        with faults.as_errors():
-            await self._store.delete(run_id)
+        await self._delete(run_id, author)
         self._reader.forget(run_id)
 
-    async def _delete_left(self, run_id: str) -> None:
+    async def _delete_left(self, run_id: str, author: authors.Author | None) -> None:
         run_reader.check_form(run_id)
         if not states.RunState((await self._store.summary(run_id)).status).finished:
             run_reader.check_run_id(run_id)
+        await self._delete(run_id, author)
+
+    async def _delete(self, run_id: str, author: authors.Author | None) -> None:
         with faults.as_errors():
+            recipe_id = (await self._store.summary(run_id)).recipe_id
+            await self._store.audit.append(author, "run.deleted", run_id, {"recipe_id": recipe_id})
             await self._store.delete(run_id)
 
     async def _found(self, run_id: str) -> Started:

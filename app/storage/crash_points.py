@@ -37,6 +37,8 @@ _OTHERS = (
     "create.after_row",
     "events.before_append",
     "events.after_append",
+    "audit.before_append",
+    "audit.after_append",
     "receipt.before_append",
     "receipt.before_row",
     "receipt.after_row",

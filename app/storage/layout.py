@@ -12,6 +12,8 @@ from app.domain import runs
 
 RUNS = "runs"
 TRASH = "runs/.trash"
+AUDIT = "audit"
+AUDIT_ORDERS = "audit/orders.jsonl"
 SESSIONS = "audit/sessions"
 AGENT_SESSIONS = "sessions/agents"
 ISSUES = "issues"
@@ -36,7 +38,7 @@ STORE_MARK = "store.json"
 LATEST = "latest"
 """Link among the folders of runs that a command line keeps to its newest one."""
 
-FOLDERS = (RUNS, TRASH, "audit", SESSIONS, PLANS, AGENT_SESSIONS, ISSUES, COMMITS)
+FOLDERS = (RUNS, TRASH, AUDIT, SESSIONS, PLANS, AGENT_SESSIONS, ISSUES, COMMITS)
 """Folders that a data directory always has."""
 
 _NEW = ".new-"

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.domain import issues, plain, plans
 from app.flows.session_plan import rules
-from app.services import issues as control_issues
+from app.services import issue_texts
 
 KIND = "task"
 """Kind of these issues."""
@@ -32,8 +32,8 @@ def issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Is
     return issues.made(
         f"iss_{digest[:20]}",
         task.ended_at or plan.updated_at,
-        title=f"Task {task.id} failed: {plain.preview(told)}"[: control_issues.TITLE_CHARACTERS],
-        body=_body(task, told, error)[: control_issues.BODY_CHARACTERS],
+        title=f"Task {task.id} failed: {plain.preview(told)}"[: issue_texts.TITLE_CHARACTERS],
+        body=_body(task, told, error)[: issue_texts.BODY_CHARACTERS],
         kind=KIND,
         run_id=task.run_id,
         session_id=plan.session_id,

@@ -92,6 +92,7 @@ class Plans(PlanQueries):
         with faults.as_errors():
             async with self._repository.turn(session_id):
                 if await self._repository.was_lost(session_id):
+                    await self._repository.audit.append(self._author, "plan.deleted", session_id)
                     await self._repository.remove(session_id)
                     self._planner.look_at(session_id)
                 else:
@@ -307,6 +308,7 @@ class Plans(PlanQueries):
                 raise
             rules.expect(opened.plan, revision)
             transitions.expect_rest(await self._facts.settled(opened.plan))
+            await self._repository.audit.append(self._author, "plan.deleted", session_id)
             if await self._delivered(session_id, opened, {"kind": "delete"}):
                 await self._planner.orders.ended(session_id)
                 return
@@ -377,11 +379,8 @@ class Plans(PlanQueries):
     async def _retried(self, plan: plans.Plan, at: str, task_id: int, fresh: bool, sent_on: set[str]) -> plans.Plan:
         if rules.the_task(plan, task_id).run_id in sent_on:
             # By this very request, whose note the file did not take.
-            return (
-                transitions.started(plan, at)
-                if plan.status is plans.PlanState.FAILED and rules.can_go_on(plan)
-                else plan
-            )
+            goes_on = plan.status is plans.PlanState.FAILED and rules.can_go_on(plan)
+            return transitions.started(plan, at) if goes_on else plan
         # Whether it may be is seen before anything is done.
         changed = transitions.retried(plan, task_id, at, fresh=fresh)
         run_id = rules.the_task(changed, task_id).run_id

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
 from app import clock, errors
-from app.domain import issues, plain, plan_stores, plans
+from app.domain import audit, issues, plain, plan_stores, plans
 from app.services import requests
 from app.services.plans import failure_issues
 
@@ -22,13 +22,21 @@ class PlanRepository:
     """Keep plans for whoever shows and changes them."""
 
     def __init__(
-        self, *, kept: plan_stores.PlanStore, issues: issues.IssueStore, clock: clock.Clock, masker: plain.Masker
+        self,
+        *,
+        kept: plan_stores.PlanStore,
+        issues: issues.IssueStore,
+        audit: audit.AuditLog,
+        clock: clock.Clock,
+        masker: plain.Masker,
     ) -> None:
         """Args:
         kept: Where plans are.
         issues: Where it is written down that a task has failed.
+        audit: Where it is written down that a plan was deleted.
         masker: Hides secrets in what is written down there.
         """
+        self.audit = audit
         self._kept = kept
         self._issues = issues
         self._clock = clock

@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from app import errors
@@ -16,6 +15,7 @@ from app.domain import events, plain, receipts, records, runs
 from app.domain import unreadable as unreadables
 from app.engine import event_feed, probes, run_sums, stores
 from app.storage import layout
+from app.storage.audit import AuditLog
 from app.storage.committer import Committer, FileCommitter
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.read_faults import ReadFaults
@@ -51,6 +51,7 @@ class _Parts:
     archive: Archive
     maintenance: Maintenance
     issues: Issues
+    audit: AuditLog
 
 
 class DiskStore(abc.ABC):
@@ -141,9 +142,7 @@ class DiskStore(abc.ABC):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # -- runs
@@ -303,6 +302,11 @@ class DiskStore(abc.ABC):
         return self._parts.issues
 
     @property
+    def audit(self) -> AuditLog:
+        """Return the changes of what has no run's journal."""
+        return self._parts.audit
+
+    @property
     def plans(self) -> Plans:
         """Return the session plans."""
         context = self._parts.context
@@ -328,7 +332,7 @@ class DiskStore(abc.ABC):
         """Remove what lies in the trash; for who has the data directory alone, since the service does it unasked."""
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
-        await self._sweep()
+        await self._parts.maintenance.sweep(self._stopping.is_set)
 
     async def rebuild_index(self) -> dict[str, int]:
         """Make every row anew from the folders, and tell how many there are."""
@@ -372,6 +376,7 @@ class DiskStore(abc.ABC):
             archive=Archive(context, opener.logs),
             maintenance=Maintenance(context, opener, reconciliation),
             issues=issues,
+            audit=AuditLog(context),
         )
 
     def _make_committer(
@@ -391,7 +396,5 @@ class DiskStore(abc.ABC):
 
     def _sweep_soon(self) -> None:
         if self._serves and (self._sweeping is None or self._sweeping.done()):
-            self._sweeping = asyncio.create_task(self._sweep(), name="sweep the trash")
-
-    async def _sweep(self) -> None:
-        await self._parts.maintenance.sweep(self._stopping.is_set)
+            sweeping = self._parts.maintenance.sweep(self._stopping.is_set)
+            self._sweeping = asyncio.create_task(sweeping, name="sweep the trash")

@@ -9,11 +9,13 @@ from typing import TypeAlias
 
 from app import errors
 from app.engine import maintenance
-from app.storage import agent_sessions, issues, layout, plans
+from app.storage import agent_sessions, audit, issues, layout, plans
 from app.storage.disk.disk_port import Disk
 from app.storage.runs import receipts, repair
 
 _Place: TypeAlias = tuple[str, str]
+
+_ORDERS = layout.AUDIT_ORDERS.rpartition("/")[2]
 
 _ENTRIES: Mapping[str, Callable[[Disk], list[str]]] = {
     "run": lambda files: layout.run_ids(files.names(layout.RUNS)),
@@ -21,6 +23,7 @@ _ENTRIES: Mapping[str, Callable[[Disk], list[str]]] = {
     "plan": lambda files: [name for name in files.names(layout.PLANS) if _has_plan(files, name)],
     "issue": lambda files: [name for name in files.names(layout.ISSUES) if not name.startswith(".")],
     "conversation": lambda files: files.names(layout.AGENT_SESSIONS),
+    "audit": lambda files: [_ORDERS] if files.has_file(layout.AUDIT_ORDERS) else [],
 }
 _ORDER = list(_ENTRIES)
 
@@ -84,6 +87,9 @@ def _checked(files: Disk, kind: str, name: str) -> Iterator[maintenance.FileVeri
             yield _entry(layout.PLAN, plans.check(files, name))
         case "issue":
             yield _entry(name, issues.check(files, name))
+        case "audit":
+            count, state, line, reason = audit.check(files)
+            yield repair.entry(name, state, reason, lines=count, line=line)
         case _:
             yield from (_entry(file, reason) for file, reason in agent_sessions.check(files, name))
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app import errors
+from app.domain.audit import AuditQuery
 from app.domain.decisions import DecisionKind
 from app.domain.plans import PlanQuery
 from app.domain.states import RunState
@@ -100,6 +101,9 @@ async def check(store: Any, told: list[str]) -> None:
     assert "ended" not in told or loaded.decisions.status is RunState.DONE
     assert loaded.decisions.ended is not None or unfinished == [RUN]
     assert "issue" not in told or (store._directory.path / "issues" / "iss_1.json").exists()
+    changes, _ = await store.audit.page(AuditQuery())
+    assert len(changes) - told.count("change") in (0, 1)
+    assert all(report["ok"] for report in (await store.maintenance.verify_page("audit/", 10)).reports)
     await check_plan(store, told)
     assert (await store.maintenance.verify(RUN))["ok"]
     await check_continued(store, keys)

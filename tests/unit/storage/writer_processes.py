@@ -78,6 +78,9 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
         await log.rest()
     await store.issues.open({"issue_id": "iss_1", "title": "t"})
     tell("issue")
+    for number in range(2):
+        await store.audit.append(None, "issue.edited", f"iss_{number}")
+        tell("change")
     for revision in (1, 2):
         await store.plans.put(plans.Plan(session_id="sp_1", created_at=AT, updated_at=AT, revision=revision))
         tell(f"plan {revision}")

@@ -1,0 +1,159 @@
+"""The audit log on a disk: one file of lines that are sealed to one another as those of journals are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from app import clock
+from app.domain import audit, authors, plain
+from app.storage import layout
+from app.storage.disk import disk_port, worker_threads
+from app.storage.disk.disk_port import Disk
+from app.storage.disk.worker_threads import FolderLock
+from app.storage.journal import chain
+from app.storage.storage_context import StorageContext
+
+ANCHOR = plain.labelled_sha256(b"control-room audit 1")
+"""What the first line is sealed to."""
+
+_PART_BYTES = 256 * 1024
+_PAGE_BYTES = 4 * 1024 * 1024
+_LARGEST_DETAILS = 16 * 1024
+
+
+class AuditLog:
+    """`audit.AuditLog` over a file that several processes append to."""
+
+    def __init__(self, context: StorageContext) -> None:
+        self._context = context
+        self._folder = FolderLock(context.disk, layout.AUDIT, context.workers)
+        self._is_named = False
+
+    async def append(
+        self,
+        author: authors.Author | None,
+        action: str,
+        target: str,
+        details: Mapping[str, plain.Json] | None = None,
+    ) -> None:
+        """Record a change durably."""
+        more = dict(details or {})
+        if len(plain.encode(more)) > _LARGEST_DETAILS:
+            more = {"left_out": f"more than {_LARGEST_DETAILS} bytes"}
+        at = clock.stamp(self._context.clock.now())
+        fields = {"at": at, "action": action, "target": target, "details": more} | authors.facts(author)
+        await worker_threads.uncut(self._append(plain.encode(fields)))
+
+    async def page(self, query: audit.AuditQuery) -> tuple[list[audit.AuditEntry], int | None]:
+        """Return a page of changes, newest first, and the cursor of the next."""
+        return await self._context.workers.run(lambda: _page(self._context.disk, query))
+
+    async def _append(self, fields: bytes) -> None:
+        async with self._folder.taken():
+            try:
+                await self._context.workers.run(lambda: self._write(fields))
+            except OSError as error:
+                raise self._context.disk_health.failed(layout.AUDIT_ORDERS, error) from error
+
+    def _write(self, fields: bytes) -> None:
+        disk, reach = self._context.disk, self._context.probes.reach
+        number, head = _end(disk)
+        line = chain.seal(fields, batch=number, prev=head)
+        reach("storage.audit.before_append")
+        disk_port.append_whole(disk, layout.AUDIT_ORDERS, line.content, sync=True)
+        if not self._is_named:
+            # Whoever made the file may have died before its name was durable.
+            disk.sync_folder(layout.AUDIT)
+            self._is_named = True
+        reach("storage.audit.after_append")
+
+
+def check(files: Disk) -> tuple[int, str, int | None, str | None]:
+    """Return how many lines of the log are sound, its state, and the first bad line with the reason."""
+    found = chain.read(files.read(layout.AUDIT_ORDERS), ANCHOR)
+    count = len(found.lines)
+    match found.verdict:
+        case chain.Verdict.WHOLE:
+            return count, "ok", None, None
+        case chain.Verdict.TORN:
+            return count, "torn", count + 1, found.reason
+        case _:
+            return count, "corrupt", count + 1, found.reason.replace("start.json", "the beginning of the log")
+
+
+def _end(disk: Disk) -> tuple[int, str]:
+    """Return how many lines the log has and the hash of the last, after cutting off what was never confirmed."""
+    size = disk_port.mend(disk, layout.AUDIT_ORDERS)
+    if not size:
+        return 0, ANCHOR
+    raw, fields = _last(disk, size)
+    if fields is not None:
+        return int(fields["batch"]) + 1, plain.labelled_sha256(raw)
+    found = chain.read(disk.read(layout.AUDIT_ORDERS), ANCHOR)
+    if found.verdict is chain.Verdict.TORN:
+        disk.cut(layout.AUDIT_ORDERS, found.end)
+        return len(found.lines), found.head
+    # What is damaged stays as it is, for verification to find; the log continues behind it.
+    return disk.read(layout.AUDIT_ORDERS).count(b"\n"), plain.labelled_sha256(raw)
+
+
+def _last(disk: Disk, size: int) -> tuple[bytes, dict[str, Any] | None]:
+    begin = max(0, size - _PART_BYTES)
+    tail = disk.read(layout.AUDIT_ORDERS, begin, size - begin)
+    return tail.rstrip(b"\n").rpartition(b"\n")[2], chain.last_fields(tail)
+
+
+def _page(disk: Disk, query: audit.AuditQuery) -> tuple[list[audit.AuditEntry], int | None]:
+    try:
+        size = disk.size(layout.AUDIT_ORDERS)
+    except (FileNotFoundError, NotADirectoryError):
+        return [], None
+    end = min(size, size if query.cursor is None else query.cursor)
+    found: list[audit.AuditEntry] = []
+    for begin, line in _backwards(disk, end):
+        entry = _entry(line)
+        if entry is not None and _fits(entry, query):
+            found.append(entry)
+        if len(found) == query.limit or end - begin > _PAGE_BYTES:
+            return found, begin or None
+    return found, None
+
+
+def _backwards(disk: Disk, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines before an offset, the last first, each with the offset of its first byte."""
+    while end > 0:
+        begin = max(0, end - _PART_BYTES)
+        content = disk.read(layout.AUDIT_ORDERS, begin, end - begin)
+        stop = content.find(b"\n") + 1 if begin else 0
+        at = len(content)
+        while at > stop:
+            start = content.rfind(b"\n", 0, at - 1) + 1
+            yield begin + start, content[start:at]
+            at = start
+        # Where there is no line's end in a whole part, it is not a part of this log.
+        end = begin + stop if stop else begin
+
+
+def _entry(line: bytes) -> audit.AuditEntry | None:
+    fields = chain.last_fields(line)
+    if fields is None:
+        return None
+    known = {name: str(fields.get(name, "")) for name in ("at", "action", "target")}
+    details = fields.get("details")
+    return audit.AuditEntry(
+        number=int(fields["batch"]),
+        author=authors.in_line(fields),
+        details=details if isinstance(details, dict) else {},
+        **known,
+    )
+
+
+def _fits(entry: audit.AuditEntry, query: audit.AuditQuery) -> bool:
+    return (
+        query.author in (None, (entry.author or {}).get("name"))
+        and query.action in (None, entry.action, entry.action.partition(".")[0])
+        and query.target in (None, entry.target)
+        and (query.created_after is None or entry.at >= query.created_after)
+        and (query.created_before is None or entry.at < query.created_before)
+    )

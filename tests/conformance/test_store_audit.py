@@ -1,0 +1,139 @@
+"""The audit log in any store: sealed, synced, listed backwards, and continued after whatever happened to it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.domain.audit import AuditQuery
+from app.domain.authors import Author
+from app.storage import layout
+from tests.conformance import store_harness
+from tests.conformance.store_harness import StoreHarness
+
+ADA = Author(name="Ada", claimed=False, via="token")
+
+
+async def listed(harness: StoreHarness, **query: Any) -> list[str]:
+    """Return the targets of all pages."""
+    found: list[str] = []
+    cursor = None
+    while True:
+        entries, cursor = await harness.store.audit.page(AuditQuery(cursor=cursor, **query))
+        found += [entry.target for entry in entries]
+        if cursor is None:
+            return found
+
+
+async def verified(harness: StoreHarness) -> dict[str, Any]:
+    """Return what verification says of the log's file."""
+    (report,) = (await harness.store.maintenance.verify_page("audit/", 10)).reports
+    assert report["kind"] == "audit"
+    return dict(report["files"][0])
+
+
+async def test_changes_are_listed_newest_first_page_by_page(harness: StoreHarness) -> None:
+    """Every change is listed once, with its author, whatever the size of a page."""
+    store = await harness.open()
+    for number in range(5):
+        await store.audit.append(ADA, "issue.edited", f"iss_{number}", {"revision": number})
+    await store.audit.append(None, "run.deleted", "r1")
+    (entry,), _ = await store.audit.page(AuditQuery(target="iss_3"))
+
+    assert await listed(harness) == ["r1", "iss_4", "iss_3", "iss_2", "iss_1", "iss_0"]
+    assert await listed(harness, limit=2) == await listed(harness)
+    assert await listed(harness, action="issue", limit=1) == ["iss_4", "iss_3", "iss_2", "iss_1", "iss_0"]
+    assert await listed(harness, author="Ada", action="run.deleted") == []
+    assert entry.to_json() == {
+        "number": 3,
+        "at": entry.at,
+        "author": {"name": "Ada", "claimed": False, "via": "token"},
+        "action": "issue.edited",
+        "target": "iss_3",
+        "details": {"revision": 3},
+    }
+
+
+async def test_a_long_log_is_read_in_bounded_parts(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages end early where much is read in vain, and still lead to everything that fits."""
+    monkeypatch.setattr("app.storage.audit._PART_BYTES", 1000)
+    monkeypatch.setattr("app.storage.audit._PAGE_BYTES", 2000)
+    store = await harness.open()
+    for number in range(40):
+        await store.audit.append(ADA, "issue.edited" if number % 20 else "run.deleted", f"t{number}")
+    first, cursor = await store.audit.page(AuditQuery(action="run"))
+
+    assert first == []
+    assert cursor is not None
+    assert await listed(harness, action="run") == ["t20", "t0"]
+    assert len(await listed(harness, limit=7)) == 40
+
+
+@pytest.mark.parametrize("point", ["before_append", "after_append"])
+async def test_a_change_that_is_cut_off_leaves_a_sound_log(harness: StoreHarness, point: str) -> None:
+    """After a death at any moment the log is sound, holds what was confirmed, and is continued."""
+    store = await harness.open()
+    await store.audit.append(ADA, "key.added", "first")
+    harness.passed.at[f"storage.audit.{point}"] = store_harness.die
+    with pytest.raises(store_harness.Died):
+        await store.audit.append(ADA, "key.added", "second")
+    harness.passed.at.clear()
+    store = await harness.crash()
+    await store.audit.append(ADA, "key.added", "third")
+
+    assert await listed(harness) == ["third", *(["second"] if point == "after_append" else []), "first"]
+    assert (await verified(harness))["state"] == "ok"
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "short"])
+async def test_a_change_is_not_confirmed_while_the_disk_refuses(harness: StoreHarness, operation: str) -> None:
+    """A refused write is told, and leaves nothing that hides what follows."""
+    store = await harness.open()
+    await store.audit.append(ADA, "key.added", "first")
+    harness.faults.refuse(operation, "orders.jsonl")
+    with pytest.raises(errors.StorageFault):
+        await store.audit.append(ADA, "key.added", "second")
+    harness.faults.lift()
+    await store.audit.append(ADA, "key.added", "third")
+
+    assert await listed(harness) == ["third", "first"]
+    assert (await verified(harness))["lines"] == 2
+
+
+@pytest.mark.parametrize("tail", [b'{"at":"2026', b'{"at":"x"}\n', b"\x00" * 100, b"\x00" * 100 + b"\n"])
+async def test_an_end_that_was_never_confirmed_is_cut_off(harness: StoreHarness, tail: bytes) -> None:
+    """What a power cut left behind the last sealed line is no entry."""
+    store = await harness.open()
+    await store.audit.append(ADA, "key.added", "first")
+    file = harness.files().append_to(layout.AUDIT_ORDERS)
+    file.write(tail)
+    file.sync()
+    file.close()
+    store = await harness.crash()
+    before = await verified(harness)
+    await store.audit.append(ADA, "key.added", "second")
+
+    assert before["state"] == "torn"
+    assert await listed(harness) == ["second", "first"]
+    assert (await verified(harness))["state"] == "ok"
+
+
+@pytest.mark.parametrize("line", [0, 1])
+async def test_a_changed_entry_is_found(harness: StoreHarness, line: int) -> None:
+    """An entry that was altered fails the verification for good, and keeps no one from writing the next."""
+    store = await harness.open()
+    for name in ("first", "second", "third"):
+        await store.audit.append(ADA, "key.added", name)
+    lines = harness.files().read(layout.AUDIT_ORDERS).split(b"\n")
+    lines[line] = lines[line].replace(b"Ada", b"Eve")
+    harness.files().write(layout.AUDIT_ORDERS, b"\n".join(lines), sync=True)
+    store = await harness.crash()
+    await store.audit.append(ADA, "key.added", "fourth")
+    found = await verified(harness)
+
+    assert (found["state"], found["line"]) == ("corrupt", line + 1)
+    assert len(await listed(harness)) == 3
+    json.loads(harness.files().read(layout.AUDIT_ORDERS).rstrip(b"\n").rpartition(b"\n")[2])

@@ -1,0 +1,43 @@
+"""The audit list: every change over HTTP of what has no run's journal has its author."""
+
+from __future__ import annotations
+
+import json
+
+from tests.integration import served
+from tests.integration.project import Project
+
+ADA = {"X-Control-Room-Author": "Ada"}
+
+
+async def test_changes_without_a_journal_name_their_author(project: Project) -> None:
+    """Issues, deletions and repairs are in the list with who ordered them; refused ones are not."""
+    async with served.in_process(project) as service:
+        http = service.http
+        made = (await http.post("/api/issues", json={"title": "Fix the door"}, headers=ADA)).json()["issue_id"]
+        await http.patch(f"/api/issues/{made}", json={"note": "done", "status": "closed"}, headers=ADA)
+        await http.patch(f"/api/issues/{made}", json={"title": "x", "revision": 1}, headers=ADA)
+        await http.patch(f"/api/issues/{made}", json={"status": "closed"}, headers=ADA)
+        run_id = await service.start("unguarded")
+        await service.until(run_id, "done")
+        await http.post("/api/runs/bulk", json={"action": "delete", "run_ids": [run_id]}, headers=ADA)
+        plan = {"tasks": [{"description": "Draft", "recipe_id": "unguarded"}]}
+        session_id = (await http.post("/api/sessions", json=plan)).json()["session_id"]
+        await http.delete(f"/api/sessions/{session_id}", headers=ADA)
+        listed = (await http.get("/api/audit")).json()
+        first = await http.get("/api/audit", params={"limit": 1, "author": "Ada"})
+        second = await http.get(first.headers["Link"].partition(">")[0].removeprefix("<"))
+        refused = await http.get("/api/audit", params={"cursor": "x"})
+
+    assert [(entry["action"], entry["target"]) for entry in listed] == [
+        ("plan.deleted", session_id),
+        ("run.deleted", run_id),
+        ("issue.edited", made),
+        ("issue.created", made),
+    ]
+    assert {json.dumps(entry["author"]) for entry in listed} == {
+        json.dumps({"name": "Ada", "claimed": True, "via": "local"})
+    }
+    assert listed[2]["details"] == {"changed": ["status", "note"], "revision": 2}
+    assert first.json() + second.json() == listed[:2]
+    assert refused.json()["code"] == "bad_cursor"
