@@ -172,6 +172,7 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
         runs=application.runs,
         bulk=bulk.BulkOrders(application.runs),
         gates=application.gates,
+        explanations=application.explanations,
         statistics=application.statistics,
         feed=event_feeds.FeedFollower(
             application.store.feed, application.runs, clock.SystemClock(), clock.RandomIds(), streaming.server_sent

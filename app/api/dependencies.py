@@ -17,6 +17,7 @@ from app.services import (
     conferences,
     conversations,
     event_feeds,
+    explanations,
     gates,
     health,
     inventory,
@@ -41,6 +42,8 @@ class Services:
     """Orders to many runs."""
     gates: gates.Gates
     """Questions to people."""
+    explanations: explanations.Explanations
+    """Why runs do not move."""
     statistics: statistics.Statistics
     """Counts and sums over all runs."""
     feed: event_feeds.FeedFollower

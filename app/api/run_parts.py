@@ -14,7 +14,7 @@ from app.api import polling, queries, responses, streaming
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
-from app.domain import graphs, plain, records, slots, views
+from app.domain import explanations, graphs, plain, records, slots, views
 from app.services import event_streams, step_portions
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -80,6 +80,16 @@ async def show_graph(services: ServicesDep, run_id: RunId, if_none_match: respon
     """Return the flow of the recipe as the run froze it, with the state of each node and the edges taken so far."""
     found = await services.runs.graph(run_id)
     return polling.unless_known(found.body, found.etag, polling.entity_tags(if_none_match))
+
+
+@router.get(
+    "/{run_id}/why",
+    summary="Explain why a run does not move",
+    responses=declared(explanations.Explanation, "run_not_found", "journal_corrupt"),
+)
+async def explain_run(services: ServicesDep, run_id: RunId) -> Response:
+    """Return one sentence and the chain of causes behind it, through the runs that this one waits for."""
+    return as_json(await services.explanations.why(run_id))
 
 
 @router.get(

@@ -21,6 +21,7 @@ from app.bootstrap.definitions import (
     Definitions,
     reference_of,
 )
+from app.bootstrap.explaining import explanations_of
 from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import (
     Engine,
@@ -43,6 +44,7 @@ from app.services import (
     adoption,
     conferences,
     conversation_binding,
+    explanations,
     health,
     inventory,
     recipes,
@@ -74,6 +76,8 @@ class Application:
     """Use cases of runs."""
     gates: control_gates.Gates
     """Use cases of gates."""
+    explanations: explanations.Explanations
+    """Why runs do not move."""
     statistics: statistics.Statistics
     """Counts and sums over all runs."""
     issues: control_issues.Issues
@@ -140,7 +144,7 @@ async def build(
         workspaces = tool_workspaces.Workspaces(roots, definitions.workspaces.reserved)
         performer = agent_performer.AgentPerformer(agent_backends, claims, workspaces.check)
         equipment = _equipment(chosen, agents, platform, workspaces, definitions, performer, processes, store)
-        application = _application(chosen, platform, definitions, equipment, store, claims, sessions)
+        application = _application(chosen, platform, definitions, equipment, store, claims, sessions, processes)
         closing.push_async_callback(application.engine.stop)
         serves = mode.address is not None
         application.engine.start(
@@ -300,6 +304,7 @@ def _application(
     store: Store,
     claims: conversation_claims.ConversationClaims,
     sessions: agent_sessions.StoredAgentSessions,
+    processes: supervisor.Supervisor,
 ) -> Application:
     metrics, run_listeners = telemetry.Metrics(), runs.RunStartedListeners()
 
@@ -326,6 +331,7 @@ def _application(
     return Application(
         runs=use_cases,
         gates=_gates(use_cases, store, engine, platform, equipment.masker),
+        explanations=explanations_of(chosen, platform, use_cases, store, engine, processes, equipment.masker),
         statistics=statistics_of(store, engine, platform.clock, project=chosen.project),
         issues=_issues(store, platform, equipment.masker),
         conversation_service=_conversation_service(use_cases, store, sessions, definitions, run_listeners, platform),

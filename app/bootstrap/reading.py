@@ -21,7 +21,7 @@ from app.storage.runs import disk_store
 
 if TYPE_CHECKING:
     from app.engine import ports, run_engine
-    from app.services import gates, issues, maintenance, recipes
+    from app.services import explanations, gates, issues, maintenance, recipes
     from app.services.plans import plan_queries
 
 
@@ -32,6 +32,15 @@ class _Idle:
         return None
 
     def standing(self, run_id: str) -> None:
+        return None
+
+    def waits(self, run_id: str) -> None:
+        return None
+
+    def queue_place(self, run_id: str) -> None:
+        return None
+
+    def obstacle(self, run_id: str) -> None:
         return None
 
     def change_number(self, run_id: str) -> int:
@@ -81,6 +90,7 @@ class Reading:
 
     def __init__(self, chosen: settings.Settings, directory: data_directory.DataDirectory) -> None:
         self._chosen = chosen
+        self._directory = directory
         self._engine = cast("run_engine.RunEngine", _Idle())
         self.store = self._make_store(directory)
         """Run folders; a memory where there is no data directory."""
@@ -100,6 +110,22 @@ class Reading:
 
         masker = roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ)
         return gates.Gates(store=self.store, engine=self._engine, dialects=_DRIVERS, view=self.runs.view, masker=masker)
+
+    @cached_property
+    def explanations(self) -> explanations.Explanations:
+        """Return what explains why runs do not move."""
+        from app.bootstrap import roster
+        from app.services import explanations
+
+        return explanations.Explanations(
+            store=self.store,
+            engine=self._engine,
+            dialects=_DRIVERS,
+            view=self.runs.view,
+            clock=clock.SystemClock(),
+            masker=roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ),
+            surroundings=explanations.Surroundings(service=self._directory.service),
+        )
 
     @cached_property
     def issues(self) -> issues.Issues:

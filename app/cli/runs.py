@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from app import printable
-from app.cli import arguments, bulk_orders, exit_codes, formats, options, terminal, use_cases
+from app.cli import arguments, bulk_orders, exit_codes, formats, options, run_limits, terminal, use_cases
 from app.cli.client import Access, Answer, Client
 
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
@@ -50,6 +50,15 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
 def show(place: options.Place, as_json: bool, run_id: str) -> int:
     """Show a run with its newest steps and its slots."""
     return exit_codes.shown(place.ask(use_cases.show_run, run_id), as_json, formats.run)
+
+
+@runs.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def why(place: options.Place, as_json: bool, run_id: str) -> int:
+    """Explain why a run does not move, and what sends it on."""
+    return exit_codes.shown(place.ask(run_limits.explain_run, run_id), as_json, formats.explanation)
 
 
 @runs.command()

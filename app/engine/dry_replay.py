@@ -49,20 +49,27 @@ async def asked(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> l
     Where the present driver does not fit the journal, there is none that could be answered.
     """
     decided, recorded = loaded.decisions, {(record.key, record.attempt) for record in loaded.records}
-    if decided.ended is not None:
-        return []
-    try:
-        _, asks = await _rehearsed(loaded, dialect, read_blob)
-    except errors.Unreadable:
-        raise
-    except (errors.Fault, errors.JournalCorrupt):
-        return []
+    asks = await open_asks(loaded, dialect, read_blob)
     tried = {key: (ask, decided.highest_attempt.get(key, 0)) for key, ask in asks.items() if key in decided.asked}
     return [
         OpenGate.of(loaded.start, key, attempt, ask.operation, decided)
         for key, (ask, attempt) in tried.items()
         if isinstance(ask.operation, Gate) and (key, attempt) not in recorded
     ]
+
+
+async def open_asks(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> Mapping[str, Ask]:
+    """Return what the driver of an unfinished run asks for behind the last line, by step; nothing where the present
+    driver does not fit the journal.
+    """
+    if loaded.decisions.ended is not None:
+        return {}
+    try:
+        return (await _rehearsed(loaded, dialect, read_blob))[1]
+    except errors.Unreadable:
+        raise
+    except (errors.Fault, errors.JournalCorrupt):
+        return {}
 
 
 async def _board(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> Board:

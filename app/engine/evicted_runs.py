@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.domain import views
 from app.domain.states import RunState
-from app.engine.run_projection import open_step
+from app.engine import open_steps
 from app.engine.step_attempt import StepAttempt
 from app.engine.step_executor import StepExecutor
 
@@ -33,7 +33,11 @@ class EvictedRun:
 
     def open(self) -> list[views.OpenStep]:
         """Return the open steps as views show them."""
-        return [open_step(step) for step in self.steps.values()]
+        return [open_steps.shown(step) for step in self.steps.values()]
+
+    def waits(self) -> list[open_steps.StepWait]:
+        """Return what the open steps wait for; when they are due is in the folder."""
+        return open_steps.waits(self.steps.values(), {})
 
     def give_up(self) -> list[asyncio.Task[None]]:
         """Cancel every open step and return their tasks; no runner continues from here."""

@@ -14,6 +14,7 @@ from app.domain.inputs import Delivery
 from app.domain.records import Record
 from app.domain.states import RunState
 from app.domain.views import OpenStep, RunView
+from app.engine.open_steps import StepWait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,20 @@ class Standing:
     """Open steps of a run that is asleep."""
     updated_at: str | None = None
     """When a run that is asleep last changed; None: its folder tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlace:
+    """The place of a run in the queue for capacity."""
+
+    place: int
+    """Place, from 1."""
+    of: int
+    """Runs that wait."""
+    limit: int
+    """Runs that execute at a time."""
+    holders: tuple[str, ...]
+    """Some of the runs that execute."""
 
 
 class RunEngine(Protocol):
@@ -151,6 +166,12 @@ class RunEngine(Protocol):
         """Tell how a run stands that is queued or asleep; None for one that is loaded, or that the engine does not
         have.
         """
+
+    def waits(self, run_id: str) -> Sequence[StepWait] | None:
+        """Return what the open steps of a run wait for; None for one that is neither loaded nor asleep."""
+
+    def queue_place(self, run_id: str) -> QueuePlace | None:
+        """Return the place of a run in the queue for capacity; None if it does not wait there."""
 
     async def changed(self, run_id: str, since: int) -> int:
         """Wait until a run's change number differs from `since`, and return it; numbers live as long as the process."""

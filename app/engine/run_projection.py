@@ -9,15 +9,14 @@ from datetime import datetime
 from app import clock
 from app.domain import plain, views
 from app.domain.events import EventType
-from app.domain.operations import AgentCall, Input
+from app.domain.operations import Input
 from app.domain.records import Record
 from app.domain.runs import Transition
 from app.domain.slots import ShownState, snapshot
 from app.domain.states import RunState
 from app.domain.usage_sums import UsageTally
+from app.engine import open_steps
 from app.engine.driver_context import DriverContext
-from app.engine.journal_lines import facts_of
-from app.engine.live_steps import BackendQueue
 from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
@@ -74,7 +73,7 @@ class RunProjection:
             records=self.records,
             dead=self._log.loaded.decisions.dead,
             counted=self._counted,
-            open=[open_step(step) for step in self.steps.values() if step.attempt],
+            open=[open_steps.shown(step) for step in self.steps.values() if step.attempt],
             usage=self._tally.total,
             usage_sums=self._tally.sums,
             error=fault.to_json() if fault else self._error,
@@ -82,6 +81,10 @@ class RunProjection:
             updated_at=self._completed_at or self.moved_at(),
             completed_at=self._completed_at,
         )
+
+    def waits(self) -> list[open_steps.StepWait]:
+        """Return what the open steps wait for."""
+        return open_steps.waits(self.steps.values(), self._log.loaded.decisions.due)
 
     def add(self, record: Record) -> None:
         """Show one more line."""
@@ -172,24 +175,3 @@ class RunProjection:
         view = self.view()
         files = {"run.json": views.manifest(view), "cache.json": snapshot(view.board.slots)}
         return files | self._context.files(ShownState(status=self.status, updated_at=view.updated_at))
-
-
-def open_step(step: StepAttempt) -> views.OpenStep:
-    """Return an open step as views show it."""
-    operation = step.ask.operation
-    return views.OpenStep(
-        key=step.ask.key,
-        attempt=step.attempt,
-        kind=operation.kind,
-        place=step.ask.place,
-        facts=facts_of(operation),
-        started_at=clock.stamp(step.started_at) if step.attempt else "",
-        tools=isinstance(operation, AgentCall) and operation.tools,
-        output_at=None if step.output_at is None else clock.stamp(step.output_at.replace(microsecond=0)),
-        queued=None if step.queue is None else _queued(step, step.queue),
-    )
-
-
-def _queued(step: StepAttempt, queue: BackendQueue) -> views.Queued:
-    place, count = queue.place_of(step)
-    return views.Queued(place=place, of=count, backend=queue.backend)

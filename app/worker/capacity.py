@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from app.engine import run_engine
 from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
+
+_HOLDERS_NAMED = 5
 
 
 def nobody(*_: object) -> None:
@@ -150,6 +154,19 @@ class WorkerCapacity:
         """Return why a waiting run is passed over; None if it only waits for its turn."""
         request = self._queued.get(run_id)
         return self._obstacle(request) if request is not None else None
+
+    def place(self, run_id: str) -> run_engine.QueuePlace | None:
+        """Return the place of a waiting run among those that ask for capacity; None if it does not wait."""
+        request = self._queued.get(run_id)
+        if request is None:
+            return None
+        before = sum(other < request for other in self._queued.values())
+        return run_engine.QueuePlace(
+            place=before + 1,
+            of=len(self._queued),
+            limit=self.limit,
+            holders=tuple(itertools.islice(self.holding, _HOLDERS_NAMED)),
+        )
 
     def close(self) -> None:
         """Grant nothing more."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from app import errors
 from app.domain import authors, operations, records, runs, states, views
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
-from app.engine import aio, ports, run_engine, runner, stores
+from app.engine import aio, open_steps, ports, run_engine, runner, stores
 from app.worker import inputs, recovery
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
@@ -187,6 +187,16 @@ class Pool:
         if obstacle is None:
             return run_engine.Standing(status=self._active.state(run_id))
         return run_engine.Standing(status=states.RunState.PENDING, reason=obstacle.reason, holder=obstacle.holder)
+
+    def waits(self, run_id: str) -> Sequence[open_steps.StepWait] | None:
+        """Return what the open steps of a run that is loaded or evicted wait for."""
+        active_run = self._active.active_runs.get(run_id)
+        found = None if active_run is None else active_run.runner or active_run.evicted
+        return None if found is None else found.waits()
+
+    def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
+        """Return the place of a run in the queue for capacity."""
+        return self._active.capacity.place(run_id)
 
     async def changed(self, run_id: str, since: int) -> int:
         """Wait until a run's change number differs from `since`; a stop of the pool changes every number."""

@@ -13,7 +13,7 @@ import httpx
 from app import bootstrap, errors
 from app.api import service
 from app.dialects import registry
-from app.domain import library, operations, plain, runs
+from app.domain import file_operations, library, operations, plain, runs
 from app.engine import ports
 from app.main import _services
 from tests.integration import served
@@ -24,7 +24,9 @@ Step = Mapping[str, Any]
 
 class Asking:
     """A dialect whose steps are `{"gate": key, …fields of the gate, "stops": whether a denial fails the run}`,
-    `{"check": key, "path": a file that must be there}`, `{"timer": key, "seconds": s}` and `{"gather": {name: […]}}`.
+    `{"check": key, "path": a file that must be there}`, `{"timer": key, "seconds": s}`, `{"child": key, "recipe_id"}`,
+    `{"files": key, "pattern"}`, `{"tool": key, "name", "args", "retry_seconds"}`, `{"speak": key, "session"}` and
+    `{"gather": {name: […]}}`.
     """
 
     name = "asking"
@@ -84,6 +86,18 @@ class Asking:
                     raise errors.RunFailed(f"{path} is missing", code="missing", causes=(key,), key=key)
             case {"timer": key, "seconds": seconds}:
                 await ctx.timer(key, seconds)
+            case {"child": key, "recipe_id": recipe_id}:
+                await ctx.perform(key, operations.ChildRun(recipe_id=recipe_id))
+            case {"files": key, "pattern": pattern}:
+                await ctx.perform(key, file_operations.WaitForFiles(pattern=pattern, poll_ms=50))
+            case {"tool": key, "name": tool, "args": args, "retry_seconds": seconds}:
+                again = operations.RetryPolicy(max_attempts=2, initial_seconds=seconds, max_seconds=seconds)
+                await ctx.perform(key, operations.ToolCall(tool=tool, args=args, retry=again))
+            case {"speak": key}:
+                speech = operations.AgentCall(
+                    agent_id="writer-1", backend="said", prompt=("Speak.",), agent_session_id=step.get("session")
+                )
+                await ctx.perform(key, speech)
             case {"gather": branches}:
                 await ctx.gather({name: self._steps(ctx, steps) for name, steps in branches.items()})
 

@@ -1,0 +1,71 @@
+"""Explanations: why a run does not move, as one sentence and the chain of causes behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from app.domain import shapes
+from app.domain.states import RunState
+
+CauseKind: TypeAlias = Literal[
+    "queued",
+    "workspace_busy",
+    "recovering",
+    "gate",
+    "input",
+    "child_run",
+    "timer",
+    "files",
+    "retry",
+    "backend_queue",
+    "agent",
+    "agent_silent",
+    "step",
+    "between_steps",
+    "pausing",
+    "cancelling",
+    "paused",
+    "parked",
+    "storage",
+    "unreadable",
+    "damaged",
+    "not_executed",
+    "ended",
+    "more",
+]
+"""Kinds of causes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause(shapes.Shape):
+    """One link of the chain."""
+
+    run_id: shapes.RunId
+    """Run that it is about."""
+    kind: CauseKind
+    """What kind of cause it is."""
+    text: str
+    """The cause in plain words."""
+    key: str | None = shapes.omitted()
+    """Step that it is about."""
+    since: shapes.Instant | None
+    """When it began, if that is known."""
+    until: shapes.Instant | None = shapes.omitted()
+    """When it ends by itself, if that is known."""
+    act: str | None = shapes.omitted()
+    """Command that sends the run on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation(shapes.Shape):
+    """Why a run does not move."""
+
+    run_id: shapes.RunId
+    """Run that was asked about."""
+    status: RunState
+    """Its state."""
+    sentence: str
+    """The answer in plain words."""
+    chain: tuple[Cause, ...]
+    """Causes, from the run itself to the root."""

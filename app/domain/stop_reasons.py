@@ -1,0 +1,30 @@
+"""Reasons of paused runs: what each means, and the command that sends the run on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.domain import decisions
+
+BY_PERSON = decisions.PAUSED_BY_PERSON
+"""A person asked for the pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReason:
+    """Why a run rests, and what to do."""
+
+    text: str
+    """What it means, where the run has no error that says so."""
+    act: str = "control-room runs unpause {run_id}"
+    """Command that sends it on."""
+
+
+_REPAIRED = StopReason("a repair cut the run back to its intact lines")
+_KNOWN = {decisions.REPAIRED: _REPAIRED}
+_OTHER = StopReason("a fault parked the run")
+
+
+def of(reason: str) -> StopReason:
+    """Return what is known about a reason."""
+    return _KNOWN.get(reason, _OTHER)

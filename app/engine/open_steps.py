@@ -1,0 +1,112 @@
+"""Open steps: how views show them, and what each waits for, made when it is asked for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from app import clock
+from app.domain import operations, views
+from app.domain.records import Record, retried
+from app.engine.driver_scheduler import Ask
+from app.engine.journal_lines import facts_of
+from app.engine.live_steps import BackendQueue
+from app.engine.step_attempt import StepAttempt
+from app.engine.stores import Loaded
+
+MOST = 200
+"""Open steps of a run that are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepWait:
+    """An open step, and what it waits for."""
+
+    key: str
+    """Step."""
+    operation: operations.Operation
+    """What is performed."""
+    attempt: int
+    """Which try; 0 before the first."""
+    since: str | None
+    """When the try began, or a gate was asked first."""
+    due_at: str | None = None
+    """When a timer or a gate's default is due."""
+    performing: bool = True
+    """Whether its performer has it now."""
+    failed: Record | None = None
+    """The try before, after which it waits for the next one."""
+    output_at: str | None = None
+    """When its newest output came, if that is known."""
+    queued: views.Queued | None = None
+    """Its place in the queue of its backend."""
+
+
+def shown(step: StepAttempt) -> views.OpenStep:
+    """Return an open step as views show it."""
+    operation = step.ask.operation
+    return views.OpenStep(
+        key=step.ask.key,
+        attempt=step.attempt,
+        kind=operation.kind,
+        place=step.ask.place,
+        facts=facts_of(operation),
+        started_at=clock.stamp(step.started_at) if step.attempt else "",
+        tools=isinstance(operation, operations.AgentCall) and operation.tools,
+        output_at=None if step.output_at is None else clock.stamp(step.output_at.replace(microsecond=0)),
+        queued=None if step.queue is None else _queued(step, step.queue),
+    )
+
+
+def _queued(step: StepAttempt, queue: BackendQueue) -> views.Queued:
+    place, count = queue.place_of(step)
+    return views.Queued(place=place, of=count, backend=queue.backend)
+
+
+def waits(steps: Iterable[StepAttempt], due: Mapping[str, str]) -> list[StepWait]:
+    """Return what the open steps of a run that is loaded or evicted wait for."""
+    return [_of_step(step, due) for step in itertools.islice(steps, MOST)]
+
+
+def waits_at_rest(loaded: Loaded, asks: Mapping[str, Ask]) -> list[StepWait]:
+    """Return what the open steps of a run wait for by its folder alone.
+
+    Args:
+        asks: What its driver asks for behind the last line.
+    """
+    history = retried(loaded.records)
+    return [_of_ask(loaded, ask, history.get(ask.key, ())) for ask in itertools.islice(asks.values(), MOST)]
+
+
+def _of_step(step: StepAttempt, due: Mapping[str, str]) -> StepWait:
+    view, waits = shown(step), not step.away and bool(step.history)
+    return StepWait(
+        key=view.key,
+        operation=step.ask.operation,
+        attempt=step.attempt,
+        since=view.started_at or None,
+        due_at=due.get(view.key),
+        performing=step.away,
+        failed=step.history[-1] if waits and step.history[-1].retry_at else None,
+        output_at=view.output_at,
+        queued=view.queued,
+    )
+
+
+def _of_ask(loaded: Loaded, ask: Ask, tried: Iterable[Record]) -> StepWait:
+    decided, failed = loaded.decisions, None
+    attempt = decided.highest_attempt.get(ask.key, 0)
+    for record in tried:
+        if record.position not in decided.dead and record.attempt >= attempt:
+            failed = record
+    begun = decided.tries.get(ask.key)
+    return StepWait(
+        key=ask.key,
+        operation=ask.operation,
+        attempt=attempt,
+        since=decided.asked.get(ask.key) or (begun[-1].at if begun else None),
+        due_at=decided.due.get(ask.key),
+        performing=bool(begun) and failed is None,
+        failed=failed,
+    )

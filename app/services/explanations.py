@@ -1,0 +1,268 @@
+"""Why a run does not move: one sentence, and the chain of causes through the runs behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app import clock, errors
+from app.domain import explanations, operations, plain, records, states, stop_reasons, views
+from app.domain.explanations import Cause, Explanation
+from app.domain.unreadable import Unreadable
+from app.engine import dry_replay, open_steps, ports, run_engine, stores
+from app.services import step_causes
+
+MOST_CAUSES = 24
+"""Longest chain."""
+
+CHILDREN = 20
+"""Unfinished runs of a run among which its child is sought."""
+
+UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an explanation needs to know beside runs."""
+
+    service: Callable[[], Mapping[str, Any] | None]
+    """Returns `pid` and `url` of the data directory's service; None: there is none."""
+    pids: Callable[[str], Sequence[int]] = lambda run_id: ()
+    """Returns the first processes of the programs that a run executes here."""
+    stalled_after_seconds: float = 300.0
+    """Silence after which an agent counts as stalled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    status: states.RunState
+    causes: Sequence[Cause]
+    behind: str | None = None
+
+
+class Explanations:
+    """Explain runs, from memory where they are loaded and from their journals elsewhere; nothing is written."""
+
+    def __init__(
+        self,
+        *,
+        store: stores.RunStore,
+        engine: run_engine.RunEngine,
+        dialects: Mapping[str, ports.Driver],
+        view: Callable[[str], Awaitable[views.RunView]],
+        clock: clock.Clock,
+        masker: plain.Masker,
+        surroundings: Surroundings,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._dialects = dialects
+        self._view = view
+        self._clock = clock
+        self._masker = masker
+        self._surroundings = surroundings
+
+    async def why(self, run_id: str) -> Explanation:
+        """Return why a run does not move.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        chain: list[Cause] = []
+        first = found = await self._of_run(run_id)
+        chain += found.causes
+        while (
+            found.behind is not None and len(chain) < MOST_CAUSES and found.behind not in {one.run_id for one in chain}
+        ):
+            try:
+                found = await self._of_run(found.behind)
+            except errors.NotFound:
+                break
+            chain += found.causes
+        shown = tuple(dataclasses.replace(one, text=self._masker.mask(one.text)) for one in chain[:MOST_CAUSES])
+        return Explanation(run_id=run_id, status=first.status, sentence=_sentence(run_id, shown), chain=shown)
+
+    async def _of_run(self, run_id: str) -> _Found:
+        try:
+            view = await self._view(run_id)
+        except errors.JournalCorrupt as error:
+            act = f"control-room runs repair {run_id}"
+            damaged = _cause(run_id, "damaged", f"Its journal is damaged: {error.message}", None, act=act)
+            return _Found(status=states.RunState.FAILED, causes=[damaged])
+        except errors.RequestInvalid as error:
+            foreign = _cause(run_id, "not_executed", f"Its folder cannot be taken over: {error.message}", None)
+            return _Found(status=states.RunState((await self._store.summary(run_id)).status), causes=[foreign])
+        except errors.Unreadable as error:
+            status = states.RunState((await self._store.summary(run_id)).status)
+            return _Found(status=status, causes=[_unreadable(run_id, Unreadable.of(error.detail))])
+        return await self._of_view(run_id, view)
+
+    async def _of_view(self, run_id: str, view: views.RunView) -> _Found:
+        if view.status.finished:
+            return _Found(status=view.status, causes=[_ending(run_id, view)])
+        unreadable, fault = self._store.unreadable(run_id) or view.unreadable, self._engine.obstacle(run_id)
+        if unreadable is not None:
+            return _Found(status=view.status, causes=[_unreadable(run_id, unreadable)])
+        if fault is not None:
+            text = f"The data directory cannot be written: {fault.message}; the run continues once it can"
+            return _Found(status=view.status, causes=[_cause(run_id, "storage", text, view.updated_at)])
+        if view.status is states.RunState.PAUSED:
+            return _Found(status=view.status, causes=[_pause(run_id, view)])
+        before = [_cause(run_id, kind, text, None) for kind, text in _STOPPING if view.reason == kind]
+        if self._engine.view(run_id) is None and self._engine.standing(run_id) is None:
+            before += await self._elsewhere(run_id, view)
+        elif view.status is states.RunState.PENDING:
+            return self._queued(run_id, view)
+        if view.status is states.RunState.PENDING:
+            return _Found(status=view.status, causes=before)
+        return await self._of_steps(run_id, view, before)
+
+    def _queued(self, run_id: str, view: views.RunView) -> _Found:
+        standing, since = self._engine.standing(run_id), view.updated_at
+        holder = standing.holder if standing is not None else None
+        if standing is not None and standing.reason == "workspace_busy":
+            who = f"run {holder}" if holder else "a run of another process"
+            text = f"The workspace {view.start.working_dir} is held by {who}, and this run needs it alone"
+            return _Found(status=view.status, causes=[_cause(run_id, "workspace_busy", text, since)], behind=holder)
+        if standing is not None and standing.reason == "recovering":
+            text = "The service has just started and does not know yet which runs hold their workspaces"
+            return _Found(status=view.status, causes=[_cause(run_id, "recovering", text, since)])
+        return _Found(status=view.status, causes=[self._place(run_id, since)])
+
+    def _place(self, run_id: str, since: str | None) -> Cause:
+        place = self._engine.queue_place(run_id)
+        if place is None:
+            return _cause(run_id, "queued", "It is being loaded", since)
+        text = f"It is number {place.place} of {place.of} in the queue; {place.limit} runs execute at a time"
+        if place.holders:
+            text += f", now {', '.join(place.holders)}"
+        return _cause(run_id, "queued", text, since)
+
+    async def _elsewhere(self, run_id: str, view: views.RunView) -> list[Cause]:
+        """Return why a run is not executed by this process."""
+        service, act = self._surroundings.service(), f"control-room runs resume {run_id}"
+        if view.start.owner != "service":
+            text = "A command of the command line executes it; if that has ended, nothing does"
+        elif service is None:
+            text, act = "Nothing executes it, because no service runs", "control-room serve"
+        elif service.get("pid") == os.getpid():
+            return [_cause(run_id, "recovering", "The service has just started and will take it up", None)]
+        elif view.status is states.RunState.PENDING:
+            act = f"control-room runs why {run_id} --server {service.get('url')}"
+            return [_cause(run_id, "queued", "It waits in the queue of the service", view.updated_at, act=act)]
+        else:
+            return []
+        return [_cause(run_id, "not_executed", text, None, act=act)]
+
+    async def _of_steps(self, run_id: str, view: views.RunView, before: list[Cause]) -> _Found:
+        waits = await self._waits(run_id)
+        now, stalled_after = self._clock.now(), self._surroundings.stalled_after_seconds
+        found = step_causes.causes(run_id, waits, now, stalled_after)
+        first = found[0]
+        if first.kind == "between_steps" and (place := self._engine.queue_place(run_id)) is not None and place.place:
+            found[0] = dataclasses.replace(self._place(run_id, first.since), key=first.key)
+        if first.kind in ("agent", "agent_silent") and (pids := self._surroundings.pids(run_id)):
+            found[0] = dataclasses.replace(first, text=f"{first.text} (pid {', '.join(map(str, pids))})")
+        behind = None
+        if first.kind in ("child_run", "agent", "agent_silent", "step"):
+            wait = next(wait for wait in waits if wait.key == first.key)
+            behind = await self._child(run_id, wait.operation)
+        if behind is not None:
+            text = (
+                f"{found[0].text}: {behind}" if first.kind == "child_run" else f"{found[0].text}; it started {behind}"
+            )
+            found[0] = dataclasses.replace(found[0], text=text)
+        if first.kind == "gate":
+            # Its answer continues the run in any process.
+            before = [cause for cause in before if cause.kind != "not_executed"]
+        return _Found(status=_status(view.status, waits), causes=[*before, *found], behind=behind)
+
+    async def _waits(self, run_id: str) -> Sequence[open_steps.StepWait]:
+        waits = self._engine.waits(run_id)
+        if waits is not None and self._engine.view(run_id) is not None:
+            return waits
+        loaded = await self._store.read(run_id)
+        if waits is not None:
+            due = loaded.decisions.due
+            return [dataclasses.replace(wait, due_at=due.get(wait.key)) for wait in waits]
+        dialect = self._dialects.get(loaded.start.dialect)
+        if dialect is None:
+            return []
+        read_blob = functools.partial(self._store.read_blob, run_id)
+        return open_steps.waits_at_rest(loaded, await dry_replay.open_asks(loaded, dialect, read_blob))
+
+    async def _child(self, run_id: str, operation: operations.Operation) -> str | None:
+        query = stores.RunQuery(parent_run_id=run_id, status=UNFINISHED, limit=CHILDREN)
+        rows = await self._store.list_runs(query)
+        if isinstance(operation, operations.ChildRun):
+            rows = [row for row in rows if row.recipe_id == operation.recipe_id] or rows
+        return rows[-1].run_id if rows else None
+
+
+_STOPPING: tuple[tuple[explanations.CauseKind, str], ...] = (
+    ("pausing", "It pauses as soon as its open steps have ended"),
+    ("cancelling", "It is being cancelled"),
+)
+
+
+def _status(status: states.RunState, waits: Sequence[open_steps.StepWait]) -> states.RunState:
+    # A folder alone does not say that a run waits.
+    waiting = any(isinstance(wait.operation, operations.Input) for wait in waits)
+    idle = waiting and all(wait.operation.idle for wait in waits)
+    return states.RunState.WAITING if idle and status is states.RunState.RUNNING else status
+
+
+def _sentence(run_id: str, chain: Sequence[Cause]) -> str:
+    root = chain[-1].run_id
+    told = "; ".join(cause.text for cause in chain if cause.run_id == root)
+    return f"{told}." if root == run_id else f"It waits for run {root}: {told}."
+
+
+def _ending(run_id: str, view: views.RunView) -> Cause:
+    reason = (view.ending or {}).get("reason")
+    if view.status is states.RunState.DONE:
+        partial = f", but only in part ({reason})" if (view.ending or {}).get("partial") else ""
+        return _cause(run_id, "ended", f"It is done{partial}", view.completed_at)
+    act: str | None = f"control-room runs resume {run_id}"
+    if view.status is states.RunState.CANCELLED:
+        return _cause(run_id, "ended", "It was cancelled", view.completed_at, act=act)
+    told = f"It failed: {_told(view.error)}"
+    if view.error is not None and view.error.get("code") == "journal_corrupt":
+        return _cause(run_id, "damaged", told, view.completed_at, act=f"control-room runs repair {run_id}")
+    if any(_is_denial(record) for record in view.living()[-_DENIALS_SOUGHT:]):
+        told, act = f"{told}; a denial is final, so only a new run can continue", None
+    return _cause(run_id, "ended", told, view.completed_at, act=act)
+
+
+_DENIALS_SOUGHT = 200
+
+
+def _is_denial(record: records.Record) -> bool:
+    return isinstance(record.output, dict) and record.output.get("denied") is True and "decision" in record.output
+
+
+def _pause(run_id: str, view: views.RunView) -> Cause:
+    reason = view.reason or "paused"
+    stop = stop_reasons.of(reason)
+    act = stop.act.format(run_id=run_id)
+    if reason == stop_reasons.BY_PERSON:
+        return _cause(run_id, "paused", "A person paused it", view.updated_at, act=act)
+    told = _told(view.error) if view.error else stop.text
+    return _cause(run_id, "parked", f"It is parked ({reason}): {told}", view.updated_at, act=act)
+
+
+def _told(error: Mapping[str, plain.Json] | None) -> str:
+    return "the reason is not known" if not error else f"{error.get('message')} [{error.get('code')}]"
+
+
+def _unreadable(run_id: str, unreadable: Unreadable) -> Cause:
+    text = f"{unreadable.file} cannot be read now ({unreadable.errno}); it is read again at {unreadable.next_try_at}"
+    return dataclasses.replace(_cause(run_id, "unreadable", text, unreadable.since), until=unreadable.next_try_at)
+
+
+def _cause(run_id: str, kind: explanations.CauseKind, text: str, since: str | None, *, act: str | None = None) -> Cause:
+    return Cause(run_id=run_id, kind=kind, text=text, since=since or None, act=act)

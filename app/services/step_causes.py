@@ -1,0 +1,138 @@
+"""Causes of open steps: what a step waits for, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from app import clock
+from app.domain import explanations, file_operations, gates, operations, plain
+from app.engine import open_steps
+
+_ORDER: tuple[explanations.CauseKind, ...] = (
+    "gate",
+    "input",
+    "agent_silent",
+    "agent",
+    "step",
+    "backend_queue",
+    "retry",
+    "queued",
+    "child_run",
+    "files",
+    "timer",
+    "between_steps",
+)
+"""Which open step explains a run that has several: first what a person can change, then what is at work."""
+
+_MORE = 5
+"""Further open steps that are named."""
+
+
+def causes(
+    run_id: str, waits: Sequence[open_steps.StepWait], now: datetime, stalled_after_seconds: float
+) -> list[explanations.Cause]:
+    """Return the cause that explains a run with these open steps, and one that names the others."""
+    found = [_cause(run_id, wait, now, stalled_after_seconds) for wait in waits]
+    if not found:
+        return [_of(run_id, "between_steps", "It is between two steps", None)]
+    found.sort(key=lambda cause: _ORDER.index(cause.kind))
+    first, *others = found
+    if not others:
+        return [first]
+    named = ", ".join(f"{cause.key} ({cause.kind})" for cause in others[:_MORE])
+    further = f" and {len(others) - _MORE} others" if len(others) > _MORE else ""
+    return [first, _of(run_id, "more", f"Other steps are open, too: {named}{further}", None)]
+
+
+def spoken(seconds: float) -> str:
+    """Return a duration as people say it."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _cause(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_after: float) -> explanations.Cause:
+    step, operation = f"Step {wait.key}", wait.operation
+    if wait.failed is not None and wait.failed.retry_at is not None:
+        why = f"{wait.failed.error.message} [{wait.failed.error.code}]" if wait.failed.error else "it failed"
+        text = f"{step} failed ({plain.preview(why)}) and is tried again at {wait.failed.retry_at}"
+        return _of(run_id, "retry", text, wait.failed.completed_at, wait.key, until=wait.failed.retry_at)
+    match operation:
+        case operations.Gate():
+            return _gate(run_id, wait, operation)
+        case operations.Input():
+            return _of(run_id, "input", f"{step} waits for {operation.name or 'an input'}", wait.since, wait.key)
+        case operations.ChildRun():
+            text = f"{step} waits for a run of {operation.recipe_id}"
+            return _of(run_id, "child_run", text, wait.since, wait.key, until=wait.due_at)
+        case operations.Timer():
+            text = f"{step} is a timer until {wait.due_at or 'its time is over'}"
+            return _of(run_id, "timer", text, wait.since, wait.key, until=wait.due_at)
+        case file_operations.WaitForFiles():
+            count = "a file" if operation.min_count == 1 else f"{operation.min_count} files"
+            return _of(run_id, "files", f"{step} waits for {count} {operation.pattern}", wait.since, wait.key)
+        case _:
+            return _at_work(run_id, wait, now, stalled_after)
+
+
+def _gate(run_id: str, wait: open_steps.StepWait, gate: operations.Gate) -> explanations.Cause:
+    text = f"Step {wait.key} asks: {plain.preview(gate.prompt)} ({' or '.join(gate.options)})"
+    until = wait.due_at if gate.default is not None else None
+    if until is not None:
+        text += f"; at {until} the default {gate.default} is taken"
+    gate_id = gates.gate_id(run_id, wait.key, max(wait.attempt, 1))
+    act = f"control-room gates answer {gate_id} {gate.options[0]}"
+    return _of(run_id, "gate", text, wait.since, wait.key, until=until, act=act)
+
+
+def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_after: float) -> explanations.Cause:
+    step, operation = f"Step {wait.key}", wait.operation
+    if wait.queued is not None:
+        text = f"{step} is number {wait.queued.place} of {wait.queued.of} in the queue of backend {wait.queued.backend}"
+        return _of(run_id, "backend_queue", text, wait.since, wait.key)
+    if not wait.performing or wait.since is None:
+        return _of(run_id, "between_steps", f"{step} is about to begin", wait.since, wait.key)
+    what, is_agent = _actor(operation)
+    ago = _seconds_since(wait.since, now)
+    text = f"{step}: {what} has been at work for {spoken(ago)}"
+    if not is_agent:
+        return _of(run_id, "step", text, wait.since, wait.key)
+    silent = _seconds_since(wait.output_at or wait.since, now)
+    if silent >= stalled_after:
+        text = f"{step}: {what} has been silent for {spoken(silent)}"
+        act = f"control-room runs pause {run_id} --now"
+        return _of(run_id, "agent_silent", text, wait.output_at or wait.since, wait.key, act=act)
+    if wait.output_at is not None:
+        text += f", with output {spoken(silent)} ago"
+    return _of(run_id, "agent", text, wait.since, wait.key)
+
+
+def _actor(operation: operations.Operation) -> tuple[str, bool]:
+    match operation:
+        case operations.AgentCall():
+            return f"agent {operation.agent_id} (backend {operation.backend})", True
+        case operations.Command():
+            return f"program {operation.argv[0]}", True
+        case operations.ToolCall():
+            return f"tool {operation.tool}", False
+        case _:
+            return f"a {operation.kind}", False
+
+
+def _seconds_since(at: str, now: datetime) -> float:
+    return (now - clock.instant(at)).total_seconds()
+
+
+def _of(
+    run_id: str,
+    kind: explanations.CauseKind,
+    text: str,
+    since: str | None,
+    key: str | None = None,
+    *,
+    until: str | None = None,
+    act: str | None = None,
+) -> explanations.Cause:
+    return explanations.Cause(run_id=run_id, kind=kind, text=text, key=key, since=since, until=until, act=act)

@@ -1,0 +1,274 @@
+"""Why a run does not move: for each state and kind of wait, one sentence that is true, and the chain behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from app.cli import root
+from tests.integration import asking, served
+from tests.integration.held import DELAY_SECONDS, Held
+from tests.integration.project import REPLY, Project
+from tests.integration.read_faults import ReadFaults
+
+ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+
+
+async def why(service: served.Served, run_id: str) -> dict[str, Any]:
+    """Return why a run does not move."""
+    answer = await service.http.get(f"/api/runs/{run_id}/why")
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+async def until_told(service: served.Served, run_id: str, words: str) -> dict[str, Any]:
+    """Ask until the chain has these words."""
+    async with asyncio.timeout(served.WAIT_SECONDS):
+        while True:
+            told = await why(service, run_id)
+            if any(words in link["text"] for link in told["chain"]):
+                return told
+            await asyncio.sleep(0.01)
+
+
+def kinds(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return runs and kinds of the chain."""
+    return [(link["run_id"], link["kind"]) for link in told["chain"]]
+
+
+async def test_a_grandchild_at_a_gate(project: Project) -> None:
+    """The chain leads through child and grandchild to the question, with the command that answers it."""
+    asking.add(project, "top", {"child": "go", "recipe_id": "middle"})
+    asking.add(project, "middle", {"child": "on", "recipe_id": "ship"})
+    asking.add(project, "ship", *asking.SHIP)
+    async with asking.in_process(project) as service:
+        top = await service.start("top")
+        await until_told(service, top, "asks: Ship it?")
+        run_ids = {row["recipe_id"]: row["run_id"] for row in (await service.http.get("/api/runs")).json()}
+        gate = await service.asks(run_ids["ship"])
+        told = await why(service, top)
+
+        assert told["sentence"] == f"It waits for run {run_ids['ship']}: Step ship asks: Ship it? (approve or deny)."
+        assert kinds(told) == [
+            (top, "child_run"),
+            (run_ids["middle"], "child_run"),
+            (run_ids["ship"], "gate"),
+        ]
+        assert told["chain"][-1]["since"] == gate["asked_at"]
+        assert told["chain"][-1]["act"] == f"control-room gates answer {gate['gate_id']} approve"
+
+        await service.answer(gate, "approve")
+        await service.until(top, "done")
+        assert (await why(service, top))["sentence"] == "It is done."
+
+
+async def test_a_workspace_that_another_run_holds(project: Project) -> None:
+    """A run that needs a workspace alone names its holder, and why that one does not move."""
+    asking.add(project, "ship", *asking.SHIP)
+    async with asking.in_process(project) as service:
+        holder = await service.start("ship", exclusive_workspace=True)
+        await service.until(holder, "waiting")
+        kept_out = await service.start("ship", exclusive_workspace=True)
+        told = await why(service, kept_out)
+
+        assert kinds(told) == [(kept_out, "workspace_busy"), (holder, "gate")]
+        assert f"held by run {holder}" in told["chain"][0]["text"]
+
+
+async def test_a_place_in_the_queue(project: Project, held: Held) -> None:
+    """A queued run tells its place, how many wait, and which runs execute."""
+    project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
+    async with served.in_process(project, max_running=1) as service:
+        first = await service.start("draft", args=ARRIVAL)
+        await service.until(first, step="draft")
+        await service.start("quick")
+        last = await service.start("quick")
+        sooner = await service.start("quick", priority=5)
+        told, ahead = await why(service, last), await why(service, sooner)
+        held.release()
+        await service.until(last, "done")
+
+    assert told["sentence"] == f"It is number 3 of 3 in the queue; 1 runs execute at a time, now {first}."
+    assert ahead["sentence"].startswith("It is number 1 of 3 in the queue")
+
+
+async def test_an_agent_at_work_and_a_prompt_behind_it(project: Project, held: Held) -> None:
+    """An agent that speaks is named with its backend; a prompt that waits for it tells its place there."""
+    project.say("*", text=REPLY, delay_seconds=DELAY_SECONDS)
+    conversation = "5a6ab3a0-3f3e-4ab1-8ad4-7a2f0c1d2e3f"
+    asking.add(
+        project,
+        "both",
+        {"gather": {"a": [{"speak": "a", "session": conversation}], "b": [{"speak": "b", "session": conversation}]}},
+    )
+    async with asking.in_process(project) as service:
+        run_id = await service.start("both")
+        await service.until(run_id, step="a")
+        told = await until_told(service, run_id, "backend_queue")
+        held.release()
+
+    assert kinds(told) == [(run_id, "agent"), (run_id, "more")]
+    assert "agent writer-1 (backend said) has been at work for" in told["sentence"]
+    assert "(backend_queue)" in told["chain"][1]["text"]
+
+
+async def test_times_files_and_retries(project: Project) -> None:
+    """A timer and a retry tell their time, and a wait for files its pattern."""
+    asking.add(project, "wait", {"timer": "nap", "seconds": 3000})
+    asking.add(project, "files", {"files": "drop", "pattern": "inbox/*.md"})
+    missing = {"scene_path": "Story/Scenes/none.md"}
+    asking.add(project, "again", {"tool": "look", "name": "prose_analyzer", "args": missing, "retry_seconds": 3000})
+    async with asking.in_process(project) as service:
+        timer, files, retry = [await service.start(recipe) for recipe in ("wait", "files", "again")]
+        await service.until(timer, step="nap")
+        await service.until(files, step="drop")
+        again = await until_told(service, retry, "tried again")
+        nap, drop = await why(service, timer), await why(service, files)
+
+    assert kinds(nap) == [(timer, "timer")]
+    assert nap["chain"][0]["until"] > nap["chain"][0]["since"]
+    assert drop["sentence"] == "Step drop waits for a file inbox/*.md."
+    assert kinds(again) == [(retry, "retry")]
+    assert again["chain"][0]["until"] in again["sentence"]
+
+
+async def test_pauses_and_endings(project: Project) -> None:
+    """A paused, a failed, a cancelled and a denied run tell how they came to rest and which command sends them on."""
+    asking.add(project, "ship", *asking.SHIP)
+    asking.add(project, "fails", {"check": "look", "path": "none.md"})
+    async with asking.in_process(project) as service:
+        paused, cancelled, denied = [await service.start("ship") for _ in range(3)]
+        for run_id in (paused, cancelled, denied):
+            await service.until(run_id, "waiting")
+        await service.http.post(f"/api/runs/{paused}/pause")
+        await service.until(paused, "paused")
+        await service.http.post(f"/api/runs/{cancelled}/cancel")
+        await service.answer((await service.gates(run_id=denied))[0], "deny")
+        failed = (await service.run("fails"))["run_id"]
+        await service.until(denied, "failed")
+        await service.until(cancelled, "cancelled")
+        told = {run_id: (await why(service, run_id))["chain"][0] for run_id in (paused, cancelled, denied, failed)}
+
+    assert (told[paused]["kind"], told[paused]["act"]) == ("paused", f"control-room runs unpause {paused}")
+    assert (told[cancelled]["text"], told[cancelled]["act"]) == (
+        "It was cancelled",
+        f"control-room runs resume {cancelled}",
+    )
+    assert "a denial is final" in told[denied]["text"]
+    assert "act" not in told[denied]
+    assert told[failed]["text"] == "It failed: none.md is missing [missing]"
+    assert told[failed]["act"] == f"control-room runs resume {failed}"
+
+
+async def test_a_parked_run(project: Project) -> None:
+    """A run whose language is not known here tells that, and what sends it on."""
+    asking.add(project, "ship", *asking.SHIP)
+    async with asking.in_process(project) as service:
+        run_id = await service.start("ship")
+        await service.until(run_id, "waiting")
+    async with served.in_process(project) as service:
+        await service.until(run_id, "paused")
+        told = await why(service, run_id)
+
+    assert kinds(told) == [(run_id, "parked")]
+    assert told["chain"][0]["text"].startswith("It is parked (unknown_dialect): this version does not know")
+    assert told["chain"][0]["act"] == f"control-room runs unpause {run_id}"
+
+
+async def test_what_cannot_be_read_and_what_is_damaged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be read now is named with the next try, a damaged journal with the command that repairs it."""
+    async with served.in_process(project) as service:
+        unread, damaged = [(await service.run("quick"))["run_id"] for _ in range(2)]
+    faults = ReadFaults(monkeypatch)
+    faults.refuse(f"{unread}/start.json")
+    journal = project.data / "runs" / damaged / "steps.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b"done", b"dome", 1))
+    async with served.in_process(project) as service:
+        told = [(await why(service, run_id))["chain"][0] for run_id in (unread, damaged)]
+        missing = await service.http.get("/api/runs/none/why")
+
+    assert told[0]["kind"] == "unreadable"
+    assert told[0]["text"].startswith("start.json cannot be read now (EIO); it is read again at ")
+    assert (told[1]["kind"], told[1]["act"]) == ("damaged", f"control-room runs repair {damaged}")
+    assert (missing.status_code, missing.json()["code"]) == (404, "run_not_found")
+
+
+async def test_a_disk_that_takes_nothing(project: Project, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that waits for room says so, and that it continues by itself."""
+    from app.storage.runs import folder_log
+
+    project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
+    async with served.in_process(project) as service:
+        run_id = await service.start("draft", args=ARRIVAL)
+        await service.until(run_id, step="draft")
+        append, heal = folder_log.FolderLog.append_step, folder_log.FolderLog.heal
+
+        async def refuse(*_: Any) -> None:
+            raise folder_log.errors.StorageFault("No space left on device")
+
+        monkeypatch.setattr(folder_log.FolderLog, "append_step", refuse)
+        monkeypatch.setattr(folder_log.FolderLog, "heal", refuse)
+        held.release()
+        await service.until(run_id, "paused")
+        told = await why(service, run_id)
+        monkeypatch.setattr(folder_log.FolderLog, "append_step", append)
+        monkeypatch.setattr(folder_log.FolderLog, "heal", heal)
+        await service.until(run_id, "done")
+
+    assert kinds(told) == [(run_id, "storage")]
+    assert "No space left on device; the run continues once it can" in told["sentence"]
+
+
+async def test_without_a_service_nothing_executes(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command line explains from the journals alone: what waits, that no service runs, and how to start one."""
+    recipe = {
+        "name": "asking",
+        "description": "Ask",
+        "version": "1.0.0",
+        "schema": "1.7",
+        "stages": [
+            {
+                "name": "first",
+                "steps": [{"id": "begin", "type": "bash", "command": "echo begun"}],
+                "approval": {"required": True, "prompt": "Go on?"},
+            }
+        ],
+    }
+    project.write(".control-room/recipes/amplifier/asking.yaml", json.dumps(recipe))
+    project.say("draft", hang=True)
+    async with asking.in_process(project, stop_grace_seconds=0) as service:
+        gate = await service.asks(run_id := await service.start("asking"))
+        running = await service.start("draft", args=ARRIVAL)
+        await service.until(running, step="draft")
+        shown = await why(service, run_id)
+    before = {path: path.read_bytes() for path in (project.data / "runs").rglob("*") if path.is_file()}
+    place = ["--project", str(project.root)]
+
+    assert await asyncio.to_thread(root.execute, ["runs", "why", run_id, "--json", *place]) == 0
+    local = json.loads(capsys.readouterr().out)
+    assert await asyncio.to_thread(root.execute, ["runs", "why", running, *place]) == 0
+    text = capsys.readouterr().out
+
+    assert local == shown
+    assert local["chain"][0]["act"] == f"control-room gates answer {gate['gate_id']} approve"
+    assert "Nothing executes it, because no service runs" in text
+    assert "control-room serve" in text
+    assert {path: path.read_bytes() for path in (project.data / "runs").rglob("*") if path.is_file()} == before
+
+
+async def test_the_command_asks_a_server(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --server the command prints what the service answers."""
+    with served.in_a_thread(project) as address:
+
+        def ask(*arguments: str) -> int:
+            return root.execute([*arguments, "--server", address])
+
+        assert await asyncio.to_thread(ask, "run", "quick") == 0
+        run_id = capsys.readouterr().out.split()[1]
+        assert await asyncio.to_thread(ask, "runs", "why", run_id) == 0
+
+    assert capsys.readouterr().out.startswith("It is done.")
