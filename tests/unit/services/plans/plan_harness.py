@@ -234,7 +234,7 @@ class Harness:
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=self.probes, environ={}
         )
         return container._application(
-            chosen, platform, place.reference, equipment, self.store, conversations, self.sessions
+            chosen, platform, place.reference, equipment, self.store, conversations, self.sessions, programs
         )
 
 
