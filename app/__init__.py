@@ -6,6 +6,7 @@ The packages, in reading order:
 - `engine`: executes one run. Drivers request operations; the engine records and replays them. It also
   holds the ports: `run_engine` between `services` and `worker`, `stores`, `ports`, `agent_ports`.
 - `worker`: executes many runs in one process: pool, active runs, capacity, commands, eviction, recovery.
+- `temporal`: the other engine: runs are workflows, and several worker processes perform their steps.
 - `storage`: journals, run folders, the index, the disk.
 - `dialects`: the four recipe languages, a folder each; `flows`: built-in drivers,
   among them that of session plans.

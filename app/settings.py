@@ -42,6 +42,9 @@ OUTSIDE = (RUN_ID, DEPTH, "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_A
 
 CONTAINMENTS = ("auto", "namespace", "user_namespace", "guard")
 """What may be wanted for agents: a namespace where there can be one, nothing else, with users of its own, never one."""
+ENGINES = ("embedded", "temporal")
+"""Values of the engine."""
+
 LOG_LEVELS = ("debug", "info", "warning", "error")
 """Values of the log level, in any case."""
 
@@ -149,6 +152,15 @@ class PoolSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Settings of what executes runs."""
+
+    engine: str = _setting("embedded", "ENGINE", "What executes runs: embedded or temporal.")
+    temporal: str = _setting("127.0.0.1:7233", "TEMPORAL", "Address of the Temporal server, `HOST:PORT`.")
+    temporal_namespace: str = _setting("default", "TEMPORAL_NAMESPACE", "Namespace on the Temporal server.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
     """Settings of the programs that runs start."""
 
@@ -182,6 +194,8 @@ class Settings:
     """The project and its data."""
     pool: PoolSettings = field(default_factory=PoolSettings)
     """The worker pool."""
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    """What executes runs."""
     processes: ProcessSettings = field(default_factory=ProcessSettings)
     """The programs that runs start."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
@@ -322,6 +336,8 @@ def _check_values(settings: Settings) -> list[Remark]:
                 remarks.append(_fatal(item.metadata["env"], f"must be {limits}, not {value}"))
     if (level := settings.telemetry.log_level).lower() not in LOG_LEVELS:
         remarks.append(_fatal("LOG_LEVEL", f"must be one of {', '.join(LOG_LEVELS)}, not {level!r:.200}"))
+    if (engine := settings.engine.engine) not in ENGINES:
+        remarks.append(_fatal("ENGINE", f"must be one of {', '.join(ENGINES)}, not {engine!r:.200}"))
     if (containment := settings.processes.containment) not in CONTAINMENTS:
         remarks.append(_fatal("CONTAINMENT", f"must be one of {', '.join(CONTAINMENTS)}, not {containment!r:.200}"))
     return remarks

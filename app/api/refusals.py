@@ -49,6 +49,7 @@ START = (
     "unknown_parent",
     "depth_exceeded",
     "idempotency_conflict",
+    "unsupported_on_engine",
 )
 """Codes of every address that starts runs."""
 
@@ -163,6 +164,11 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     ),
     _invalid("working_dir_missing", "$.working_dir", "working_dir 'chapters' is not a folder"),
     _invalid("unknown_parent", "$.parent_run_id", f"there is no run {_RUN}"),
+    _invalid(
+        "unsupported_on_engine",
+        "$.priority",
+        "priority is not supported on Temporal; leave it out, or use the embedded engine",
+    ),
     _invalid("depth_exceeded", "$.parent_run_id", "maximum run depth is 3; this run would be at depth 4"),
     errors.Conflict(
         f"run {_RUN} of creative_draft_scene is not finished",

@@ -16,6 +16,7 @@ from typing import Any
 from app import errors, settings, telemetry
 from app.agents import backends, configuration
 from app.agents import performer as agent_performer
+from app.bootstrap import temporal
 from app.bootstrap.catalogue import surroundings_of
 from app.bootstrap.definitions import (
     Definitions,
@@ -126,7 +127,7 @@ async def build(
     Raises:
         errors.ConfigurationError: `agents.json` or the data directory cannot be used.
     """
-    platform = platform or real_platform(os.environ)
+    platform = await temporal.connected(platform or real_platform(os.environ), chosen, mode)
     agents = roster_of(chosen)
     if not mode.look_only:
         refuse_broken(agents)
@@ -150,7 +151,7 @@ async def build(
         application.engine.start(
             recover=serves, lock=_workspace_lock(chosen.project.data_directory) if serves else None
         )
-        if serves or mode.alone:
+        if mode.alone or (serves and chosen.engine.engine == "embedded"):
             closing.push_async_callback(application.planner.stop)
             application.planner.start(recover=serves)
         if serves and chosen.project.keep_conversations_days:
@@ -206,7 +207,7 @@ async def _store(
     store = store_of(chosen.project, directory, platform, adopter.adopt, looks_only=mode.look_only)
     closing.push_async_callback(store.close)
     try:
-        await store.start(serve=mode.address is not None)
+        await store.start(serve=mode.address is not None and chosen.engine.engine == "embedded")
     except OSError as error:
         raise disk_health.unusable(chosen.project.data_directory, error) from error
     return store

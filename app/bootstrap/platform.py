@@ -76,6 +76,8 @@ class OpenMode:
     """Whether the process holds that lock without serving, to keep a service away."""
     look_only: bool = False
     """Whether the process changes nothing, and does not create a missing data directory either."""
+    works: bool = False
+    """Whether the process performs steps for services on Temporal."""
 
 
 def _in_folders(kept: data_directory.DataDirectory, url: str, platform: Platform, adopt: opener.Adopt) -> Store:

@@ -12,6 +12,7 @@ from app.cli import boundary, exit_codes
 
 _MODULES = {
     "serve": "serving",
+    "worker": "working",
     "run": "running",
     "top": "top.command",
     "confer": "confer",

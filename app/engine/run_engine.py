@@ -12,6 +12,7 @@ from app.domain.authors import Author
 from app.domain.gates import Answer, OpenGate
 from app.domain.inputs import Delivery
 from app.domain.records import Record
+from app.domain.runs import RunStart
 from app.domain.states import RunState
 from app.domain.views import OpenStep, RunView
 from app.engine.open_steps import StepWait
@@ -77,6 +78,13 @@ class QueuePlace:
 
 class RunEngine(Protocol):
     """Execute runs, on whatever engine."""
+
+    def refuse(self, start: RunStart) -> None:
+        """Refuse a run that this engine cannot execute as it is asked for; called before the run is made.
+
+        Raises:
+            errors.RequestInvalid: `unsupported_on_engine`, with a flaw for each field.
+        """
 
     def expect(self, run_id: str) -> None:
         """Take note of a run that is about to be made, so that it is not taken for one that an earlier process left."""
@@ -189,3 +197,8 @@ class RunEngine(Protocol):
 
     def status(self) -> EngineStatus:
         """Tell how busy the engine is."""
+
+
+def wrong_state(run_id: str, state: str, asked: str) -> errors.WrongState:
+    """Return the refusal of an order that a run in this state does not take."""
+    return errors.WrongState(f"the run {run_id} is {state} and cannot be {asked}", detail={"status": str(state)})

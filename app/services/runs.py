@@ -86,6 +86,7 @@ class Runs(RunQueries):
         start = await self._starter.prepared(request, parent, own)
         if author is not None:
             start = dataclasses.replace(start, started_by=author.to_json())
+        self._engine.refuse(start)
         self._engine.expect(start.run_id)
         with faults.as_errors():
             created = await self._conversation_binding.create(start, request)

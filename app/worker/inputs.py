@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from app import clock, errors
+from app import clock
 from app.domain import gates, operations, records
-from app.domain.authors import Author
 from app.domain.gates import Answer
 from app.domain.inputs import Delivery
-from app.engine import ports
+from app.engine import input_results, ports
 
 SYSTEM = "system"
 """Author of what a source gives."""
@@ -33,15 +32,8 @@ class _OpenInput:
         """Take a delivery, unless another one was first."""
         if self.delivered.done():
             return False
-        self.delivered.set_result(self._result(delivery))
+        self.delivered.set_result(input_results.result(self.gate, delivery))
         return True
-
-    def _result(self, delivery: Answer | Delivery) -> records.Result:
-        if isinstance(delivery, Delivery):
-            return records.Result(output=delivery.output(), summary=f"from {_source(delivery)}")
-        assert self.gate is not None
-        message = f": {delivery.message}" if delivery.message else ""
-        return records.Result(output=delivery.on(self.gate), summary=f"{delivery.decision}{message}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +106,9 @@ class InputRegister:
             return None
         present = awaited.call.attempt
         if attempt not in (None, present):
-            code = f"{delivery.of.kind}_lapsed"
-            raise errors.Conflict(f"the {delivery.of.kind} {key!r} was asked anew since", code=code, key=key)
+            raise input_results.lapsed(delivery.of.kind, key)
         if awaited.gate is not None and isinstance(delivery, Answer):
-            _refuse_unknown(delivery.decision, awaited.gate)
+            input_results.refuse_unknown(delivery.decision, awaited.gate)
         if self._left_seconds(awaited) <= 0:
             _take_default(awaited)
         return Taken(attempt=present, first=awaited.take(delivery), input=awaited)
@@ -138,11 +129,6 @@ class InputRegister:
         return (clock.instant(awaited.expires_at) - self._clock.now()).total_seconds()
 
 
-def _source(delivery: Delivery) -> str:
-    author = delivery.author
-    return (author.name or author.via if isinstance(author, Author) else author) or "outside"
-
-
 def _gate(call: ports.Call) -> gates.OpenGate | None:
     if not isinstance(call.operation, operations.Gate):
         return None
@@ -160,10 +146,3 @@ def _take_default(awaited: _OpenInput) -> None:
     default = awaited.gate.gate.default if awaited.gate is not None else None
     if default is not None:
         awaited.take(Answer(decision=default, by_default=True))
-
-
-def _refuse_unknown(decision: str, asked: gates.OpenGate) -> None:
-    options = asked.gate.options
-    if decision not in options:
-        message = f"{decision!r:.80} is not an option of this gate; options: {', '.join(options)}"
-        raise errors.RequestInvalid(message, code="unknown_decision", key=asked.key, detail={"options": list(options)})

@@ -100,6 +100,9 @@ class Pool:
 
     # -- runs
 
+    def refuse(self, start: runs.RunStart) -> None:
+        """Refuse nothing: this engine executes every run."""
+
     def expect(self, run_id: str) -> None:
         """Note that a run is about to be created."""
         if self._active.expected is not None:

@@ -18,6 +18,7 @@ from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
 _log = logging.getLogger(__name__)
+_wrong = run_engine.wrong_state
 
 
 class RunCommands:
@@ -310,7 +311,3 @@ def _is_pausing(log: stores.RunLog, active_run: ActiveRun) -> bool:
 def _runner(active_run: ActiveRun) -> runner.Runner:
     assert active_run.runner is not None
     return active_run.runner
-
-
-def _wrong(run_id: str, state: str, asked: str) -> errors.WrongState:
-    return errors.WrongState(f"the run {run_id} is {state} and cannot be {asked}", detail={"status": str(state)})

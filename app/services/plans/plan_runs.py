@@ -32,6 +32,14 @@ class PlanRuns:
         """Return the run that a plan is now, as far as it is known."""
         return self._known.get(session_id) or _run_id(session_id, 1)
 
+    def refuse(self, session_id: str) -> None:
+        """Refuse a plan that the engine cannot carry out; called before anything is done for it.
+
+        Raises:
+            errors.RequestInvalid: `unsupported_on_engine`.
+        """
+        self._engine.refuse(self._start(session_id, self.run_id(session_id), {}))
+
     async def make(self, plan: plans.Plan) -> None:
         """Make the run of a new plan, whose file it will write; where an earlier request made one, that is the plan.
 
@@ -99,8 +107,14 @@ class PlanRuns:
             await self._engine.wake(run_id)
 
     async def _make(self, plan: plans.Plan, run_id: str, *, adopted: bool) -> None:
-        args: dict[str, plain.Json] = {"plan": plan.to_json(), "adopted": adopted}
-        start = runs.RunStart(
+        start = self._start(plan.session_id, run_id, {"plan": plan.to_json(), "adopted": adopted})
+        self._engine.refuse(start)
+        self._engine.expect(run_id)
+        await self._store.create(start)
+        self._known[plan.session_id] = run_id
+
+    def _start(self, session_id: str, run_id: str, args: dict[str, plain.Json]) -> runs.RunStart:
+        return runs.RunStart(
             run_id=run_id,
             recipe_id=session_plan.NAME,
             dialect=session_plan.NAME,
@@ -109,11 +123,8 @@ class PlanRuns:
             recipe={},
             recipe_sha256="",
             args=args,
-            session_id=plan.session_id,
+            session_id=session_id,
         )
-        self._engine.expect(run_id)
-        await self._store.create(start)
-        self._known[plan.session_id] = run_id
 
     async def _find(self, session_id: str) -> tuple[str, bool]:
         """Return the run of a plan that has not ended, or the id of the next one."""

@@ -67,8 +67,7 @@ class Plans(PlanQueries):
         """Make a plan of tasks, or one that the chief makes of an intent; a repetition with the same key finds it.
 
         Raises:
-            errors.RequestInvalid: it cannot become a plan; with every flaw found.
-            errors.Conflict: `idempotency_conflict`.
+            errors.RequestInvalid, errors.Conflict: flaws, `unsupported_on_engine`; `idempotency_conflict`.
             errors.DiskFull: it cannot be written.
         """
         with faults.as_errors():
@@ -78,6 +77,7 @@ class Plans(PlanQueries):
                     known = await self._repository.find(session_id)
                     if known is not None:
                         return _repeated(known, new)
+                    self._plan_runs.refuse(session_id)
                     if not await self._repository.was_removed(session_id):
                         plan = self._reviews.announced(await self._maker.plan(session_id, new, self._repository.now()))
                         plan = dataclasses.replace(plan, changed_by=self._author.to_json())

@@ -1,0 +1,54 @@
+"""The engine on Temporal: connected before an application is built, where the settings ask for it."""
+
+# Why: docs/decisions/0320.
+
+from __future__ import annotations
+
+import dataclasses
+
+from app import errors, settings
+from app.bootstrap.platform import Engine, EngineParts, OpenMode, Platform, directory_of
+
+INSTALL = 'pip install "control-room[temporal]"'
+"""Command that installs the extra."""
+
+
+async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMode) -> Platform:
+    """Return a platform whose engine is the one on Temporal, if the settings ask for it and the process executes runs.
+
+    Raises:
+        errors.ConfigurationError: `temporal_missing`, the extra is not installed; `temporal_address`, `temporal_away`,
+            `temporal_namespace`; `unsupported_on_engine`, the runs are in Postgres.
+    """
+    if chosen.engine.engine != "temporal" or not (mode.works or mode.address is not None):
+        return platform
+    if chosen.project.store_url:
+        message = "the engine on Temporal works on runs in folders only: unset CONTROL_ROOM_STORE_URL"
+        raise errors.ConfigurationError(message, code="unsupported_on_engine")
+    try:
+        from app.temporal import engine, messages, server, worker
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "temporalio":
+            raise
+        message = f"the engine on Temporal is not installed: {INSTALL}"
+        raise errors.ConfigurationError(message, code="temporal_missing") from error
+    target = server.Target(address=chosen.engine.temporal, namespace=chosen.engine.temporal_namespace)
+    client = await server.connect(target)
+    limits = worker.WorkerLimits(
+        queue=messages.queue(directory_of(chosen.project, platform).prepare()),
+        steps=chosen.pool.max_running,
+        grace_seconds=chosen.pool.stop_grace_seconds,
+    )
+
+    def make(parts: EngineParts) -> Engine:
+        return engine.TemporalEngine(
+            client=client,
+            store=parts.store,
+            drivers=parts.drivers,
+            equipment=parts.equipment,
+            start_child=parts.start_child,
+            limits=limits,
+            works=mode.works,
+        )
+
+    return dataclasses.replace(platform, make_engine=make)

@@ -1,0 +1,52 @@
+"""The command `worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+
+import click
+
+from app import settings
+from app.cli import exit_codes, formats, options, terminal
+
+
+@click.command()
+@click.option("--temporal", "TEMPORAL", metavar="HOST:PORT", help="Address of the Temporal server.")
+@click.option("--temporal-namespace", "TEMPORAL_NAMESPACE", metavar="NAME", help="Namespace on it.")
+@click.option("--project", "PROJECT", metavar="DIR", help="Project whose runs are executed.")
+@click.option("--max-running", "MAX_RUNNING", metavar="N", help="Steps that are performed at the same time.")
+def worker(**given: str | None) -> int:
+    """Perform the steps of runs that services on Temporal have accepted, until SIGTERM or Ctrl-C.
+
+    On the signal no further step starts, and steps in flight get STOP_GRACE_SECONDS; another worker performs again what
+    is cut off.
+    """
+    environ = options.laid_over(ENGINE="temporal", **given)
+    chosen, remarks = settings.examine(environ)
+    if remarks:
+        terminal.warn(*formats.remarks([dataclasses.asdict(remark) for remark in remarks]).split("\n"))
+    if chosen is None or any(remark.fatal for remark in remarks):
+        return exit_codes.ExitCode.CONFIGURATION
+    return asyncio.run(_work(chosen))
+
+
+async def _work(chosen: settings.Settings) -> int:
+    from app import bootstrap, telemetry
+    from app.worker import stop_signals
+
+    telemetry.write_logs(chosen.telemetry.log_level, sys.stderr)
+    async with bootstrap.build(chosen, bootstrap.OpenMode(works=True)) as application:
+        engine = application.engine
+
+        async def stop(hurried: bool) -> None:
+            await engine.stop(0 if hurried else None)
+
+        signals = stop_signals.StopSignals(stop)
+        with signals.caught():
+            await engine.recovered()
+            terminal.say(f"worker: ready, on {chosen.engine.temporal}, namespace {chosen.engine.temporal_namespace}")
+            await engine.watch()
+        await signals.stopped()
+    return exit_codes.ExitCode.DONE

@@ -1,0 +1,1 @@
+"""The engine on Temporal, the only importer of `temporalio`: Temporal schedules, the journal remembers."""

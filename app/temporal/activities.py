@@ -1,0 +1,115 @@
+"""Activities: what workers do for workflows; every failure says whether it is to be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from app import errors
+from app.engine import equipment
+from app.temporal import messages
+from app.temporal.codec import reference
+from app.temporal.rehearsal import Superseded
+from app.temporal.runs import Runs
+from app.temporal.steps import Steps
+
+BEAT_SECONDS = 0.4
+"""Time between two heartbeats; with the next one a worker hears that a step is cut off."""
+
+_log = logging.getLogger(__name__)
+
+
+class Activities:
+    """The activities of one worker."""
+
+    def __init__(self, steps: Steps, runs: Runs) -> None:
+        self._steps = steps
+        self._runs = runs
+
+    def short(self) -> list[Callable[..., Any]]:
+        """Return those that read and write a journal, and take no capacity."""
+        return [self.take, self.look, self.read, self.announce, self.finish, self.settle]
+
+    @activity.defn
+    async def take(self, run_id: str, again: bool) -> RawValue:
+        """Take a run up and return its journal."""
+        async with _reported():
+            return reference(await self._runs.take(run_id, again=again))
+
+    @activity.defn
+    async def look(self, run_id: str, after: int) -> RawValue:
+        """Return what is new in a journal."""
+        async with _reported():
+            return reference(await self._runs.look(run_id, after))
+
+    @activity.defn
+    async def read(self, run_id: str, blob: dict[str, Any]) -> RawValue:
+        """Return the content behind a handle."""
+        async with _reported():
+            return reference(await self._runs.read(run_id, blob))
+
+    @activity.defn
+    async def perform(self, order: messages.StepOrder) -> RawValue:
+        """Perform one try of a step."""
+        async with _reported():
+            return reference(await self._steps.perform(order))
+
+    @activity.defn
+    async def announce(self, order: messages.StepOrder) -> messages.Announced:
+        """Begin a step that only waits."""
+        async with _reported():
+            return await self._steps.announce(order)
+
+    @activity.defn
+    async def finish(self, order: messages.StepOrder) -> RawValue | None:
+        """Record a step that has waited."""
+        async with _reported():
+            found = await self._steps.finish(order)
+            return None if found is None else reference(found)
+
+    @activity.defn
+    async def settle(self, order: messages.Settle) -> str:
+        """Bring a run to rest."""
+        async with _reported():
+            return await self._runs.settle(order)
+
+
+@asynccontextmanager
+async def _alive() -> AsyncIterator[None]:
+    beating = asyncio.create_task(_beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+
+
+async def _beat() -> None:
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(BEAT_SECONDS)
+
+
+@asynccontextmanager
+async def _reported() -> AsyncIterator[None]:
+    try:
+        async with _alive():
+            yield
+    except Superseded as superseded:
+        raise ApplicationError("superseded", type=messages.SUPERSEDED, non_retryable=True) from superseded
+    except equipment.Parked as parked:
+        error = parked.error
+        facts = messages.Parking(reason=parked.reason, code=error.code, message=error.message, key=error.key)
+        raise ApplicationError(error.message, facts, type=messages.PARKED, non_retryable=True) from parked
+    except errors.StorageFault as fault:
+        raise ApplicationError(fault.message, type=fault.code) from fault
+    except (errors.NondeterminismFault, errors.DriverFault, errors.JournalCorrupt, errors.NotFound) as fault:
+        raise ApplicationError(fault.message, type=fault.code, non_retryable=True) from fault
+    except errors.Fault as fault:
+        raise ApplicationError(fault.message, type=fault.code) from fault

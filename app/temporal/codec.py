@@ -1,0 +1,54 @@
+"""The payload codec of workers and replays: puts the store's lines in the place of references to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+from temporalio.converter import DataConverter, PayloadCodec
+
+from app import errors
+from app.temporal.slices import Contents, Slice
+
+_ENCODING = "encoding"
+_SLICE = b"control-room/slice"
+
+
+class ClaimCheck(PayloadCodec):
+    """Decode references; what goes out holds no content, so that nothing is to be encoded.
+
+    A store that cannot be read, or that holds other lines, fails the workflow task and not the workflow: Temporal
+    repeats the task.
+    """
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Return the payloads as they are."""
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Return the payloads with contents in the place of references."""
+        return [await self._decoded(payload) for payload in payloads]
+
+    async def _decoded(self, payload: Payload) -> Payload:
+        if payload.metadata.get(_ENCODING) != _SLICE:
+            return payload
+        try:
+            content = await self._contents.content(Slice.read(payload.data))
+        except errors.Fault as fault:
+            # No fault of a store may end the worker.
+            raise RuntimeError(fault.message) from fault
+        return Payload(metadata={_ENCODING: b"binary/plain"}, data=content)
+
+
+def reference(found: Slice) -> RawValue:
+    """Return a reference as an activity returns it."""
+    return RawValue(Payload(metadata={_ENCODING: _SLICE}, data=found.encoded()))
+
+
+def converter(contents: Contents) -> DataConverter:
+    """Return the converter of a worker, or of a replay of its histories."""
+    return DataConverter(payload_codec=ClaimCheck(contents))

@@ -1,0 +1,351 @@
+"""The engine on Temporal, as use cases see it: `run_engine.RunEngine` over journals and a Temporal server."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.service import RPCError, RPCStatusCode
+
+from app import errors
+from app.domain import gates, inputs, operations, records, runs, states, views
+from app.domain.authors import Author
+from app.engine import aio, child_results, ports, run_engine, runner, stores
+from app.temporal import codec, messages, worker
+from app.temporal.activities import Activities
+from app.temporal.follower import LOOK_SECONDS, Follower
+from app.temporal.orders import Orders
+from app.temporal.runs import Runs
+from app.temporal.slices import Contents
+from app.temporal.steps import Steps
+
+StartChild = Callable[[ports.Call], Awaitable[str]]
+"""Starts the run that a `ChildRun` asks for, or finds it; returns its id."""
+
+KEEP_SECONDS = 10.0
+"""Time between two looks for unfinished runs whose workflow is lost."""
+
+_AGAIN_SECONDS = 1.0
+_RPC_TIMEOUT = timedelta(seconds=5)
+
+_UNSUPPORTED = "unsupported_on_engine"
+
+_log = logging.getLogger(__name__)
+
+
+class TemporalEngine:
+    """Execute runs on Temporal; a process that works also performs their steps."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        store: stores.RunStore,
+        drivers: Mapping[str, ports.Driver],
+        equipment: runner.Equipment,
+        start_child: StartChild,
+        limits: worker.WorkerLimits,
+        works: bool,
+    ) -> None:
+        """Args: works: Whether this process performs steps."""
+        self._store = store
+        self._limits = limits
+        self._works = works
+        self._clock = equipment.clock
+        self.contents = Contents(store)
+        """What workflows are told."""
+        children = {operations.ChildRun.kind: _ChildStarts(start_child)}
+        equipment = dataclasses.replace(equipment, performers={**equipment.performers, **children})
+        config: Any = {**client.config(), "data_converter": codec.converter(self.contents)}
+        self._client = Client(**config)
+        self._steps = Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
+        self._runs = Runs(
+            store=store, steps=self._steps, equipment=equipment, contents=self.contents, ended=self._run_ended
+        )
+        self._orders = Orders(store, self._steps, equipment.clock, self.tell)
+        self._follower = Follower(store, equipment.clock)
+        self._helpers = aio.BackgroundTasks(self._died)
+        self._recovery: asyncio.Task[int] | None = None
+        self._working = AsyncExitStack()
+        self._death: BaseException | None = None
+        self._stopping = False
+        self._over = asyncio.Event()
+
+    # -- start and stop
+
+    def start(self, *, recover: bool = True, lock: Any = None) -> None:
+        """Begin to work, to follow runs, and to begin the workflows of unfinished runs that have none.
+
+        Args:
+            recover: Whether this process is a service, which continues unfinished runs.
+            lock: Not used; runs that hold a workspace alone are refused.
+        """
+        if self._recovery is None:
+            self._recovery = self._helpers.begin(self._begin(recover), "recovery")
+            self._helpers.begin(self._follower.look(), "follow")
+
+    async def recovered(self) -> int:
+        """Wait until every unfinished run has a workflow, and return how many there are."""
+        assert self._recovery is not None
+        await asyncio.wait({self._recovery})
+        return 0 if self._recovery.cancelled() or self._recovery.exception() else self._recovery.result()
+
+    async def stop(self, grace_seconds: float | None = None) -> None:
+        """Stop working; what is cut off is performed again by another worker."""
+        self._stopping = True
+        self._helpers.give_up()
+        await self._helpers.settled()
+        await self._working.aclose()
+        self._over.set()
+
+    async def watch(self) -> None:
+        """Wait until the engine has stopped, and raise what made it stop if it was not asked to."""
+        await self._over.wait()
+        if self._death is not None:
+            raise errors.ControlRoomError("the engine broke", code="pool_broken") from self._death
+
+    # -- runs
+
+    def refuse(self, start: runs.RunStart) -> None:
+        """Refuse what no worker could keep: a workspace held alone, a priority, and a session plan.
+
+        Raises:
+            errors.RequestInvalid: `unsupported_on_engine`.
+        """
+        _refuse_plan(start.run_id)
+        lacks = {
+            "exclusive_workspace": (start.exclusive_workspace, "set share_workspace, or use the embedded engine"),
+            "priority": (start.priority != 0, "leave it out, or use the embedded engine"),
+        }
+        flaws = [
+            errors.Flaw(path=f"$.{name}", code=_UNSUPPORTED, message=f"{name} is not supported on Temporal; {way_out}")
+            for name, (wanted, way_out) in lacks.items()
+            if wanted
+        ]
+        if flaws:
+            raise errors.RequestInvalid("; ".join(flaw.message for flaw in flaws), code=_UNSUPPORTED, flaws=flaws)
+
+    def expect(self, run_id: str) -> None:
+        """Do nothing: a workflow that is begun twice is one."""
+
+    async def submit(self, run_id: str) -> states.RunState:
+        """Begin the workflow of an accepted run; where the server is away, it begins later."""
+        # The process that has made a run holds it until it is opened.
+        async with self._steps.leases.of(run_id):
+            pass
+        await self.tell(run_id, "look", [])
+        return states.RunState.PENDING
+
+    async def wake(self, run_id: str) -> None:
+        """Make sure that an unfinished run has a workflow.
+
+        Raises:
+            errors.RequestInvalid: `unsupported_on_engine`, it is a session plan.
+        """
+        _refuse_plan(run_id)
+        await self.tell(run_id, "look", [])
+
+    async def tell(self, run_id: str, signal: str, arguments: list[Any]) -> None:
+        """Send a signal to the workflow of a run, which begins if there is none; later, while the server is away.
+
+        The journal has what the signal is about, so that nobody needs to wait for it.
+        """
+        try:
+            await self._signal(run_id, signal, arguments)
+        except RPCError as error:
+            _log.warning("the Temporal server cannot be reached: %s", error.message, extra={"run_id": run_id})
+            self._helpers.begin(self._tell_later(run_id, signal, arguments), f"{signal} {run_id}")
+        self._follower.note(run_id)
+
+    def obstacle(self, run_id: str) -> errors.StorageFault | None:
+        """Return None: what a run waits out is told by its worker's log."""
+        return None
+
+    def view(self, run_id: str) -> views.RunView | None:
+        """Return None: no run is loaded here."""
+        return None
+
+    async def cancel(self, run_id: str, author: Author | None = None) -> states.RunState:
+        """Ask for a run's end."""
+        return await self._orders.cancel(run_id, author)
+
+    async def pause(self, run_id: str, author: Author | None = None, *, interrupt: bool = False) -> states.RunState:
+        """Stop a run at its next step boundary, or at once."""
+        return await self._orders.pause(run_id, author, interrupt=interrupt)
+
+    async def unpause(self, run_id: str, author: Author | None = None) -> states.RunState:
+        """Continue a paused or parked run."""
+        return await self._orders.unpause(run_id, author)
+
+    async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
+        """Continue a failed or cancelled run."""
+        return await self._orders.resume(run_id, how)
+
+    async def reload(self, run_id: str) -> None:
+        """Let a run look at its journal, because its folder was changed."""
+        await self.tell(run_id, "look", [])
+
+    async def deliver(
+        self, run_id: str, key: str, delivery: gates.Answer | inputs.Delivery, attempt: int | None = None
+    ) -> records.Record:
+        """Record an answer or another delivery; its line is durable before the workflow hears of it."""
+        order = await self._steps.key_order(run_id, key)
+        record = await self._steps.deliver(order, delivery, attempt)
+        await self.submit(run_id)
+        return record
+
+    def open_gates(self, run_id: str | None = None) -> list[gates.OpenGate]:
+        """Return nothing: gates are read from the journals."""
+        return []
+
+    # -- what is seen of it
+
+    def executing(self) -> list[views.RunView]:
+        """Return nothing: what workers execute is read from the journals."""
+        return []
+
+    def standing(self, run_id: str) -> run_engine.Standing | None:
+        """Return None: how a run stands is read from its journal."""
+        return None
+
+    async def changed(self, run_id: str, since: int) -> int:
+        """Wait until a run's change number differs from `since`."""
+        return await self._follower.differs(run_id, since)
+
+    def change_number(self, run_id: str) -> int:
+        """Return a run's present change number."""
+        return self._follower.number(run_id)
+
+    async def ended(self, run_id: str) -> states.RunState:
+        """Wait until a run has ended.
+
+        Raises:
+            errors.InterruptionFault: the engine stopped before it had.
+        """
+        while True:
+            state = states.RunState((await self._store.summary(run_id)).status)
+            if state.finished:
+                return state
+            if self._stopping:
+                raise errors.InterruptionFault
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def left(self, run_id: str) -> views.RunView | None:
+        """Wait until a run has ended or is paused."""
+        resting = {states.RunState.PAUSED, *(state for state in states.RunState if state.finished)}
+        while not self._stopping and states.RunState((await self._store.summary(run_id)).status) not in resting:
+            await self._clock.sleep(LOOK_SECONDS)
+        return None
+
+    def status(self) -> run_engine.EngineStatus:
+        """Tell how much this process may do at a time; what the others do is the server's to tell."""
+        limit = self._limits.steps if self._works else 0
+        return run_engine.EngineStatus(running=0, queued=0, resting=0, limit=limit, stopping=self._stopping)
+
+    # -- helpers
+
+    async def _signal(self, run_id: str, signal: str, arguments: list[Any]) -> None:
+        await self._client.start_workflow(
+            messages.WORKFLOW,
+            run_id,
+            id=messages.workflow_id(run_id),
+            task_queue=self._limits.queue,
+            task_timeout=worker.TASK_TIMEOUT,
+            start_signal=signal,
+            start_signal_args=arguments,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            rpc_timeout=_RPC_TIMEOUT,
+        )
+
+    async def _begin(self, recover: bool) -> int:
+        if self._works:
+            activities = Activities(self._steps, self._runs)
+            await self._working.enter_async_context(worker.working(self._client, activities, self._limits))
+        if not recover:
+            return 0
+        # Paused ones, too: an order may have been written before a kill and not been told.
+        unfinished = await self._unfinished(paused=True)
+        for run_id in unfinished:
+            await self.submit(run_id)
+        self._helpers.begin(self._keep(), "keep workflows")
+        return len(unfinished)
+
+    async def _unfinished(self, *, paused: bool = False) -> list[str]:
+        rows = [row for row in await self._store.list_unfinished() if not runs.is_internal(row.run_id)]
+        return [row.run_id for row in rows if paused or row.status != states.RunState.PAUSED]
+
+    async def _keep(self) -> None:
+        # The server may have lost its database; the journals have everything that a workflow needs.
+        while True:
+            await self._clock.sleep(KEEP_SECONDS)
+            try:
+                for run_id in await self._unfinished():
+                    if not await self._has_workflow(run_id):
+                        _log.warning("the workflow is lost and begins again", extra={"run_id": run_id})
+                        await self.tell(run_id, "look", [])
+            except (errors.StorageFault, errors.ControlRoomError, RPCError) as error:
+                _log.warning("not looked for lost workflows: %s", error)
+
+    async def _has_workflow(self, run_id: str) -> bool:
+        try:
+            found = await self._client.get_workflow_handle(messages.workflow_id(run_id)).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return found.status is WorkflowExecutionStatus.RUNNING
+
+    async def _tell_later(self, run_id: str, signal: str, arguments: list[Any]) -> None:
+        while True:
+            await self._clock.sleep(_AGAIN_SECONDS)
+            try:
+                await self._signal(run_id, signal, arguments)
+            except RPCError:
+                continue
+            return
+
+    async def _run_ended(self, start: runs.RunStart, state: states.RunState) -> None:
+        if state is states.RunState.CANCELLED:
+            await self._orders.cancel_children(start.run_id)
+        if start.parent_run_id is not None:
+            parent: WorkflowHandle[Any, Any] = self._client.get_workflow_handle(
+                messages.workflow_id(start.parent_run_id)
+            )
+            try:
+                await parent.signal("look")
+            except RPCError as error:
+                # A parent without a workflow looks by itself when it gets one.
+                _log.info("no workflow of the parent: %s", error.message, extra={"run_id": start.run_id})
+
+    def _died(self, error: BaseException) -> None:
+        _log.critical("the engine stops: a helper died", exc_info=error)
+        self._death = self._death or error
+        self._stopping = True
+        self._over.set()
+
+
+def _refuse_plan(run_id: str) -> None:
+    if runs.is_internal(run_id):
+        message = "session plans are not supported on Temporal; serve the project with the embedded engine"
+        raise errors.RequestInvalid(message, code=_UNSUPPORTED)
+
+
+class _ChildStarts:
+    """Starts a child in the place of waiting for it."""
+
+    def __init__(self, start: StartChild) -> None:
+        self._start = start
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        try:
+            return records.Result(output=await self._start(call))
+        except errors.ControlRoomError as error:
+            return child_results.failed(error.code, error.message, None)

@@ -1,0 +1,64 @@
+"""Change numbers of runs that other processes execute: the events of those that somebody follows are looked at."""
+
+from __future__ import annotations
+
+import asyncio
+
+from app import clock, errors
+from app.engine import stores
+
+LOOK_SECONDS = 0.25
+"""Time between two looks at the runs that are followed."""
+
+_KEPT = 1024
+
+
+class Follower:
+    """Tell when something has changed about a run."""
+
+    def __init__(self, store: stores.RunStore, time: clock.Clock) -> None:
+        self._store = store
+        self._clock = time
+        self._numbers: dict[str, int] = {}
+        self._newest: dict[str, int] = {}
+        self._changed = asyncio.Event()
+
+    def number(self, run_id: str) -> int:
+        """Return a run's present change number; from now on the run is looked at."""
+        number = self._numbers.pop(run_id, 1)
+        self._numbers[run_id] = number
+        if len(self._numbers) > _KEPT:
+            forgotten = next(iter(self._numbers))
+            del self._numbers[forgotten]
+            self._newest.pop(forgotten, None)
+        return number
+
+    def note(self, run_id: str) -> None:
+        """Give a run another number."""
+        self._numbers[run_id] = self.number(run_id) + 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def differs(self, run_id: str, since: int) -> int:
+        """Wait until a run's change number differs from `since`, and return it."""
+        while self.number(run_id) == since:
+            await self._changed.wait()
+        return self.number(run_id)
+
+    async def look(self) -> None:
+        """Look at the runs that are followed, for ever."""
+        while True:
+            for run_id in list(self._numbers):
+                await self._look_at(run_id)
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def _look_at(self, run_id: str) -> None:
+        known = self._newest.get(run_id)
+        try:
+            found = await self._store.read_events(run_id, known or 0)
+        except (errors.ControlRoomError, errors.StorageFault):
+            return
+        newest = found[-1].seq if found else known or 0
+        self._newest[run_id] = newest
+        if known is not None and newest != known:
+            self.note(run_id)

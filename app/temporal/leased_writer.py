@@ -1,0 +1,154 @@
+"""The writer of a step that is performed here: it leases the run for each write, so that orders come between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Container, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, cast
+
+from app import errors
+from app.domain import plain
+from app.domain.records import Record
+from app.engine import ports, run_writer, runner, space_retry, step_attempt, stores
+from app.temporal.leases import Leases
+from app.temporal.rehearsal import Superseded
+
+
+class FencedLog:
+    """A run's log that takes the line of the newest try only."""
+
+    def __init__(self, log: stores.RunLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append_step(self, line: Mapping[str, plain.Json]) -> Record:
+        """Append a line, unless a newer try has begun or the step is recorded.
+
+        Raises:
+            Superseded: another worker has taken the step over; what came of this try is kept as a log.
+        """
+        key, attempt, loaded = str(line["key"]), line["attempt"], self._log.loaded
+        newest = loaded.decisions.highest_attempt.get(key, 0)
+        recorded = any((found.key, found.attempt) == (key, attempt) for found in loaded.records)
+        if attempt != newest or recorded or loaded.decisions.ended is not None:
+            await self._log.write_log(f"{key}.{attempt}.late.json", plain.encode(dict(line)).decode())
+            raise Superseded
+        return await self._log.append_step(line)
+
+
+class _Unbounded:
+    """`ports.Capacity` where Temporal bounds what is performed at a time."""
+
+    def __init__(self, run_id: str) -> None:
+        self.holders: Container[str] = (run_id,)
+
+    async def enter(self) -> None:
+        """Go on at once."""
+
+    def leave(self) -> None:
+        """Give nothing back."""
+
+
+class Owner:
+    """`StepOwner` for as long as a lease lasts."""
+
+    def __init__(self, log: stores.RunLog, equipment: runner.Equipment, writer: LeasedWriter) -> None:
+        self.log = cast(stores.RunLog, FencedLog(log))
+        self.durability = space_retry.SpaceRetry(log, equipment.clock, lambda: None)
+        self.capacity: ports.Capacity = _Unbounded(log.loaded.start.run_id)
+        self._writer = writer
+
+    def began(self, attempt: step_attempt.StepAttempt) -> None:
+        """Do nothing; followers read the events."""
+
+    def arrived(self, record: Record) -> None:
+        """Take a record that is durable."""
+        self._writer.record = record
+
+    def failed(self, attempt: step_attempt.StepAttempt, failure: BaseException) -> None:
+        """Note that the step could not be executed."""
+        self._writer.failure = failure
+
+
+class LeasedWriter(run_writer.RunWriter):
+    """Leases the run when the step writes, and gives it back while the step is performed."""
+
+    __slots__ = ("_equipment", "_held", "_leases", "_opening", "_performing", "failure", "record", "run_id")
+
+    def __init__(self, run_id: str, leases: Leases, equipment: runner.Equipment) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+        """The run."""
+        self._leases = leases
+        self._equipment = equipment
+        self._held = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._performing = False
+        self.record: Record | None = None
+        """The line of the try."""
+        self.failure: BaseException | None = None
+        """Why there is none."""
+
+    async def reach(self) -> run_writer.StepOwner:
+        """Lease the run, if it is not leased."""
+        async with self._opening:
+            if self.owner is None:
+                log = await self._held.enter_async_context(self._leases.of(self._run_id))
+                self.attach(Owner(log, self._equipment, self))
+        assert self.owner is not None
+        return self.owner
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[run_writer.StepOwner]:
+        """Use the log while a performer is at work."""
+        owner = await self.reach()
+        self._users += 1
+        try:
+            yield owner
+        finally:
+            self._users -= 1
+            if not self._users and self._performing:
+                await self.give_back()
+
+    def report(self, attempt: step_attempt.StepAttempt, failure: BaseException) -> None:
+        """Keep the reason why a step could not be executed."""
+        self.failure = failure
+
+    async def give_back(self) -> None:
+        """End the lease, if there is one."""
+        async with self._opening:
+            self.owner = None
+            held, self._held = self._held, AsyncExitStack()
+            await held.aclose()
+
+    def performs(self, performer: ports.Performer) -> ports.Performer:
+        """Return a performer during which the run is not leased."""
+        return _WithoutLease(self, performer)
+
+    async def perform_without(self, performer: ports.Performer, call: ports.Call) -> Any:
+        """Perform a try while others may write."""
+        await self.give_back()
+        self._performing = True
+        try:
+            return await performer.perform(call)
+        finally:
+            self._performing = False
+
+    def raise_failure(self) -> None:
+        """Raise why the step could not be executed, if it could not."""
+        if self.failure is not None:
+            raise self.failure
+        if self.record is None:
+            raise errors.StorageFault("the step ended without a line")
+
+
+class _WithoutLease:
+    def __init__(self, writer: LeasedWriter, performer: ports.Performer) -> None:
+        self._writer = writer
+        self._performer = performer
+
+    async def perform(self, call: ports.Call) -> Any:
+        return await self._writer.perform_without(self._performer, call)

@@ -1,0 +1,88 @@
+"""Messages between workflow and activities: ids, positions and hashes, never content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WORKFLOW = "control_room_run"
+"""Name of the workflow of a run."""
+
+SUPERSEDED = "superseded"
+"""Type of the failure of an activity that the run needs no more."""
+
+PARKED = "parked"
+"""Type of the failure of a step that lets its run wait for a person."""
+
+STEPS_OF_A_HISTORY = 1000
+"""Steps after which a workflow continues as new at the latest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOrder:
+    """A step that an activity is to carry on."""
+
+    run_id: str
+    """The run."""
+    key: str
+    """The step."""
+    operation: str
+    """Hash of its operation."""
+    branch: str
+    """Path of the branch that asks."""
+    child: str | None = None
+    """Run that it waits for."""
+    is_over: bool = False
+    """Whether its time is over."""
+    waits: bool = False
+    """Whether every other open step only waits, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """A step that only waits, as its `started` line has it."""
+
+    due_at: str | None
+    """When it is over; None: not by itself."""
+    child: str | None = None
+    """Run that it waits for."""
+    recorded: bool = False
+    """Whether its final line is in the journal already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parking:
+    """Why a run is to wait for a person."""
+
+    reason: str
+    """Stable name."""
+    code: str
+    """Code of the error."""
+    message: str
+    """What happened."""
+    key: str | None
+    """Step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """A run that is to come to rest."""
+
+    run_id: str
+    """The run."""
+    parking: Parking | None = None
+    """Why it must wait for a person; None: the journal tells what to do."""
+
+
+def queue(identity: str) -> str:
+    """Return the task queue of a data directory: its workflows, and what they ask of journals."""
+    return f"control-room-{identity}"
+
+
+def steps_queue(queue: str) -> str:
+    """Return the task queue of steps, for workers that share their workspaces."""
+    return f"{queue}-steps"
+
+
+def workflow_id(run_id: str) -> str:
+    """Return the id of a run's workflow."""
+    return f"control-room-{run_id}"

@@ -1,0 +1,94 @@
+"""Orders to runs: each is written to the journal first, then the workflow hears that there is something new."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from app import clock, errors
+from app.domain import authors, decisions, events, runs, states
+from app.domain.authors import Author
+from app.engine import resuming, run_engine, stores
+from app.temporal.steps import Steps
+
+Tell = Callable[[str, str, list[Any]], Awaitable[None]]
+"""Sends a signal to the workflow of a run, which begins if there is none."""
+
+_wrong = run_engine.wrong_state
+
+
+class Orders:
+    """Cancel, pause, unpause and resume runs."""
+
+    def __init__(self, store: stores.RunStore, steps: Steps, time: clock.Clock, tell: Tell) -> None:
+        self._store = store
+        self._steps = steps
+        self._clock = time
+        self._tell = tell
+
+    async def cancel(self, run_id: str, author: Author | None) -> states.RunState:
+        """Ask for a run's end, and for that of the runs that it has started."""
+        facts = authors.facts(author)
+        async with self._steps.leases.of(run_id) as log:
+            if await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, facts):
+                log.add_event(events.EventType.RUN_CANCEL_REQUESTED, None, {"author": authors.in_line(facts)})
+            elif log.loaded.decisions.ended is not None:
+                raise _wrong(run_id, log.loaded.decisions.status, "cancelled")
+        await self._tell(run_id, "cancel", [])
+        await self.cancel_children(run_id, author)
+        return states.RunState.CANCELLED
+
+    async def cancel_children(self, run_id: str, author: Author | None = None) -> None:
+        """Ask for the end of every unfinished run that a run has started."""
+        rows = [row async for row in stores.every_run(self._store, stores.RunQuery(parent_run_id=run_id))]
+        for row in rows:
+            if not states.RunState(row.status).finished:
+                try:
+                    await self.cancel(row.run_id, author)
+                except errors.WrongState:
+                    continue
+
+    async def pause(self, run_id: str, author: Author | None, *, interrupt: bool) -> states.RunState:
+        """Stop a run at its next step boundary, or at once."""
+        async with self._steps.leases.of(run_id) as log:
+            found = log.loaded.decisions
+            again = interrupt and found.paused is not None and found.cancel_requested_at is None
+            if found.ended or found.cancel_requested_at or (found.paused and not again):
+                raise _wrong(run_id, found.status, "paused")
+            if not again:
+                facts = {"reason": decisions.PAUSED_BY_PERSON, **authors.facts(author)}
+                await log.decide(decisions.DecisionKind.PAUSED, facts)
+        await self._tell(run_id, "pause", [interrupt])
+        return states.RunState.PAUSED
+
+    async def unpause(self, run_id: str, author: Author | None) -> states.RunState:
+        """Let a paused run go on."""
+        facts = authors.facts(author)
+        async with self._steps.leases.of(run_id) as log:
+            found, row = log.loaded.decisions, await self._store.summary(run_id)
+            parked = found.paused is None and row.status == states.RunState.PAUSED
+            if found.ended or found.cancel_requested_at or not (found.paused or parked):
+                raise _wrong(run_id, found.status, "unpaused")
+            if not parked:
+                await log.decide(decisions.DecisionKind.UNPAUSED, facts)
+                log.add_event(events.EventType.RUN_UNPAUSED, None, {"author": authors.in_line(facts)})
+            await log.move(runs.Transition.queue(run_id, self._now()))
+            await resuming.show(log, log.loaded, self._steps.drivers)
+        await self._tell(run_id, "look", [])
+        return states.RunState.RUNNING
+
+    async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
+        """Send an ended run on."""
+        async with self._steps.leases.of(run_id) as log:
+            found = log.loaded.decisions
+            if found.ended is None or found.ended.status is states.RunState.DONE:
+                raise _wrong(run_id, found.status, "resumed")
+            if log.loaded.start.owner != "service":
+                how = dataclasses.replace(how, overrides={**how.overrides, "owner": "service"})
+            await resuming.resume(log, how, self._steps.drivers, self._now, lambda point: None)
+        await self._tell(run_id, "look", [])
+        return states.RunState.PENDING
+
+    def _now(self) -> str:
+        return clock.stamp(self._clock.now())

@@ -1,0 +1,122 @@
+"""Runs: takes runs up, shows workflows what is new in their journals, and brings them to rest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from app import clock, errors
+from app.domain import decisions, events, runs
+from app.domain.records import BlobRef
+from app.domain.states import RunState
+from app.engine import runner, stores
+from app.temporal import messages
+from app.temporal.rehearsal import rehearse
+from app.temporal.slices import Contents, Slice
+from app.temporal.steps import Steps
+
+Ended = Callable[[runs.RunStart, RunState], Awaitable[None]]
+"""Hears that a run has ended."""
+
+
+class Runs:
+    """Begin, follow and end runs for their workflows."""
+
+    def __init__(
+        self, *, store: stores.RunStore, steps: Steps, equipment: runner.Equipment, contents: Contents, ended: Ended
+    ) -> None:
+        self._store = store
+        self._steps = steps
+        self._equipment = equipment
+        self._contents = contents
+        self._ended = ended
+
+    async def take(self, run_id: str, *, again: bool) -> Slice:
+        """Take a run up and return its journal; of a run at rest, only that it rests.
+
+        Args:
+            again: Whether its workflow continues as new, so that no process has taken it up.
+        """
+        async with self._steps.leases.of(run_id) as log:
+            decided = log.loaded.decisions
+            rests = decided.ended is not None or (decided.paused is not None and decided.cancel_requested_at is None)
+            if rests or log.loaded.missing is not None:
+                return self._contents.of(log.loaded, Slice(run_id=run_id, facts={"rests": True}))
+            if decided.cancel_requested_at is None and not again:
+                await self._take(log)
+            facts = {**_facts(log.loaded), "dead": decisions.ranges(decided.dead)}
+            wanted = Slice(run_id=run_id, count=len(log.loaded.records), facts=facts, whole=True)
+            return self._contents.of(log.loaded, wanted)
+
+    async def look(self, run_id: str, after: int) -> Slice:
+        """Return the lines from a position on, and what was decided since."""
+        loaded = await self._store.read(run_id)
+        wanted = Slice(run_id=run_id, first=after, count=max(0, len(loaded.records) - after), facts=_facts(loaded))
+        return self._contents.of(loaded, wanted)
+
+    async def read(self, run_id: str, blob: dict[str, Any]) -> Slice:
+        """Return the content behind a handle."""
+        return await self._contents.blob(run_id, BlobRef.from_json(blob))
+
+    async def settle(self, order: messages.Settle) -> str:
+        """Bring a run to rest, as its journal tells, and return its state then."""
+        async with self._steps.leases.of(order.run_id) as log:
+            state = await self._settle(log, order)
+            start = log.loaded.start
+        if state.finished:
+            await self._ended(start, state)
+        return state.value
+
+    async def _take(self, log: stores.RunLog) -> None:
+        start = log.loaded.start
+        await log.decide(decisions.DecisionKind.TAKEN, {})
+        taken = log.loaded.decisions.taken
+        log.add_event(events.EventType.RUN_STARTED, None, {"taken": taken})
+        if taken > 1:
+            log.add_event(events.EventType.RECOVERY_CONTINUED, None, {"lines": len(log.loaded.records)})
+        at = clock.stamp(self._equipment.clock.now())
+        await log.move(runs.Transition.take(start.run_id, at))
+
+    async def _settle(self, log: stores.RunLog, order: messages.Settle) -> RunState:
+        try:
+            driver = self._steps.driver(log)
+            strict = log.loaded.decisions.cancel_requested_at is None and log.loaded.decisions.ended is None
+            found = await rehearse(log, driver, self._equipment, strict=strict)
+            try:
+                return await found.settle(order.parking)
+            finally:
+                found.scheduler.close()
+        except errors.StorageFault:
+            raise
+        except errors.Fault as fault:
+            return await self._park(log, fault)
+
+    async def _park(self, log: stores.RunLog, fault: errors.Fault) -> RunState:
+        found = await rehearse(log, _Silent(), dataclasses.replace(self._equipment), strict=False)
+        return await found.completion.park(fault)
+
+
+class _Silent:
+    """A driver that asks for nothing, in the place of one that does not fit."""
+
+    name = "none"
+    driver_version = 0
+
+    async def drive(self, ctx: Any) -> runs.Ending:
+        return runs.Ending()
+
+    def check(self, recipe: Any, library: Any) -> list[errors.Flaw]:
+        return []
+
+    def freeze(self, recipe: Any, library: Any) -> dict[str, Any]:
+        return {}
+
+
+def _facts(loaded: stores.Loaded) -> dict[str, Any]:
+    decided = loaded.decisions
+    return {
+        "cancelled": decided.cancel_requested_at is not None,
+        "paused": decided.paused is not None,
+        "ended": decided.ended is not None,
+    }

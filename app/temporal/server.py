@@ -1,0 +1,67 @@
+"""The Temporal server: connects to it, and says what keeps that from working."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
+
+from app import errors
+
+CONNECT_SECONDS = 10.0
+"""Longest wait for an answer of the server."""
+
+_ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A namespace of a server."""
+
+    address: str
+    """`HOST:PORT`."""
+    namespace: str = "default"
+    """Namespace."""
+
+
+async def connect(target: Target, converter: DataConverter | None = None) -> Client:
+    """Connect, and make sure that the namespace is there.
+
+    Raises:
+        errors.ConfigurationError: `temporal_address`, `temporal_away`, `temporal_namespace`.
+    """
+    if not _ADDRESS.fullmatch(target.address):
+        message = f"{target.address!r:.120} is not an address of a Temporal server: write HOST:PORT"
+        raise errors.ConfigurationError(message, code="temporal_address")
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            client = await Client.connect(
+                target.address, namespace=target.namespace, data_converter=converter or DataConverter.default
+            )
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=target.namespace))
+    except RPCError as error:
+        raise _refused(target, error) from error
+    except (RuntimeError, TimeoutError, OSError) as error:
+        reason = str(error).partition("\n")[0] or f"no answer in {CONNECT_SECONDS:g} s"
+        raise _away(target, reason) from error
+    return client
+
+
+def _refused(target: Target, error: RPCError) -> errors.ConfigurationError:
+    if error.status is RPCStatusCode.NOT_FOUND:
+        message = (
+            f"the Temporal server at {target.address} has no namespace {target.namespace!r}; make it with: "
+            f"temporal operator namespace create --namespace {target.namespace} --address {target.address}"
+        )
+        return errors.ConfigurationError(message, code="temporal_namespace")
+    return _away(target, error.message)
+
+
+def _away(target: Target, reason: str) -> errors.ConfigurationError:
+    message = f"the Temporal server at {target.address} cannot be reached: {reason:.200}"
+    return errors.ConfigurationError(message, code="temporal_away")

@@ -1,0 +1,133 @@
+"""Slices of a journal: what a workflow is told of its run, referred to by place and hash.
+
+Histories hold the reference. The codec of a worker puts the content in its place, which is made from the store's lines
+and must have the recorded hash. A slice of an earlier moment can be made again later, since journals only grow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app import errors
+from app.domain import plain, records, runs
+from app.domain.records import BlobRef
+from app.engine import stores
+
+_KEPT_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A reference to lines of a run's journal, or to a blob of it."""
+
+    run_id: str
+    """The run."""
+    first: int = 0
+    """Position of the first line."""
+    count: int = 0
+    """How many lines."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What was decided about the run at that moment, small."""
+    whole: bool = False
+    """Whether what the run began with belongs to it."""
+    blob: Mapping[str, Any] | None = None
+    """Handle of a blob, in place of lines."""
+    sha256: str = ""
+    """Bare hash of the content."""
+
+    def encoded(self) -> bytes:
+        """Return it as a history holds it."""
+        names = ("run_id", "first", "count", "facts", "whole", "blob", "sha256")
+        return plain.encode({name: getattr(self, name) for name in names})
+
+    @classmethod
+    def read(cls, encoded: bytes) -> Slice:
+        """Read what `encoded` wrote."""
+        return cls(**json.loads(encoded))
+
+
+class Contents:
+    """Make slices and their contents; the newest contents are kept in memory."""
+
+    def __init__(self, store: stores.RunStore, kept_bytes: int = _KEPT_BYTES) -> None:
+        self._store = store
+        self._most = kept_bytes
+        self._size = 0
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+
+    def of(self, loaded: stores.Loaded, wanted: Slice) -> Slice:
+        """Return a slice with the hash of its content, which is kept."""
+        return self.of_lines(loaded.start, loaded.records[wanted.first : wanted.first + wanted.count], wanted)
+
+    def of_lines(self, start: runs.RunStart, lines: Sequence[records.Record], wanted: Slice) -> Slice:
+        """Return a slice of these lines with the hash of its content, which is kept."""
+        content = _content(start, lines, wanted)
+        sha256 = plain.sha256(content)
+        self._keep(sha256, content)
+        return _hashed(wanted, sha256)
+
+    async def blob(self, run_id: str, blob: BlobRef) -> Slice:
+        """Return a slice whose content is a blob."""
+        wanted = Slice(run_id=run_id, blob=blob.to_json())
+        content = await self._read(wanted)
+        sha256 = plain.sha256(content)
+        self._keep(sha256, content)
+        return _hashed(wanted, sha256)
+
+    async def content(self, wanted: Slice) -> bytes:
+        """Return the content of a slice.
+
+        Raises:
+            errors.JournalCorrupt: the store holds another content than the one with the recorded hash.
+            errors.StorageFault: it cannot be read now.
+        """
+        known = self._kept.get(wanted.sha256)
+        if known is not None:
+            self._kept.move_to_end(wanted.sha256)
+            return known
+        content = await self._read(wanted)
+        if plain.sha256(content) != wanted.sha256:
+            message = (
+                f"run {wanted.run_id}: lines {wanted.first + 1} to {wanted.first + wanted.count} of its journal are "
+                "not those that its workflow was told of"
+            )
+            raise errors.JournalCorrupt(message, code="journal_differs", detail={"run_id": wanted.run_id})
+        self._keep(wanted.sha256, content)
+        return content
+
+    async def _read(self, wanted: Slice) -> bytes:
+        if wanted.blob is not None:
+            found = await self._store.read_blob(wanted.run_id, BlobRef.from_json(wanted.blob))
+            return plain.encode(found)
+        loaded = await self._store.read(wanted.run_id)
+        return _content(loaded.start, loaded.records[wanted.first : wanted.first + wanted.count], wanted)
+
+    def _keep(self, sha256: str, content: bytes) -> None:
+        if sha256 not in self._kept:
+            self._kept[sha256] = content
+            self._size += len(content)
+        while self._size > self._most and len(self._kept) > 1:
+            self._size -= len(self._kept.popitem(last=False)[1])
+
+
+def lines_of(content: Mapping[str, Any]) -> list[records.Record]:
+    """Return the records that the content of a slice holds."""
+    return [records.read(position, line) for position, line in content["lines"]]
+
+
+def _content(start: runs.RunStart, lines: Sequence[records.Record], wanted: Slice) -> bytes:
+    shown: dict[str, Any] = {
+        "facts": dict(wanted.facts),
+        "start": start.to_json() if wanted.whole else None,
+        "lines": [[record.position, dict(record.line)] for record in lines],
+    }
+    return plain.encode(shown)
+
+
+def _hashed(wanted: Slice, sha256: str) -> Slice:
+    return dataclasses.replace(wanted, sha256=sha256)

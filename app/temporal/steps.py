@@ -1,0 +1,204 @@
+"""Steps: performs, announces and records the steps of runs, whoever asks; each finds its line if it is there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from app import clock, errors
+from app.domain import gates, inputs, operations, runs, states
+from app.domain.records import Record, Result
+from app.engine import child_results, input_results, ports, runner, step_attempt, step_executor, stores
+from app.temporal import messages
+from app.temporal.leased_writer import LeasedWriter
+from app.temporal.leases import Leases
+from app.temporal.rehearsal import Rehearsal, Superseded, rehearse
+from app.temporal.slices import Contents, Slice
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _OpenStep:
+    found: Rehearsal
+    writer: LeasedWriter
+    attempt: step_attempt.StepAttempt
+    executor: step_executor.StepExecutor
+
+
+class Steps:
+    """Carry on the steps of runs."""
+
+    def __init__(
+        self,
+        *,
+        store: stores.RunStore,
+        drivers: Mapping[str, ports.Driver],
+        equipment: runner.Equipment,
+        contents: Contents,
+    ) -> None:
+        self.leases = Leases(store, equipment.clock)
+        """Leases of runs."""
+        self.drivers = drivers
+        """Drivers by name."""
+        self._store = store
+        self._equipment = equipment
+        self._contents = contents
+        self._clock = equipment.clock
+
+    async def perform(self, order: messages.StepOrder) -> Slice:
+        """Perform one try of a step, unless its final line is there, and return the line."""
+        async with self._open(order) as step:
+            if isinstance(step, Slice):
+                return step
+            await step.executor.execute(step.attempt)
+            step.writer.raise_failure()
+            return await self._line(step.writer)
+
+    async def announce(self, order: messages.StepOrder) -> messages.Announced:
+        """Write down that a step waits from now on."""
+        async with self._open(order) as step:
+            if isinstance(step, Slice):
+                return messages.Announced(due_at=None, recorded=True)
+            owner = await step.writer.reach()
+            await step.executor.announce(step.attempt, owner)
+            due_at = owner.log.loaded.decisions.due.get(order.key)
+            if order.waits and isinstance(step.attempt.ask.operation, operations.Input):
+                await owner.log.move(runs.Transition.wait(order.run_id, clock.stamp(self._clock.now())))
+            if not isinstance(step.attempt.ask.operation, operations.ChildRun):
+                return messages.Announced(due_at=due_at)
+            call = step.executor.call(step.attempt, owner)
+            await step.writer.give_back()
+            outcome = await self._equipment.performers[operations.ChildRun.kind].perform(call)
+            if outcome.status is not states.StepState.DONE:
+                await self._record(step, outcome)
+                return messages.Announced(due_at=None, recorded=True)
+            return messages.Announced(due_at=due_at, child=str(outcome.output))
+
+    async def finish(self, order: messages.StepOrder) -> Slice | None:
+        """Record a step that has waited long enough; None: its child has not ended yet."""
+        result = await self._of_child(order) if order.child is not None else None
+        if order.child is not None and result is None:
+            return None
+        async with self._open(order) as step:
+            if isinstance(step, Slice):
+                return step
+            await self._record(step, result or _outcome(step))
+            return await self._line(step.writer)
+
+    async def deliver(
+        self, order: messages.StepOrder, delivery: gates.Answer | inputs.Delivery, attempt: int | None
+    ) -> Record:
+        """Record what is delivered to an open step.
+
+        Raises:
+            errors.Conflict: `gate_decided`, `input_decided`; `gate_lapsed`, `input_lapsed`.
+            errors.NotFound: the step is not open.
+        """
+        kind = delivery.of.kind
+        async with self._open(order) as step:
+            if isinstance(step, Slice):
+                raise errors.Conflict(f"the {kind} {order.key!r} is decided", code=f"{kind}_decided", key=order.key)
+            _continue(step)
+            if attempt not in (None, step.attempt.attempt):
+                raise input_results.lapsed(kind, order.key)
+            await self._record(step, _delivered(step, delivery))
+            assert step.writer.record is not None
+            return step.writer.record
+
+    async def key_order(self, run_id: str, key: str) -> messages.StepOrder:
+        """Return the order of an open step by its key.
+
+        Raises:
+            errors.NotFound: nothing of that key is open.
+        """
+        async with self.leases.of(run_id) as log:
+            found = await rehearse(log, self.driver(log), self._equipment)
+            ask = found.scheduler.asks.get(key)
+        if ask is None:
+            raise errors.NotFound(f"the run {run_id} has no open step {key!r:.80}", code="gate_not_found", key=key)
+        return messages.StepOrder(run_id=run_id, key=key, operation=ask.fingerprint, branch=ask.branch)
+
+    def driver(self, log: stores.RunLog) -> ports.Driver:
+        """Return the driver of a run.
+
+        Raises:
+            errors.DriverFault: `unknown_dialect`.
+        """
+        dialect = log.loaded.start.dialect
+        if dialect not in self.drivers:
+            message = f"this version does not speak {dialect!r}; a worker of one that does continues the run"
+            raise errors.DriverFault(message, code="unknown_dialect", detail={"dialect": dialect})
+        return self.drivers[dialect]
+
+    @asynccontextmanager
+    async def _open(self, order: messages.StepOrder) -> AsyncIterator[_OpenStep | Slice]:
+        writer = LeasedWriter(order.run_id, self.leases, self._equipment)
+        try:
+            owner = await writer.reach()
+            found = await rehearse(owner.log, self.driver(owner.log), self._equipment)
+            found.projection.touch()
+            recorded = found.final_of(order.key)
+            yield self._slice(found.log, recorded) if recorded else self._step(found, writer, order)
+        finally:
+            await writer.give_back()
+
+    def _step(self, found: Rehearsal, writer: LeasedWriter, order: messages.StepOrder) -> _OpenStep:
+        attempt, loaded = found.attempt(order), found.log.loaded
+        performers = {kind: writer.performs(each) for kind, each in found.equipment.performers.items()}
+        executor = step_executor.StepExecutor(loaded.start, dataclasses.replace(found.equipment, performers=performers))
+        executor.writer = writer
+        executor.remember(loaded.records)
+        return _OpenStep(found=found, writer=writer, attempt=attempt, executor=executor)
+
+    async def _record(self, step: _OpenStep, result: Result) -> None:
+        owner = await step.writer.reach()
+        _continue(step, owner.log)
+        step.attempt.duration_seconds = max(0.0, (self._clock.now() - step.attempt.started_at).total_seconds())
+        await step.executor.record(step.attempt, result)
+        step.writer.raise_failure()
+        await owner.log.move(runs.Transition.take(step.writer.run_id, clock.stamp(self._clock.now())))
+
+    async def _line(self, writer: LeasedWriter) -> Slice:
+        owner = await writer.reach()
+        assert writer.record is not None
+        return self._slice(owner.log, writer.record)
+
+    def _slice(self, log: stores.RunLog, record: Record) -> Slice:
+        wanted = Slice(run_id=log.loaded.start.run_id, first=record.position, count=1)
+        return self._contents.of_lines(log.loaded.start, [record], wanted)
+
+    async def _of_child(self, order: messages.StepOrder) -> Result | None:
+        assert order.child is not None
+        ended = (await self._store.read(order.child)).decisions.ended
+        if ended is not None:
+            return await child_results.result(self._store, self.drivers, order.child, ended.status)
+        return child_results.timed_out(order.child) if order.is_over else None
+
+
+def _continue(step: _OpenStep, log: stores.RunLog | None = None) -> None:
+    key, attempt, decided = step.attempt.ask.key, step.attempt, (log or step.found.log).loaded.decisions
+    attempt.attempt = decided.highest_attempt.get(key, 0)
+    if attempt.attempt == 0:
+        raise Superseded
+    tries = decided.tries.get(key)
+    at = decided.asked.get(key) or (tries[-1].at if tries else None)
+    if at is not None:
+        attempt.started_at = clock.instant(at)
+
+
+def _outcome(step: _OpenStep) -> Result:
+    operation = step.attempt.ask.operation
+    if isinstance(operation, operations.Gate) and operation.default is not None:
+        return _delivered(step, gates.Answer(decision=operation.default, by_default=True))
+    return Result()
+
+
+def _delivered(step: _OpenStep, delivery: gates.Answer | inputs.Delivery) -> Result:
+    operation, loaded, gate = step.attempt.ask.operation, step.found.log.loaded, None
+    if isinstance(operation, operations.Gate):
+        _continue(step)
+        key, attempt = step.attempt.ask.key, step.attempt.attempt
+        gate = gates.OpenGate.of(loaded.start, key, attempt, operation, loaded.decisions)
+    if gate is not None and isinstance(delivery, gates.Answer):
+        input_results.refuse_unknown(delivery.decision, gate)
+    return input_results.result(gate, delivery)

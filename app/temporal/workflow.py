@@ -1,0 +1,297 @@
+"""The workflow of a run: it owns the driver and its scheduler, and nothing else.
+
+It can be thrown away at any time: a new one takes the run up from the journal. Signals carry nothing; they say that the
+journal has something new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from app import clock, errors
+    from app.dialects import registry as dialects
+    from app.domain import decisions, operations, runs
+    from app.domain.records import Record
+    from app.engine import driver_context, driver_scheduler, replay, stores
+    from app.flows import registry as flows
+    from app.temporal import messages, slices
+
+_SOON = timedelta(seconds=30)
+_HEARTBEAT = timedelta(seconds=5)
+_A_YEAR = timedelta(days=365)
+_PERSISTENT = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200), backoff_coefficient=2, maximum_interval=timedelta(seconds=10)
+)
+
+
+@workflow.defn(name=messages.WORKFLOW)
+class RunWorkflow:
+    """One run, from its journal to its rest."""
+
+    def __init__(self) -> None:
+        self._run_id = ""
+        self._records: list[Record] = []
+        self._landed: dict[int, Record] = {}
+        self._steps: dict[str, asyncio.Task[None]] = {}
+        self._idle: set[str] = set()
+        self._children: dict[str, messages.StepOrder] = {}
+        self._closing: list[asyncio.Task[None]] = []
+        self._cancelled = self._paused = self._over = False
+        self._news = self._looking = False
+        self._turn = 0
+        self._parking: messages.Parking | None = None
+        self._taken_at = 0
+        self._loaded: stores.Loaded
+
+    @workflow.run
+    async def run(self, run_id: str, again: bool = False) -> str:
+        """Continue a run until it rests, and return its state then."""
+        self._run_id = run_id
+        journal = json.loads(await self._ask("take", run_id, again))
+        if journal["facts"].get("rests"):
+            return await self._settle()
+        self._note(journal["facts"])
+        scheduler = None
+        if not self._cancelled:
+            scheduler = await self._replayed(journal)
+            if scheduler is not None:
+                await self._drive(scheduler)
+        await self._cut_all()
+        turn = self._turn
+        state = await self._settle()
+        if state == "running" or self._turn != turn:
+            # The journal had something new while the run came to rest.
+            workflow.continue_as_new(args=[run_id, True])
+        return state
+
+    @workflow.signal
+    def look(self) -> None:
+        """Hear that the journal has something new."""
+        self._news = True
+        self._turn += 1
+
+    @workflow.signal
+    def cancel(self) -> None:
+        """Hear that the journal has a request to end the run."""
+        self._cancelled = True
+        self._turn += 1
+
+    @workflow.signal
+    def pause(self, interrupt: bool) -> None:
+        """Hear that the journal has a pause."""
+        self._paused = True
+        self._over = self._over or interrupt
+        self._turn += 1
+
+    # -- replay
+
+    async def _replayed(self, journal: Mapping[str, Any]) -> driver_scheduler.DriverScheduler | None:
+        start = runs.RunStart.from_json(journal["start"])
+        self._records = slices.lines_of(journal)
+        self._taken_at = len(self._records)
+        dead = frozenset(decisions.expand(journal["facts"]["dead"]))
+        self._loaded = stores.Loaded(
+            start=start, records=self._records, decisions=decisions.Decisions(dead=dead), emitted=frozenset()
+        )
+        drivers = {**flows.DRIVERS, **dialects.DIALECTS}
+        context = driver_context.DriverContext(start, lambda key, facts: None)
+        scheduler = driver_scheduler.DriverScheduler(lambda: drivers[start.dialect].drive(context))
+        try:
+            await replay.replay(scheduler, self._loaded, self._read)
+        except (errors.Fault, KeyError):
+            # Settling replays it, too, and says what does not fit.
+            return None
+        return scheduler
+
+    async def _read(self, blob: Any) -> Any:
+        return json.loads(await self._ask("read", self._run_id, blob.to_json()))
+
+    # -- drive
+
+    async def _drive(self, scheduler: driver_scheduler.DriverScheduler) -> None:
+        try:
+            while not (scheduler.finished or self._cancelled or self._over):
+                turn = self._turn
+                self._open(scheduler)
+                if self._drains() and not self._is_busy():
+                    return
+                if self._news and not self._looking:
+                    self._begin_to_look()
+                await workflow.wait_condition(lambda turn=turn: self._turn != turn or self._has_next())  # type: ignore[misc]
+                await self._hand_out(scheduler)
+        except errors.Fault:
+            # As above.
+            return
+
+    def _drains(self) -> bool:
+        full = len(self._records) - self._taken_at >= messages.STEPS_OF_A_HISTORY
+        return self._paused or full or self._parking is not None or workflow.info().is_continue_as_new_suggested()
+
+    def _is_busy(self) -> bool:
+        return any(key not in self._idle for key in self._steps) or bool(self._landed) or self._looking
+
+    def _has_next(self) -> bool:
+        return len(self._records) in self._landed
+
+    def _open(self, scheduler: driver_scheduler.DriverScheduler) -> None:
+        dropped, scheduler.dropped = scheduler.dropped, []
+        for key in dropped:
+            self._cut(key)
+        if self._drains():
+            return
+        unopened, scheduler.unopened = scheduler.unopened, {}
+        for ask in unopened.values():
+            if ask.operation.idle:
+                self._idle.add(ask.key)
+            self._steps[ask.key] = asyncio.create_task(self._carry_out(ask))
+
+    async def _hand_out(self, scheduler: driver_scheduler.DriverScheduler) -> None:
+        while (record := self._landed.pop(len(self._records), None)) is not None:
+            self._records.append(record)
+            if record.final:
+                self._cut(record.key)
+            if not scheduler.finished:
+                replay.hand_out(scheduler, record, self._loaded)
+                await replay.satisfy(scheduler, self._read)
+        if self._landed and not self._looking:
+            # A line before these was written by someone whose signal was lost.
+            self._begin_to_look()
+
+    def _begin_to_look(self) -> None:
+        self._news, self._looking = False, True
+        self._closing.append(asyncio.create_task(self._look()))
+
+    async def _look(self) -> None:
+        try:
+            found = json.loads(await self._ask("look", self._run_id, len(self._records)))
+            self._note(found["facts"])
+            for record in slices.lines_of(found):
+                self._land(record)
+            for order in list(self._children.values()):
+                await self._collect(order)
+        finally:
+            self._looking = False
+            self._turn += 1
+
+    def _note(self, facts: Mapping[str, Any]) -> None:
+        self._cancelled = self._cancelled or facts["cancelled"]
+        self._paused = facts["paused"]
+        self._over = self._over or facts["ended"]
+
+    # -- steps
+
+    async def _carry_out(self, ask: driver_scheduler.Ask) -> None:
+        waits = all(key in self._idle for key in self._steps)
+        order = messages.StepOrder(
+            run_id=self._run_id, key=ask.key, operation=ask.fingerprint, branch=ask.branch, waits=waits
+        )
+        try:
+            await (self._wait(ask, order) if ask.operation.idle else self._perform(order))
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            self._fail(ask.key, error)
+        self._turn += 1
+
+    async def _perform(self, order: messages.StepOrder) -> None:
+        while True:
+            record = self._record_in(await self._ask("perform", order, at_length=True))
+            self._land(record)
+            if record.final or record.retry_at is None:
+                return
+            await self._until(record.retry_at)
+
+    async def _wait(self, ask: driver_scheduler.Ask, order: messages.StepOrder) -> None:
+        announced: messages.Announced = await self._ask("announce", order, result_type=messages.Announced)
+        if announced.recorded:
+            self._news = True
+            return
+        if announced.child is not None:
+            order = self._children[ask.key] = dataclasses.replace(order, child=announced.child)
+            await self._collect(order)
+        if announced.due_at is None or _is_open_ended(ask.operation):
+            return
+        await self._until(announced.due_at)
+        await self._collect(dataclasses.replace(order, is_over=True))
+
+    async def _collect(self, order: messages.StepOrder) -> None:
+        found = await self._ask("finish", order)
+        if found is not None:
+            self._children.pop(order.key, None)
+            self._land(self._record_in(found))
+
+    def _land(self, record: Record) -> None:
+        if record.position >= len(self._records):
+            self._landed[record.position] = record
+        self._turn += 1
+
+    def _fail(self, key: str, error: ActivityError) -> None:
+        cause = error.cause
+        self._steps.pop(key, None)
+        if isinstance(cause, ApplicationError) and cause.type == messages.SUPERSEDED:
+            self._news = True
+        elif isinstance(cause, ApplicationError) and cause.type == messages.PARKED:
+            self._parking = self._parking or messages.Parking(**cause.details[0])
+        else:
+            reason = (cause.type if isinstance(cause, ApplicationError) else None) or "activity_failed"
+            message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+            self._parking = self._parking or messages.Parking(reason=reason, code=reason, message=message, key=key)
+
+    def _forget(self, key: str) -> None:
+        self._children.pop(key, None)
+        self._idle.discard(key)
+        self._steps.pop(key, None)
+
+    def _cut(self, key: str) -> None:
+        step = self._steps.get(key)
+        if step is not None and not step.done():
+            step.cancel()
+            self._closing.append(step)
+        self._forget(key)
+
+    async def _cut_all(self) -> None:
+        closing = [*self._steps.values(), *self._closing]
+        for step in closing:
+            step.cancel()
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    # -- small change
+
+    def _record_in(self, content: bytes) -> Record:
+        return slices.lines_of(json.loads(content))[0]
+
+    async def _until(self, at: str) -> None:
+        left = (clock.instant(at) - workflow.now()).total_seconds()
+        if left > 0:
+            await workflow.sleep(left)
+
+    async def _settle(self) -> str:
+        order = messages.Settle(run_id=self._run_id, parking=self._parking)
+        return str(await self._ask("settle", order, result_type=str))
+
+    async def _ask(self, name: str, *args: Any, at_length: bool = False, result_type: Any = bytes) -> Any:
+        queue = workflow.info().task_queue
+        return await workflow.execute_activity(
+            name,
+            args=args,
+            task_queue=messages.steps_queue(queue) if at_length else queue,
+            result_type=result_type,
+            start_to_close_timeout=_A_YEAR if at_length else 2 * _SOON,
+            heartbeat_timeout=_HEARTBEAT,
+            retry_policy=_PERSISTENT,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+
+
+def _is_open_ended(operation: operations.Operation) -> bool:
+    return isinstance(operation, operations.Gate) and operation.default is None

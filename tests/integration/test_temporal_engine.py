@@ -1,0 +1,336 @@
+"""The engine on Temporal: the same recipes, with a real server, a service and a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration import temporal_server
+
+temporal_server.require()
+
+from temporalio.client import Client, WorkflowHistory  # noqa: E402
+
+from app import bootstrap, errors, settings  # noqa: E402
+from app.domain import states  # noqa: E402
+from app.engine import run_engine, stores  # noqa: E402
+from app.services import gate_inbox, gates, requests  # noqa: E402
+from app.services.plans import requests as plan_requests  # noqa: E402
+from app.temporal import messages, slices, worker  # noqa: E402
+from tests.integration import project as projects  # noqa: E402
+
+SERVE = bootstrap.OpenMode(address="http://127.0.0.1:1")
+WORK = bootstrap.OpenMode(works=True)
+
+RECIPES = {
+    "parent": [
+        {"id": "first", "type": "bash", "command": "echo hello", "output": "said"},
+        {"id": "below", "type": "recipe", "recipe": "child"},
+    ],
+    "child": [{"id": "nap", "type": "bash", "command": "echo rested", "output": "rest"}],
+    "slow": [
+        {"id": "nap", "type": "bash", "command": "echo $$ > pid; exec sleep 300"},
+        {"id": "after", "type": "bash", "command": "echo after"},
+    ],
+    "once": [
+        {"id": "first", "type": "bash", "command": "echo x >> first; while [ ! -e go ]; do sleep 0.05; done"},
+        {"id": "second", "type": "bash", "command": "echo y >> second; test -e good", "retry": {"max_attempts": 1}},
+    ],
+}
+ASKING: dict[str, Any] = {
+    "schema": "1.7",
+    "name": "asking",
+    "description": "Asks",
+    "version": "1.0.0",
+    "stages": [
+        {
+            "name": "one",
+            "steps": [{"id": "a", "type": "bash", "command": "echo one", "output": "one"}],
+            "approval": {"required": True, "prompt": "Go on?", "timeout": 0, "default": "deny"},
+        },
+        {"name": "two", "steps": [{"id": "b", "type": "bash", "command": "echo two", "output": "two"}]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
+    """Run a server."""
+    running = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
+    running.start()
+    yield running
+    running.stop()
+
+
+class Scene:
+    """A project with a service and a worker."""
+
+    def __init__(self, service: bootstrap.Application, project: projects.Project, client: Client) -> None:
+        self.service = service
+        self.project = project
+        self.client = client
+
+    async def start(self, recipe_id: str, **asked: Any) -> str:
+        """Start a run."""
+        asked = {"description": "The arrival"} | asked
+        return (await self.service.runs.start(requests.StartRequest(recipe_id=recipe_id, **asked))).run_id
+
+    async def ended(self, run_id: str, seconds: float = 60) -> states.RunState:
+        """Wait for the end of a run."""
+        async with asyncio.timeout(seconds):
+            return await self.service.engine.ended(run_id)
+
+    async def until(self, run_id: str, state: states.RunState) -> None:
+        """Wait until a run's row shows a state."""
+
+        async def shows() -> bool:
+            return (await self.service.store.summary(run_id)).status == state
+
+        await temporal_server.until(shows)
+
+    async def there(self, name: str, lines: int = 1) -> str:
+        """Wait for lines in a file of the project, and return its text."""
+
+        async def written() -> bool:
+            return len(self.text(name).splitlines()) >= lines
+
+        await temporal_server.until(written)
+        return self.text(name)
+
+    def text(self, name: str) -> str:
+        """Return the text of a file of the project, nothing where there is none."""
+        path = self.project.root / name
+        return path.read_text() if path.exists() else ""
+
+    async def keys(self, run_id: str) -> list[str]:
+        """Return the keys of a run's lines."""
+        return [record.key for record in (await self.service.store.read(run_id)).records]
+
+    async def history(self, run_id: str) -> WorkflowHistory:
+        """Return the history of a run's newest workflow."""
+        return await self.client.get_workflow_handle(messages.workflow_id(run_id)).fetch_history()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> projects.Project:
+    """Make a project with recipes for this engine."""
+    made = projects.Project(tmp_path / "project")
+    for name, steps in RECIPES.items():
+        whole = {"schema": "1.7", "name": name, "description": name, "version": "1.0.0", "steps": steps}
+        made.write(f".control-room/recipes/amplifier/{name}.yaml", json.dumps(whole))
+    made.write(".control-room/recipes/amplifier/asking.yaml", json.dumps(ASKING))
+    return made
+
+
+def chosen(project: projects.Project, address: str) -> settings.Settings:
+    """Return the settings of a project on Temporal."""
+    return settings.load({}, project=project.root, home=project.root / "nobody", engine="temporal", temporal=address)
+
+
+@pytest.fixture
+async def scene(project: projects.Project, server: temporal_server.DevServer) -> AsyncIterator[Scene]:
+    """Serve a project, with one worker."""
+    await temporal_server.connected(server.address)
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(bootstrap.build(chosen(project, server.address), SERVE))
+        await stack.enter_async_context(bootstrap.build(chosen(project, server.address), WORK))
+        yield Scene(service, project, await Client.connect(server.address))
+
+
+async def test_tools_and_agents_run_as_on_the_embedded_engine(scene: Scene, tmp_path: Path):
+    """A recipe of tools and agents writes the lines that the embedded engine writes."""
+    args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+    run_id = await scene.start("draft", args=args)
+    assert await scene.ended(run_id) is states.RunState.DONE
+
+    alone = projects.Project(tmp_path / "alone")
+    embedded = settings.load({}, project=alone.root, home=alone.root / "nobody")
+    async with bootstrap.build(embedded, SERVE) as application:
+        asked = requests.StartRequest(recipe_id="draft", args=args, description="The arrival")
+        other = (await application.runs.start(asked)).run_id
+        await application.engine.ended(other)
+        wanted = [(line.key, line.operation, line.output) for line in (await application.store.read(other)).records]
+    found = [(line.key, line.operation, line.output) for line in (await scene.service.store.read(run_id)).records]
+    assert found == wanted
+    assert (await scene.service.upkeep.verify(run_id))["ok"]
+
+
+async def test_the_history_holds_no_content_and_replays(scene: Scene):
+    """No text of a run is on the server, and a replayer with the codec repeats the history from the store."""
+    run_id = await scene.start("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
+    await scene.ended(run_id)
+    history = await scene.history(run_id)
+
+    held = b"".join(event.SerializeToString() for event in history.events)
+    assert projects.REPLY.encode()[:20] not in held
+    assert b"The arrival" not in held
+    await worker.replayer(slices.Contents(scene.service.store)).replay_workflow(history)
+
+
+async def test_a_replay_refuses_lines_that_were_changed(scene: Scene):
+    """A journal that says something else than the workflow was told is not taken for it."""
+    run_id = await scene.start("quick")
+    await scene.ended(run_id)
+    history = await scene.history(run_id)
+    contents = slices.Contents(_Forger(scene.service.store))  # type: ignore[arg-type]
+
+    with pytest.raises(Exception, match="not those that its workflow was told of"):
+        await worker.replayer(contents).replay_workflow(history)
+
+
+class _Forger:
+    """A store that reads another output into the lines."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    async def read(self, run_id: str) -> Any:
+        loaded = await self._store.read(run_id)
+        lines = [dataclasses.replace(line, line={**line.line, "output": "forged"}) for line in loaded.records]
+        return dataclasses.replace(loaded, records=lines)
+
+
+async def test_a_child_ends_before_its_parent_goes_on(scene: Scene):
+    """A child run is started once, and its result is the line of its parent's step."""
+    run_id = await scene.start("parent")
+    assert await scene.ended(run_id) is states.RunState.DONE
+
+    lines = (await scene.service.store.read(run_id)).records
+    child = lines[-1].output
+    assert isinstance(child, dict)
+    assert [line.key for line in lines] == ["first", "below"]
+    assert (await scene.service.store.read(str(child["run_id"]))).start.parent_run_id == run_id
+
+
+async def test_a_gate_is_answered_once(scene: Scene):
+    """The answer is durable when it is confirmed, counts once, and lets the run go on."""
+    run_id = await scene.start("asking")
+    await scene.until(run_id, states.RunState.WAITING)
+    [gate], _ = await scene.service.gates.page(gate_inbox.GateQuery(run_id=run_id))
+
+    answered = await scene.service.gates.answer(gate.gate_id, gates.Reply(decision="approve"))
+    assert answered.decision == "approve"
+    with pytest.raises(errors.Conflict):
+        await scene.service.gates.answer(gate.gate_id, gates.Reply(decision="deny"))
+    assert await scene.ended(run_id) is states.RunState.DONE
+    assert (await scene.keys(run_id))[-1] == "b"
+
+
+async def test_a_cancel_reaches_the_process_within_two_seconds(scene: Scene):
+    """The line is written first; the process of the step is gone within two seconds."""
+    run_id = await scene.start("slow")
+    pid = int(await scene.there("pid"))
+    began = time.monotonic()
+    await scene.service.engine.cancel(run_id)
+
+    async def is_gone() -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    await temporal_server.until(is_gone)
+
+    assert time.monotonic() - began < 2
+    assert await scene.ended(run_id) is states.RunState.CANCELLED
+    assert await scene.keys(run_id) == []
+
+
+async def test_a_paused_run_goes_on_where_it_stopped(scene: Scene):
+    """A pause lets the open step finish and begins no other; after it the run repeats nothing."""
+    run_id = await scene.start("once")
+    await scene.there("first")
+    await scene.service.engine.pause(run_id)
+    scene.project.write("go", "")
+    await scene.until(run_id, states.RunState.PAUSED)
+    assert await scene.keys(run_id) == ["first"]
+
+    scene.project.write("good", "")
+    await scene.service.engine.unpause(run_id)
+    assert await scene.ended(run_id) is states.RunState.DONE
+    assert (scene.project.root / "first").read_text() == "x\n"
+
+
+async def test_a_failed_run_is_resumed_from_its_failure(scene: Scene):
+    """What was done stays done; the step that failed is performed again."""
+    scene.project.write("go", "")
+    run_id = await scene.start("once")
+    assert await scene.ended(run_id) is states.RunState.FAILED
+
+    scene.project.write("good", "")
+    await scene.service.engine.resume(run_id, run_engine.Resume())
+    await scene.until(run_id, states.RunState.DONE)
+    assert (scene.project.root / "first").read_text() == "x\n"
+    assert (scene.project.root / "second").read_text() == "y\ny\n"
+
+
+@pytest.mark.parametrize(("field", "asked"), [("priority", {"priority": 5}), ("exclusive_workspace", {})])
+async def test_what_this_engine_cannot_do_is_refused_by_name(scene: Scene, field: str, asked: dict[str, Any]):
+    """A run that asks for it is not made."""
+    asked = asked or {"exclusive_workspace": True}
+    with pytest.raises(errors.RequestInvalid) as refused:
+        await scene.start("quick", **asked)
+
+    assert refused.value.code == "unsupported_on_engine"
+    assert [flaw.path for flaw in refused.value.flaws] == [f"$.{field}"]
+
+
+async def test_a_session_plan_is_refused_by_name(scene: Scene):
+    """Nothing is made of it, and no agent is asked."""
+    with pytest.raises(errors.RequestInvalid, match="embedded engine") as refused:
+        await scene.service.plans.create(plan_requests.NewPlan(intent="Look", tasks=()))
+
+    assert refused.value.code == "unsupported_on_engine"
+    assert await scene.service.store.list_runs(stores.RunQuery()) == []
+
+
+async def test_projects_share_a_server(scene: Scene, server: temporal_server.DevServer, tmp_path: Path):
+    """Workers of another project on the same server leave a project's runs alone."""
+    other = projects.Project(tmp_path / "other")
+    async with bootstrap.build(chosen(other, server.address), WORK):
+        runs = [await scene.start("quick") for _ in range(5)]
+        assert {await scene.ended(run_id) for run_id in runs} == {states.RunState.DONE}
+
+
+async def test_a_store_on_postgres_is_refused_by_name(project: projects.Project):
+    """Workers cannot share it yet."""
+    given = {"store_url": "postgresql://nowhere/db", "engine": "temporal"}
+    wrong = settings.load({}, project=project.root, home=project.root / "nobody", **given)
+    with pytest.raises(errors.ConfigurationError, match="CONTROL_ROOM_STORE_URL") as refused:
+        async with bootstrap.build(wrong, WORK):
+            pass
+
+    assert refused.value.code == "unsupported_on_engine"
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"temporal": "nowhere"}, "temporal_address"),
+        ({"temporal": "127.0.0.1:1"}, "temporal_away"),
+        ({"temporal_namespace": "missing"}, "temporal_namespace"),
+    ],
+)
+async def test_a_wrong_server_is_refused_by_name(
+    project: projects.Project, server: temporal_server.DevServer, given: dict[str, str], code: str
+):
+    """The message names address or namespace."""
+    await temporal_server.connected(server.address)
+    wanted = {"temporal": server.address} | given
+    wrong = settings.load({}, project=project.root, home=project.root / "nobody", engine="temporal", **wanted)
+    with pytest.raises(errors.ConfigurationError) as refused:
+        async with bootstrap.build(wrong, WORK):
+            pass
+
+    assert refused.value.code == code
+    assert next(iter(given.values())) in refused.value.message

@@ -1,0 +1,209 @@
+"""Kills around the engine on Temporal: workers that die or sleep, and a server that has lost its database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import temporal_server
+
+temporal_server.require()
+
+from temporalio.client import Client  # noqa: E402
+
+from app import bootstrap, clock  # noqa: E402
+from app.dialects import registry  # noqa: E402
+from app.domain import operations, plain, records, states  # noqa: E402
+from app.engine import equipment, ports, probes  # noqa: E402
+from app.services import gate_inbox, gates  # noqa: E402
+from app.temporal import rehearsal, slices, steps  # noqa: E402
+from tests.integration import project as projects  # noqa: E402
+from tests.integration.test_temporal_engine import ASKING, SERVE, Scene, chosen  # noqa: E402
+
+STEPS = """
+schema: "1.7"
+name: once
+description: once
+version: "1.0.0"
+steps:
+  - {id: first, type: bash, command: "echo x >> first"}
+  - {id: second, type: bash, command: "echo $$ >> second; while [ ! -e go ]; do sleep 0.05; done; echo over"}
+  - {id: third, type: bash, command: "echo z >> third"}
+"""
+
+
+class Workers:
+    """Workers as processes."""
+
+    def __init__(self, project: projects.Project, address: str) -> None:
+        self._project = project
+        self._command = [sys.executable, "-m", "app", "worker", "--temporal", address]
+        self._command += ["--project", str(project.root)]
+        self.running: list[subprocess.Popen[str]] = []
+
+    async def begin(self) -> subprocess.Popen[str]:
+        """Start one, and wait until it is ready."""
+        environ = os.environ | {"HOME": str(self._project.root / "nobody"), "PYTHONPATH": str(Path.cwd())}
+        log = (self._project.root / f"worker{len(self.running)}.log").open("w")
+        begun = subprocess.Popen(  # noqa: ASYNC220 - starting a process takes a millisecond
+            self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=environ
+        )
+        self.running.append(begun)
+        assert begun.stdout is not None
+        line = await asyncio.to_thread(begun.stdout.readline)
+        assert line.startswith("worker: ready"), line
+        return begun
+
+    def kill_all(self) -> None:
+        """Kill those that are left."""
+        for process in self.running:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[temporal_server.DevServer]:
+    """Run a server of the test's own."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    running = temporal_server.DevServer(folder)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> projects.Project:
+    """Make a project."""
+    made = projects.Project(tmp_path / "project")
+    made.write(".control-room/recipes/amplifier/once.yaml", STEPS)
+    stages = [dict(stage) for stage in ASKING["stages"]]
+    stages[0] |= {"steps": [{"id": "a", "type": "bash", "command": "echo x >> first"}]}
+    made.write(".control-room/recipes/amplifier/asking.yaml", json.dumps({**ASKING, "stages": stages}))
+    return made
+
+
+@pytest.fixture
+def workers(project: projects.Project, server: temporal_server.DevServer) -> Iterator[Workers]:
+    """Kill the workers in the end."""
+    made = Workers(project, server.address)
+    yield made
+    made.kill_all()
+
+
+@pytest.fixture
+async def scene(project: projects.Project, server: temporal_server.DevServer) -> AsyncIterator[Scene]:
+    """Serve a project, without a worker."""
+    await temporal_server.connected(server.address)
+    async with bootstrap.build(chosen(project, server.address), SERVE) as service:
+        yield Scene(service, project, await Client.connect(server.address))
+
+
+async def test_another_worker_takes_over_what_a_killed_one_performed(scene: Scene, workers: Workers):
+    """Recorded steps are not repeated; the one in flight is performed again as its next attempt, in time."""
+    first = await workers.begin()
+    run_id = await scene.start("once")
+    await scene.there("second")
+    await workers.begin()
+    first.kill()
+    began = time.monotonic()
+    await scene.there("second", lines=2)
+    took_over = time.monotonic() - began
+    scene.project.write("go", "")
+    assert await scene.ended(run_id) is states.RunState.DONE
+
+    lines = (await scene.service.store.read(run_id)).records
+    assert [(line.key, line.attempt) for line in lines] == [("first", 1), ("second", 2), ("third", 1)]
+    assert (await scene.there("first"), await scene.there("third")) == ("x\n", "z\n")
+    assert took_over < 15
+    assert (await scene.service.upkeep.verify(run_id))["ok"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_a_worker_that_slept_too_long_writes_no_line(scene: Scene, workers: Workers):
+    """A worker that wakes after another has taken its step over changes nothing."""
+    sleeper = await workers.begin()
+    run_id = await scene.start("once")
+    await scene.there("second")
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    await workers.begin()
+    await scene.there("second", lines=2)
+    scene.project.write("go", "")
+    # A frozen worker swallows the tasks that it polled for, each until its time is over.
+    assert await scene.ended(run_id, seconds=240) is states.RunState.DONE
+    os.kill(sleeper.pid, signal.SIGCONT)
+    sleeper.terminate()
+    assert await asyncio.to_thread(sleeper.wait, 30) == 0
+
+    lines = (await scene.service.store.read(run_id)).records
+    assert [(line.key, line.attempt) for line in lines] == [("first", 1), ("second", 2), ("third", 1)]
+    assert (await scene.service.upkeep.verify(run_id))["ok"]
+
+
+async def test_a_server_that_lost_its_database_loses_no_run(
+    scene: Scene, workers: Workers, server: temporal_server.DevServer
+):
+    """A lost workflow begins again from the journal, repeats nothing, and takes the answer of its gate."""
+    await workers.begin()
+    run_id = await scene.start("asking")
+    await scene.until(run_id, states.RunState.WAITING)
+    server.wipe()
+    server.start()
+    await temporal_server.connected(server.address)
+    [gate], _ = await scene.service.gates.page(gate_inbox.GateQuery(run_id=run_id))
+    await scene.service.gates.answer(gate.gate_id, gates.Reply(decision="approve"))
+    assert await scene.ended(run_id) is states.RunState.DONE
+
+    assert await scene.there("first") == "x\n"
+    assert await scene.keys(run_id) == ["a", "approval:one", "b"]
+
+
+class Waking:
+    """Perform the first try when told to, and every other one at once."""
+
+    def __init__(self) -> None:
+        self.sleeps = asyncio.Event()
+        self.wakes = asyncio.Event()
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Return which try it was."""
+        if call.attempt == 1:
+            self.sleeps.set()
+            await self.wakes.wait()
+        return records.Result(output=f"try {call.attempt}")
+
+
+async def test_the_line_of_a_newer_try_is_the_record(scene: Scene):
+    """An earlier try that ends after a newer one is refused under the lease, and what came of it is kept as a log."""
+    run_id, waking = await scene.start("once"), Waking()
+    contents = slices.Contents(scene.service.store)
+    tools = equipment.Equipment(
+        performers={operations.Command.kind: waking},
+        clock=clock.SystemClock(),
+        masker=plain.Masker(),
+        probes=probes.NoProbes(),
+    )
+    given = {"drivers": registry.DIALECTS, "equipment": tools, "contents": contents}
+    here, there = (steps.Steps(store=scene.service.store, **given) for _ in range(2))  # type: ignore[arg-type]
+    order = await here.key_order(run_id, "first")
+    early = asyncio.create_task(here.perform(order))
+    await waking.sleeps.wait()
+    await there.perform(order)
+    waking.wakes.set()
+    with pytest.raises(rehearsal.Superseded):
+        await early
+
+    [line] = (await scene.service.store.read(run_id)).records
+    assert (line.attempt, line.output) == (2, "try 2")
+    [kept] = [name for name in await scene.service.store.list_logs(run_id) if "late" in name]
+    assert b"try 1" in await scene.service.store.read_log(run_id, kept)
