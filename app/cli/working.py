@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import sys
 
@@ -29,6 +28,8 @@ def worker(**given: str | None) -> int:
         terminal.warn(*formats.remarks([dataclasses.asdict(remark) for remark in remarks]).split("\n"))
     if chosen is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
+    import asyncio
+
     return asyncio.run(_work(chosen))
 
 
