@@ -15,6 +15,7 @@ from app.api import queries, refusals, request_models, responses
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.domain import plain, shapes, states
+from app.engine import run_engine
 from app.services import bulk
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -29,6 +30,7 @@ class BulkBody(BaseModel):
         {"action": "cancel", "run_ids": ["20260210T143000Z-k3x9af"]},
         {"action": "delete", "filter": {"status": ["failed"], "recipe_id": "draft"}, "dry_run": True},
         {"action": "delete", "filter": {"status": ["failed"], "recipe_id": "draft"}, "expected": 3},
+        {"action": "label", "run_ids": ["20260210T143000Z-k3x9af"], "labels": {"book": "one"}},
     )
 
     action: bulk.Action = Field(description="What is ordered.")
@@ -40,6 +42,8 @@ class BulkBody(BaseModel):
         None, description="Number of runs that you expect; another one is a 409. Needed with `filter`."
     )
     dry_run: bool = Field(False, description="Only count the runs.")
+    labels: request_models.Labelling = Field(default_factory=dict)
+    pinned: request_models.Pinning = None
 
     @model_validator(mode="after")
     def _runs_are_chosen(self) -> BulkBody:
@@ -47,6 +51,8 @@ class BulkBody(BaseModel):
             raise ValueError("name the runs in `run_ids`, or choose them by `filter`")
         if self.filter is not None and self.expected is None and not self.dry_run:
             raise ValueError("`filter` needs `expected`: count the runs with `dry_run` first")
+        if (self.action == "label") != bool(self.labels or self.pinned is not None):
+            raise ValueError("`label`, and no other action, needs `labels` or `pinned`")
         return self
 
     def order(self) -> bulk.BulkOrder:
@@ -57,6 +63,7 @@ class BulkBody(BaseModel):
             filter=None if self.filter is None else self.filter.runs(),
             expected=self.expected,
             dry_run=self.dry_run,
+            marks=run_engine.Marks(labels=self.labels, pinned=self.pinned),
         )
 
 
@@ -94,7 +101,7 @@ class BulkAnswer(shapes.Shape):
 
 @router.post(
     "/bulk",
-    summary="Cancel, pause, continue or delete many runs",
+    summary="Cancel, pause, continue, label or delete many runs",
     responses=responses.declared(BulkAnswer, *refusals.WRITE, "bulk_count_differs", "too_many_runs"),
 )
 async def order_many(services: ServicesDep, body: BulkBody, author: AuthorDep) -> Response:

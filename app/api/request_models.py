@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from app import errors
 from app.domain import issues as engine_issues
 from app.domain import limits
+from app.engine import run_engine
 from app.services import conferences, gates, issue_texts, issues, requests
 
 _Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
@@ -133,6 +134,35 @@ class PauseBody(BaseModel):
         description="Cut the steps in flight off; they leave no record, and run again as their next attempt when the "
         "run continues.",
     )
+
+
+Labelling = Annotated[
+    dict[LabelName, LabelValue | None],
+    Field(max_length=requests.LABELS, description="Labels to set; null removes one. All others stay."),
+]
+"""Changes of labels."""
+
+Pinning = Annotated[bool | None, Field(description="Whether retention keeps the run; null: as before.")]
+"""A change of a pin."""
+
+
+class MarksBody(BaseModel):
+    """What changes about a run, whatever its state."""
+
+    model_config = strict({"labels": {"book": "one", "draft": None}}, {"pinned": True})
+
+    labels: Labelling = Field(default_factory=dict)
+    pinned: Pinning = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> MarksBody:
+        if not self.labels and self.pinned is None:
+            raise ValueError("name what changes: `labels` or `pinned`")
+        return self
+
+    def marks(self) -> run_engine.Marks:
+        """Return what changes."""
+        return run_engine.Marks(labels=self.labels, pinned=self.pinned)
 
 
 class ResumeBody(BaseModel):

@@ -33,6 +33,7 @@ _STARTED = responses.created(
     headers={"Location": "Address of the run."},
 )
 _MOVED = declared(requests.Moved, *refusals.COMMAND)
+_MARKED = declared(requests.Marked, *refusals.WRITE, "run_not_found", "run_busy", "journal_corrupt")
 _RESUMED = declared(
     requests.Moved,
     *refusals.COMMAND,
@@ -127,6 +128,12 @@ async def resume_run(
     """Continue a failed or cancelled run from the failed step, or from an earlier one."""
     wanted = body.request() if body else requests.ResumeRequest()
     return as_json(await services.runs.resume(run_id, wanted, author))
+
+
+@router.patch("/{run_id}", summary="Label or pin a run", responses=_MARKED)
+async def mark_run(services: ServicesDep, run_id: RunId, author: AuthorDep, body: request_models.MarksBody) -> Response:
+    """Change a run's labels or its pin, whatever its state. A pinned run is never pruned."""
+    return as_json(await services.runs.mark(run_id, body.marks(), author))
 
 
 @router.delete(

@@ -48,6 +48,17 @@ def labels(given: Iterable[str]) -> dict[str, str]:
     return _pairs(given, _pair, "--label")
 
 
+def label_changes(given: Iterable[str]) -> dict[str, str | None]:
+    """Return changes of labels: `NAME=TEXT` sets one, `NAME-` removes it.
+
+    Raises:
+        errors.ArgsInvalid: naming every one that cannot be read.
+    """
+    words = list(given)
+    gone = [word for word in words if "=" not in word and word.endswith("-")]
+    return {**labels(word for word in words if word not in gone), **{word[:-1]: None for word in gone}}
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """Read a file that holds a JSON object.
 

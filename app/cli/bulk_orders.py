@@ -10,6 +10,7 @@ import click
 from app import errors
 from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, Answer, use_case
+from app.engine import run_engine
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -32,7 +33,9 @@ def _bulk_body(order: orders.BulkOrder) -> dict[str, Any]:
     chosen = {} if order.filter is None else {"filter": _filter(order.filter)}
     named = {} if order.run_ids is None else {"run_ids": list(order.run_ids)}
     counted = {} if order.expected is None else {"expected": order.expected}
-    return {"action": order.action, "dry_run": order.dry_run, **chosen, **named, **counted}
+    given = {"labels": dict(order.marks.labels), "pinned": order.marks.pinned}
+    marks = {name: value for name, value in given.items() if value not in (None, {})}
+    return {"action": order.action, "dry_run": order.dry_run, **chosen, **named, **counted, **marks}
 
 
 @use_case("POST /api/runs/bulk", Access.CHANGE, body=_bulk_body)
@@ -42,7 +45,7 @@ async def give_order(folder: FolderClient, order: orders.BulkOrder) -> Answer:
 
 
 @click.command()
-@click.argument("action", type=click.Choice(("cancel", "pause", "unpause", "resume", "delete")))
+@click.argument("action", type=click.Choice(("cancel", "pause", "unpause", "resume", "label", "delete")))
 @click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
 @click.option("--status", type=click.Choice(STATES), multiple=True, help="Only runs in this state; repeatable.")
 @click.option("--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session.")
@@ -52,6 +55,8 @@ async def give_order(folder: FolderClient, order: orders.BulkOrder) -> Answer:
 @click.option("--created-after", metavar="INSTANT", help="Only runs created at or after it, e.g. 2026-02-10T14:30:00Z.")
 @click.option("--created-before", metavar="INSTANT", help="Only runs created before it.")
 @click.option("--expected", type=click.IntRange(0), metavar="COUNT", help="Number of runs that you expect.")
+@click.option("--set", "changes", multiple=True, metavar="NAME=TEXT|NAME-", help="With `label`: what to set or remove.")
+@click.option("--pin/--unpin", "pinned", default=None, help="With `label`: whether retention keeps the runs.")
 @options.as_json
 @options.anywhere
 def bulk(
@@ -60,6 +65,8 @@ def bulk(
     action: orders.Action,
     run_ids: tuple[str, ...],
     expected: int | None,
+    changes: tuple[str, ...],
+    pinned: bool | None,
     **filters: Any,
 ) -> int:
     """Give one order to many runs of a service, by id or by filter.
@@ -71,12 +78,15 @@ def bulk(
     wanted = any(filters.values())
     if wanted == bool(run_ids):
         raise errors.RequestInvalid("name the runs, or choose them by an option such as --status; not both")
+    if (action == "label") != bool(changes or pinned is not None):
+        raise errors.RequestInvalid("`label`, and no other action, needs --set, --pin or --unpin")
     order = orders.BulkOrder(
         action=action,
         run_ids=run_ids or None,
         filter=arguments.run_query(**filters) if wanted else None,
         expected=expected,
         dry_run=wanted and expected is None,
+        marks=run_engine.Marks(labels=arguments.label_changes(changes), pinned=pinned),
     )
     found = place.ask(give_order, order)
     exit_codes.shown(found, as_json, lambda answer: formats.bulk(answer, counted=order.dry_run))

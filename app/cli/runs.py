@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from app import printable
-from app.cli import arguments, bulk_orders, exit_codes, formats, options, run_limits, terminal, use_cases
+from app.cli import arguments, bulk_orders, exit_codes, formats, marking, options, run_limits, terminal, use_cases
 from app.cli.client import Access, Answer, Client
 
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
@@ -340,4 +340,5 @@ def _moved(moved: Answer, as_json: bool) -> int:
     return exit_codes.shown(moved, as_json, formats.moved)
 
 
-runs.add_command(bulk_orders.bulk)
+for _command in (bulk_orders.bulk, marking.label, marking.pin, marking.unpin):
+    runs.add_command(_command)

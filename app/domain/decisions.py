@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import NoneType
 from typing import Any
 
 from app.domain import authors, plain
@@ -44,6 +45,8 @@ class DecisionKind(StrEnum):
     """A person resumed an ended run; names the lines that are dead from now on."""
     ENDED = "ended"
     """The run ended; names the journal's length and head, and the causes of a failure."""
+    LABELLED = "labelled"
+    """A person changed the run's labels, or whether retention keeps it; of an ended run, too."""
 
 
 # A look-up costs a tenth of a call of the class, and every step comes this way.
@@ -125,7 +128,7 @@ class Decisions:
     given_up: bool = False
     """Whether lines were lost and a person was told: from then on only later decisions tell how many there must be."""
     overrides: dict[str, plain.Json] = field(default_factory=dict)
-    """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …)."""
+    """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …), and the marks."""
 
     def apply(self, line: Mapping[str, Any]) -> None:
         """Fold one line in.
@@ -162,7 +165,16 @@ class Decisions:
                 self._resume(line)
             case DecisionKind.ENDED:
                 self.ended = _ended(line)
+            case DecisionKind.LABELLED:
+                self._label(line)
+                # The run itself has not moved.
+                return
         self.last_at = line["at"]
+
+    @property
+    def marks(self) -> dict[str, plain.Json]:
+        """Return what people changed of the run's labels and its pin since it was created."""
+        return {name: self.overrides[name] for name in ("labels", "pinned") if name in self.overrides}
 
     @property
     def status(self) -> RunState:
@@ -201,6 +213,16 @@ class Decisions:
         self.tries.clear()
         self.dead |= expand(line["dead"])
         self.overrides.update(line.get("overrides") or {})
+
+    def _label(self, line: Mapping[str, Any]) -> None:
+        changed, pinned = line.get("labels", {}), line.get("pinned", False)
+        texts = isinstance(changed, Mapping) and all(isinstance(text, str | NoneType) for text in changed.values())
+        if not (texts and isinstance(pinned, bool) and isinstance(line["at"], str)):
+            raise TypeError("labels are texts or null, a pin is set or not, and the time is known")
+        known = self.overrides.get("labels")
+        self.overrides["labels"] = {**(known if isinstance(known, dict) else {}), **changed}
+        if "pinned" in line:
+            self.overrides["pinned"] = pinned
 
 
 def gives_up(line: Mapping[str, Any]) -> bool:

@@ -28,6 +28,8 @@ class EventType(StrEnum):
     """An ended run was resumed."""
     RUN_ENDED = "run.ended"
     """The run ended."""
+    RUN_LABELLED = "run.labelled"
+    """A person changed the run's labels or its pin; may follow the ending."""
     STEP_STARTED = "step.started"
     """A try began."""
     STEP_FINISHED = "step.finished"
@@ -71,6 +73,7 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
     EventType.RUN_CANCEL_REQUESTED: ("author",),
     EventType.RUN_RESUMED: ("dead", "author"),
     EventType.RUN_ENDED: ("status", "error", "ending"),
+    EventType.RUN_LABELLED: ("labels", "pinned", "author"),
     EventType.STEP_STARTED: ("step_id", "phase", "attempt"),
     EventType.STEP_FINISHED: (*_LINE, "status", "preview"),
     EventType.STEP_FAILED: (*_LINE, "error"),

@@ -18,6 +18,9 @@ RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 INTERNAL_PREFIX = "sp_"
 """Beginning of the ids of runs that are session plans; no list of runs shows them."""
 
+LABELS = 32
+"""Most labels of a run."""
+
 ARTIFACTS = "artifacts"
 """Folder in a run's own that its steps may use."""
 
@@ -95,6 +98,8 @@ class RunStart(shapes.Shape):
     """Whether start.json was made afterwards, from a folder written by hand."""
     resumed: bool = False
     """Whether the run was resumed after it had ended."""
+    pinned: bool = shapes.omitted(default=False)
+    """Whether retention keeps it whatever its age."""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RunStart:
@@ -110,8 +115,14 @@ class RunStart(shapes.Shape):
         return cls(**facts)
 
     def overridden(self, overrides: Mapping[str, Any]) -> RunStart:
-        """Return the facts as a resume with other args or a newer recipe left them."""
-        return dataclasses.replace(self, **overrides)
+        """Return the facts as later decisions left them: other args, a newer recipe, a pin.
+
+        Args:
+            overrides: Fields and their values; of `labels`, what changed, null for one that was removed.
+        """
+        changed = {**self.labels, **overrides.get("labels", {})}
+        labels = {name: text for name, text in changed.items() if text is not None}
+        return dataclasses.replace(self, **{**overrides, "labels": labels})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

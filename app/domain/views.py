@@ -170,6 +170,8 @@ class Manifest(shapes.Shape):
     """Author of the request that started it; absent where Control Room did, and in runs of earlier releases."""
     labels: Mapping[str, str]
     """Labels for finding it again."""
+    pinned: bool = shapes.omitted(default=False)
+    """Whether retention keeps it whatever its age."""
     priority: int
     """-100 to 100; higher starts first."""
     usage: Usage
@@ -278,6 +280,7 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
         working_dir=start.working_dir,
         started_by=start.started_by,
         labels=start.labels,
+        pinned=start.pinned,
         priority=start.priority,
         usage=view.usage,
         ending=view.ending or None,

@@ -47,6 +47,16 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """What a person changes about a run, whatever its state."""
+
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    """Labels to set; None for one that goes."""
+    pinned: bool | None = None
+    """Whether retention keeps the run; None: as before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """How a run stands that is not loaded: in the queue, or asleep while its open steps only wait."""
 
@@ -135,6 +145,17 @@ class RunEngine(Protocol):
         Raises:
             errors.NotFound, errors.WrongState: it is neither failed nor cancelled.
             errors.RequestInvalid: `from_key` names no step of the run; the living lines do not fit the overrides.
+        """
+
+    async def mark(self, run_id: str, marks: Marks, author: Author | None = None) -> RunStart:
+        """Change a run's labels and its pin, whatever its state; answered once that is durable.
+
+        Returns:
+            What the run began with, its present labels and pin in place.
+
+        Raises:
+            errors.NotFound: there is no such run.
+            errors.RequestInvalid: it would have too many labels.
         """
 
     async def deliver(self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None = None) -> Record:

@@ -66,7 +66,7 @@ class RunProjection:
         """Return the run as it stands; it shares what goes on growing, so it is to be read at once."""
         fault = self.durability.fault if self.durability else None
         return views.RunView(
-            start=self._start,
+            start=self._log.loaded.start,
             status=RunState.PAUSED if fault else self._shown_status(),
             reason=fault.code if fault else self._why(),
             board=self._context.board(),

@@ -69,7 +69,7 @@ class Runner:
         )
         self._projection = RunProjection(log, self._context, equipment.clock, changed)
         self._projection.durability = self.durability
-        self.view, self.waits = self._projection.view, self._projection.waits
+        self.view, self.waits, self.touch = self._projection.view, self._projection.waits, self._projection.touch
         self._executor = evicted.executor if evicted else StepExecutor(start, equipment)
         if evicted is not None:
             self._projection.wake(evicted.status, evicted.updated_at, evicted.steps)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias
 
 from app import errors
 from app.domain import authors, states
-from app.engine import stores
+from app.engine import run_engine, stores
 from app.services import requests, run_reader
 from app.services.runs import Runs
 
-Action: TypeAlias = Literal["cancel", "pause", "unpause", "resume", "delete"]
+Action: TypeAlias = Literal["cancel", "pause", "unpause", "resume", "label", "delete"]
 """What can be ordered of many runs."""
 
 MOST_RUNS = 1000
@@ -39,6 +40,8 @@ class BulkOrder:
     """How many runs the client expects; None: any number."""
     dry_run: bool = False
     """Whether runs are only counted."""
+    marks: run_engine.Marks = field(default_factory=run_engine.Marks)
+    """What `label` changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +83,14 @@ class BulkOrders:
             raise errors.Conflict(message, code="bulk_count_differs", detail=facts)
         if order.dry_run:
             return BulkOutcome(matched=len(run_ids))
+        requests.check_labels(order.marks.labels)
+        give = partial(self._label, order.marks) if order.action == "label" else self._orders[order.action]
         turns = asyncio.Semaphore(_AT_ONCE)
 
         async def ordered(run_id: str) -> states.RunState | errors.ControlRoomError | errors.Fault | None:
             async with turns:
                 try:
-                    return await self._orders[order.action](run_id, author)
+                    return await give(run_id, author)
                 except (errors.ControlRoomError, errors.Fault) as error:
                     return error
 
@@ -119,6 +124,10 @@ class BulkOrders:
     async def _resume(self, run_id: str, author: authors.Author | None) -> states.RunState:
         run_reader.check_run_id(run_id)
         return (await self._runs.resume(run_id, requests.ResumeRequest(), author)).status
+
+    async def _label(self, marks: run_engine.Marks, run_id: str, author: authors.Author | None) -> states.RunState:
+        await self._runs.mark(run_id, marks, author)
+        return await self._runs.status(run_id)
 
     async def _delete(self, run_id: str, author: authors.Author | None) -> None:
         await self._runs.delete(run_id, author)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from app import errors
-from app.domain import json_text, plain, shapes, states
+from app.domain import json_text, plain, runs, shapes, states
 from app.domain import limits as run_limits
 from app.domain.limits import NO_LIMITS, RunLimits
 
@@ -22,7 +22,7 @@ LABEL_NAME_PATTERN = r"^[A-Za-z0-9_./-]{1,64}$"
 IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 """Form of an idempotency key: at most 255 printable characters."""
 
-LABELS = 32
+LABELS = runs.LABELS
 """Most labels of a run."""
 
 LABEL_CHARACTERS = 256
@@ -124,6 +124,18 @@ class Moved(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Marked(shapes.Shape):
+    """What a run carries after a change of its labels or its pin."""
+
+    run_id: shapes.RunId
+    """Id of the run."""
+    labels: Mapping[str, str]
+    """Its labels."""
+    pinned: bool
+    """Whether retention keeps it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Moved):
     """Result of a request for a new run."""
 
@@ -138,6 +150,19 @@ def check(request: StartRequest) -> None:
         errors.RequestInvalid: with every flaw found.
     """
     flaws = [*_naming_flaws(request), *_task_flaws(request), *_label_flaws(request.labels), *_half_flaws(request)]
+    if flaws:
+        raise errors.RequestInvalid(flaws[0].message, flaws=flaws)
+
+
+def check_labels(labels: Mapping[str, str | None]) -> None:
+    """Refuse changes of labels of the wrong form; None stands for a label that goes.
+
+    Raises:
+        errors.RequestInvalid: with every flaw found.
+    """
+    texts = {name: text or "" for name, text in labels.items()}
+    halves = [_half_flaw(parts) for parts in json_text.halves({"labels": texts})]
+    flaws = [*_label_flaws(texts), *halves]
     if flaws:
         raise errors.RequestInvalid(flaws[0].message, flaws=flaws)
 
@@ -187,7 +212,11 @@ def _half_flaws(request: StartRequest) -> list[errors.Flaw]:
     # Bytes of a command line that are not UTF-8 come as such halves, too.
     given = {"description": request.description, "args": dict(request.args), "labels": dict(request.labels)}
     halves = json_text.halves({name: value for name, value in given.items() if value is not None})
-    return [_flaw(json_text.json_path(parts), "holds half of a surrogate pair", "lone_surrogate") for parts in halves]
+    return [_half_flaw(parts) for parts in halves]
+
+
+def _half_flaw(parts: tuple[str | int, ...]) -> errors.Flaw:
+    return _flaw(json_text.json_path(parts), "holds half of a surrogate pair", "lone_surrogate")
 
 
 def _flaw(path: str, message: str, code: str = "invalid") -> errors.Flaw:

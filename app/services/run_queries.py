@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import TYPE_CHECKING, TypeVar
 
 from app import clock, errors
-from app.domain import events, plain, receipts, records, views
+from app.domain import events, plain, receipts, records, states, views
 from app.engine import run_engine, stores
 from app.services import event_streams, log_tails, run_reader, step_portions
 from app.services.event_streams import EventFollower
@@ -83,6 +83,14 @@ class RunQueries:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
         """
         return await self._reader.view(run_id)
+
+    async def status(self, run_id: str) -> states.RunState:
+        """Return a run's state.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        return await self._reader.status(run_id)
 
     @functools.cached_property
     def graphs(self) -> RunGraphs:

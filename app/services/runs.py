@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from app import clock, errors
 from app.domain import authors, operations, plain, runs, states
 from app.engine import ports, run_engine, stores
-from app.services import aio, conversation_binding, faults, run_reader
+from app.services import aio, conversation_binding, faults, requests, run_reader
 from app.services.conversation_binding import ConversationBinding
 from app.services.recipe_versions import RecipeVersion
-from app.services.requests import Moved, ResumeRequest, Started, StartRequest
+from app.services.requests import Marked, Moved, ResumeRequest, Started, StartRequest
 from app.services.run_queries import RunQueries
 from app.services.starting import Starter
 
@@ -38,9 +38,6 @@ class RunStartedListeners:
         """Notify all listeners."""
         for listener in tuple(self._listeners):
             listener(start)
-
-
-T = TypeVar("T")
 
 
 class Runs(RunQueries):
@@ -182,6 +179,19 @@ class Runs(RunQueries):
             await self._conversation_binding.resume(run_id, view, how)
         self.started_listeners.tell(view.start)
         return await self._reader.moved(run_id)
+
+    async def mark(self, run_id: str, marks: run_engine.Marks, author: authors.Author | None = None) -> Marked:
+        """Change a run's labels and its pin, whatever its state.
+
+        Raises:
+            errors.NotFound, errors.DiskFull: as `cancel`.
+            errors.RequestInvalid: a label is malformed, or there would be too many.
+        """
+        run_reader.check_run_id(run_id)
+        requests.check_labels(marks.labels)
+        with faults.as_errors():
+            start = await self._engine.mark(run_id, marks, author)
+        return Marked(run_id=run_id, labels=start.labels, pinned=start.pinned)
 
     async def delete(self, run_id: str, author: authors.Author | None = None) -> None:
         """Delete a finished run, or one that a plan has left behind.

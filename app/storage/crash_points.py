@@ -42,6 +42,7 @@ _OTHERS = (
     "receipt.before_append",
     "receipt.before_row",
     "receipt.after_row",
+    "label.before_row",
     "move.before_row",
     "move.after_row",
     "cut.before_cut",

@@ -89,12 +89,12 @@ class DataDirectory:
             if not self.path.exists():
                 self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
                 OsDisk(self.path.parent).sync_folder("")
-            unmarked = layout_version.check(self._disk, self.path)
+            marked = layout_version.check(self._disk, self.path)
             for folder in ("", *layout.FOLDERS):
                 self._make_private(folder)
             self._ignore()
-            if unmarked:
-                layout_version.write(self._disk)
+            if marked is None:
+                layout_version.write(self._disk, layout_version.FIRST)
             self._identity = self._identified()
         except OSError as error:
             raise disk_health.unusable(self.path, error) from error
@@ -140,6 +140,8 @@ class DataDirectory:
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.stamp(self._clock.now())}
         held = ServiceLock(self._disk, lock, facts)
         try:
+            if layout_version.check(self._disk, self.path) != layout_version.LAYOUT:
+                layout_version.write(self._disk)
             held.announce(None)
         except OSError as error:
             held.release()

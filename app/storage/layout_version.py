@@ -19,12 +19,15 @@ from app.storage.disk.disk_port import Disk
 FILE = "layout.json"
 """The mark, in the data directory."""
 
-LAYOUT = 1
-"""Layout that this program writes, and the newest that it reads."""
+FIRST = 1
+"""Layout of a directory without a mark."""
+
+LAYOUT = 2
+"""Layout that this program writes, and the newest that it reads: 2 has runs that are labelled, pinned and forked."""
 
 
-def check(files: Disk, path: Path) -> bool:
-    """Refuse a directory whose layout is newer than this program, and tell whether it has no mark yet.
+def check(files: Disk, path: Path) -> int | None:
+    """Refuse a directory whose layout is newer than this program, and return its layout; None if it has no mark yet.
 
     Args:
         path: The directory, for the message.
@@ -36,7 +39,7 @@ def check(files: Disk, path: Path) -> bool:
     try:
         content = files.read(FILE)
     except FileNotFoundError:
-        return True
+        return None
     found, version = _told(content)
     if found is None:
         message = f"{path / FILE} does not say which layout the data directory has; put it back from a copy"
@@ -49,16 +52,16 @@ def check(files: Disk, path: Path) -> bool:
         )
         detail = {"layout": found, "written_by": version, "known": LAYOUT}
         raise errors.ConfigurationError(message, code="data_directory_newer", detail=detail)
-    return False
+    return found
 
 
-def write(files: Disk) -> None:
-    """Mark a directory with the layout of this program, durably.
+def write(files: Disk, layout: int = LAYOUT) -> None:
+    """Mark a directory with a layout, durably.
 
     Raises:
         OSError: the mark could not be written.
     """
-    mark = {"layout": LAYOUT, "written_by": app.__version__}
+    mark = {"layout": layout, "written_by": app.__version__}
     disk_port.replace(files, FILE, plain.encode(mark) + b"\n", sync=True)
 
 

@@ -145,6 +145,10 @@ class Pool:
         """Continue a failed or cancelled run."""
         return await self._commands.resume(run_id, how)
 
+    async def mark(self, run_id: str, marks: run_engine.Marks, author: authors.Author | None = None) -> runs.RunStart:
+        """Change a run's labels and its pin."""
+        return await self._commands.mark(run_id, marks, author)
+
     async def reload(self, run_id: str) -> None:
         """Load a run that is queued or evicted, because its folder was changed."""
         await self._commands.reload(run_id)

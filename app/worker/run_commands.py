@@ -8,17 +8,20 @@ import dataclasses
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from app import clock, errors
 from app.domain import authors, decisions, events, plain, runs, states
 from app.domain.authors import Author
 from app.engine import aio, ports, resuming, run_engine, runner, stores
+from app.worker import marking
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
 _log = logging.getLogger(__name__)
 _wrong = run_engine.wrong_state
+
+T = TypeVar("T")
 
 
 class RunCommands:
@@ -57,6 +60,10 @@ class RunCommands:
             await self._let_end(run_id)
         return await self._carry_out(run_id, self._resume(run_id, how))
 
+    async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:
+        """Change a run's labels and its pin."""
+        return await self._carry_out(run_id, self._mark(run_id, marks, author))
+
     async def reload(self, run_id: str) -> None:
         """Load a run that is queued or evicted, because its folder was changed."""
         if (active_run := self._active.active_runs.get(run_id)) is not None and active_run.runner is None:
@@ -93,10 +100,10 @@ class RunCommands:
         await self._store.until_readable(run_id)
         await self.cancel_all({run_id}, author)
 
-    async def _carry_out(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
+    async def _carry_out(self, run_id: str, order: Coroutine[Any, Any, T]) -> T:
         return await self._given.carry_out(self._in_turn(run_id, order), f"order {run_id}")
 
-    async def _in_turn(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
+    async def _in_turn(self, run_id: str, order: Coroutine[Any, Any, T]) -> T:
         with _no_space():
             async with self._active.locks.of(run_id):
                 return await order
@@ -234,6 +241,25 @@ class RunCommands:
     def _refuse_done(self, run_id: str, ended: decisions.Ended | None) -> None:
         if ended is not None and ended.status is states.RunState.DONE:
             raise _wrong(run_id, ended.status, "resumed")
+
+    # -- labels and pins
+
+    async def _mark(self, run_id: str, marks: run_engine.Marks, author: Author | None) -> runs.RunStart:
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None:
+            self._refuse_while_stopping()
+            async with self._opened(run_id) as log:
+                if await marking.mark(log, marks, author, self._reach):
+                    await resuming.show(log, log.loaded, self._dialects)
+                    self._active.changes.note(run_id)
+                return log.loaded.start
+        log = await self._active.take_up(active_run)
+        try:
+            if await marking.mark(log, marks, author, self._reach):
+                _runner(active_run).touch()
+            return log.loaded.start
+        finally:
+            self._active.advance(active_run)
 
     # -- small change
 

@@ -84,7 +84,7 @@ def test_unfinished_runs_are_finished(kept: programs.Project) -> None:
 
 def test_a_newer_data_directory_is_refused(kept: programs.Project) -> None:
     """Service and command line say which version wrote it and what to do, and end with the code of a configuration."""
-    kept.write("layout.json", {"layout": 2, "written_by": "9.0.0"})
+    kept.write("layout.json", {"layout": 9, "written_by": "9.0.0"})
     for words in (("serve", "--port", "0"), ("runs", "list"), ("run", "quick")):
         ended = programs.control_room(*words, project=kept, code=5)
 

@@ -37,6 +37,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "GET /api/stats",
         "GET /api/usage",
         "POST /api/runs/bulk",
+        "PATCH /api/runs/{run_id}",
         "GET /api/events",
         "GET /api/runs/{run_id}/graph",
         "GET /api/runs/{run_id}/why",

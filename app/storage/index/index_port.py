@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -98,6 +98,12 @@ class Index(Protocol):
 
     async def set_owner(self, run_id: str, owner: str) -> None:
         """Note who continues a run from now on."""
+
+    async def doubt(self, run_id: str) -> None:
+        """Note, durably, that a run's labels are about to change; the next service reads them from its folder."""
+
+    async def relabel(self, run_id: str, labels: Mapping[str, str]) -> None:
+        """Put a run's labels in place of those of its row, which is doubted no more."""
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
         """Return a run's row."""

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
@@ -147,6 +147,15 @@ class IndexQueue:
     async def set_owner(self, run_id: str, owner: str) -> None:
         await self._settle_of(run_id)
         await self._inner.set_owner(run_id, owner)
+
+    async def doubt(self, run_id: str) -> None:
+        await self._settle_of(run_id)
+        await self._inner.doubt(run_id)
+
+    async def relabel(self, run_id: str, labels: Mapping[str, str]) -> None:
+        self.changes += 1
+        await self._settle_of(run_id)
+        await self._inner.relabel(run_id, labels)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
         fresh = self._fresh.pop(run_id, None)

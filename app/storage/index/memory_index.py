@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from app.domain import issues, receipts, runs, states
 from app.domain.usage_sums import UsageSum
@@ -22,6 +22,7 @@ class MemoryIndex:
         self._runs: dict[str, IndexedRun] = {}
         self._receipts: dict[str, ReceiptPlace] = {}
         self._issues: dict[str, tuple[issues.IssueSummary, bool]] = {}
+        self._doubted: set[str] = set()
         self._new = True
         self.changes = 0
         """Rises whenever rows are written."""
@@ -32,6 +33,7 @@ class MemoryIndex:
         twin._runs = dict(self._runs)
         twin._receipts = dict(self._receipts)
         twin._issues = dict(self._issues)
+        twin._doubted = set(self._doubted)
         twin._new = self._new
         return twin
 
@@ -83,6 +85,16 @@ class MemoryIndex:
         if run := self._runs.get(run_id):
             self._runs[run_id] = dataclasses.replace(run, summary=dataclasses.replace(run.summary, owner=owner))
 
+    async def doubt(self, run_id: str) -> None:
+        self._doubted.add(run_id)
+
+    async def relabel(self, run_id: str, labels: Mapping[str, str]) -> None:
+        self.changes += 1
+        if run := self._runs.get(run_id):
+            summary = dataclasses.replace(run.summary, labels=dict(labels))
+            self._runs[run_id] = dataclasses.replace(run, summary=summary)
+        self._doubted.discard(run_id)
+
     async def get_run(self, run_id: str) -> IndexedRun | None:
         return self._runs.get(run_id)
 
@@ -94,10 +106,14 @@ class MemoryIndex:
         return min(busy, key=index_port.age).run_id if busy else None
 
     async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
-        return []
+        # No earlier release has written to memory.
+        doubted = (index_port.age(self._runs[run_id].summary) for run_id in self._doubted & self._runs.keys())
+        return sorted((age for age in doubted if behind is None or age < behind), reverse=True)[:limit]
 
     async def count_again(self, found: Iterable[IndexedRun]) -> None:
-        """Do nothing; no earlier release has written to memory."""
+        for run in found:
+            if run.summary.run_id in self._doubted:
+                await self.relabel(run.summary.run_id, run.summary.labels)
 
     async def run_ids(self) -> set[str]:
         return set(self._runs)

@@ -243,7 +243,9 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
             decided.apply(line.fields)
             if decisions.gives_up(line.fields):
                 endings.clear()
-            ended = _checked(decided)
+            # Labels move no run, and may be changed before it has begun.
+            labelled = line.fields["kind"] == decisions.DecisionKind.LABELLED
+            ended = decided.ended if labelled else _checked(decided)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             reason = f"is no decision ({type(error).__name__}: {error})"
             good = decisions.fold(line.fields for line in reading.lines[:count])

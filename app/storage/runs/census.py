@@ -56,7 +56,9 @@ def may_have_ended(files: Disk, run_id: str) -> bool:
         last = chain.last_fields(files.read(path, max(0, size - _TAIL_BYTES)))
     except (OSError, errors.Unreadable):
         return False
-    return last is None if size > _TAIL_BYTES else last is not None and last.get("kind") == decisions.DecisionKind.ENDED
+    # Labels may be changed after the ending.
+    ending = (decisions.DecisionKind.ENDED, decisions.DecisionKind.LABELLED)
+    return last is None if size > _TAIL_BYTES else last is not None and last.get("kind") in ending
 
 
 def row(
@@ -78,7 +80,7 @@ def row(
         error_code = str(error.get("code"))
     owner = str(decided.overrides.get("owner") or start.owner)
     return index_port.row_of(
-        start,
+        start.overridden(decided.marks),
         status,
         decided.last_at or start.created_at,
         name=run_id,

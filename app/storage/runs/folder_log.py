@@ -10,21 +10,18 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from app import clock, errors
 from app.domain import decisions, events, plain, records, runs, states
 from app.domain.usage_sums import RunFacts
-from app.engine import missing_lines, stores
+from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
-from app.storage.disk.disk_port import Lock
 from app.storage.journal.journal import Journal, JournalPosition, Placed, Released
 from app.storage.runs import blobs, census, creation, log_files
 from app.storage.runs import missing_lines as missing
-from app.storage.runs.authority import Authority
-from app.storage.runs.events_file import Written
+from app.storage.runs.opened_run import OpenedRun
 from app.storage.runs.projections import EventQueue, Projections
 from app.storage.storage_context import StorageContext
 
@@ -34,27 +31,14 @@ T = TypeVar("T")
 
 
 _CONTESTED = frozenset(
-    {decisions.DecisionKind.CANCEL_REQUESTED, decisions.DecisionKind.ENDED, decisions.DecisionKind.RESUMED}
+    {
+        decisions.DecisionKind.CANCEL_REQUESTED,
+        decisions.DecisionKind.ENDED,
+        decisions.DecisionKind.RESUMED,
+        decisions.DecisionKind.LABELLED,
+    }
 )
 _UNFINISHED = frozenset(state for state in states.RunState if not state.finished)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedRun:
-    """What opening a folder for writing brought."""
-
-    authority: Authority
-    """The run, its torn ends cut off."""
-    lock: Lock
-    """The folder, held."""
-    written: Written
-    """What events.jsonl holds."""
-    proven: frozenset[str]
-    """Receipts that are in their session's file."""
-    missing: missing_lines.MissingLines | None = None
-    """Lines that the journals are known to lack."""
-    unwritten: tuple[events.Event, ...] = ()
-    """Events that are not in the file yet."""
 
 
 class FolderLog:
@@ -298,6 +282,8 @@ class FolderLog:
                 await self._resume(facts)
             elif kind is decisions.DecisionKind.ENDED:
                 await self._end(facts)
+            elif kind is decisions.DecisionKind.LABELLED:
+                await self._label(facts)
             else:
                 await self._append_decision(kind, facts)
             return True
@@ -335,6 +321,21 @@ class FolderLog:
         await self._append_decision(decisions.DecisionKind.RESUMED, {**facts, "overrides": overrides})
         self.loaded = dataclasses.replace(self.loaded, start=start)
         await self._context.index.set_owner(self.run_id, start.owner)
+
+    async def _label(self, facts: Mapping[str, plain.Json]) -> None:
+        # Before the line: a finished run's folder is not read again, so its row must tell that it may be older.
+        await self._context.index.doubt(self.run_id)
+        await self._append_decision(decisions.DecisionKind.LABELLED, facts)
+        start = self._start.overridden(self.loaded.decisions.overrides)
+        self.loaded = dataclasses.replace(self.loaded, start=start)
+        self._projections.start = start
+        self._context.probes.reach("storage.label.before_row")
+        if (owed := self._context.ended.get(self.run_id)) is not None:
+            self._context.ended[self.run_id] = dataclasses.replace(owed, labels=start.labels)
+        try:
+            await self._context.index.relabel(self.run_id, start.labels)
+        except errors.StorageFault as fault:
+            _log.warning("labels are missing in the row: %s", fault.message, extra={"run_id": self.run_id})
 
     def _append_decision(
         self,

@@ -32,6 +32,7 @@ _DECIDED = {
     decisions.DecisionKind.UNPAUSED: events.EventType.RUN_UNPAUSED,
     decisions.DecisionKind.RESUMED: events.EventType.RUN_RESUMED,
     decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
+    decisions.DecisionKind.LABELLED: events.EventType.RUN_LABELLED,
 }
 """Events that are never told without a control line."""
 

@@ -12,7 +12,7 @@ from app.storage.journal import chain
 from app.storage.runs import authority, creation
 from app.storage.runs.creation import Born
 from app.storage.runs.events_file import Written
-from app.storage.runs.folder_log import OpenedRun
+from app.storage.runs.opened_run import OpenedRun
 
 _MOST_HELD = 256
 """Runs that are kept held between their creation and their opening; each costs a file descriptor."""

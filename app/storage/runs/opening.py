@@ -19,7 +19,7 @@ from app.storage.journal.journal import JournalPosition
 from app.storage.runs import authority, events_file, missing_lines, receipts
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
-from app.storage.runs.folder_log import OpenedRun
+from app.storage.runs.opened_run import OpenedRun
 from app.storage.storage_context import StorageContext
 
 _TOLD = {
@@ -29,6 +29,7 @@ _TOLD = {
     decisions.DecisionKind.UNPAUSED: events.EventType.RUN_UNPAUSED,
     decisions.DecisionKind.RESUMED: events.EventType.RUN_RESUMED,
     decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
+    decisions.DecisionKind.LABELLED: events.EventType.RUN_LABELLED,
 }
 _FIELDS = {
     events.EventType.RUN_CANCEL_REQUESTED: ("author",),
@@ -36,6 +37,7 @@ _FIELDS = {
     events.EventType.RUN_UNPAUSED: ("author",),
     events.EventType.RUN_RESUMED: ("dead", "author"),
     events.EventType.RUN_ENDED: ("status", "error", "ending"),
+    events.EventType.RUN_LABELLED: ("labels", "pinned", "author"),
 }
 
 

@@ -120,13 +120,13 @@ def test_a_directory_of_a_later_version_is_refused(tmp_path: Path) -> None:
     directory_in(tmp_path / "ours").prepare()
     later = tmp_path / "later"
     later.mkdir()
-    (later / "layout.json").write_text(json.dumps({"layout": 2, "written_by": "0.9.0", "more": []}))
+    (later / "layout.json").write_text(json.dumps({"layout": 3, "written_by": "0.9.0", "more": []}))
     with pytest.raises(errors.ConfigurationError) as caught:
         directory_in(later).lock_service()
 
     assert json.loads((tmp_path / "ours" / "layout.json").read_text()) == {"layout": 1, "written_by": app.__version__}
     assert caught.value.code == "data_directory_newer"
-    assert caught.value.detail == {"layout": 2, "written_by": "0.9.0", "known": 1}
+    assert caught.value.detail == {"layout": 3, "written_by": "0.9.0", "known": 2}
     assert "Control Room 0.9.0 or later" in caught.value.message
     assert [file.name for file in later.iterdir()] == ["layout.json"]
 

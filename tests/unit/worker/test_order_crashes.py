@@ -11,6 +11,7 @@ import pytest
 
 from app import errors
 from app.domain import states
+from app.engine import run_engine
 from tests.unit.worker import pools, toys
 
 Bench = pools.Bench
@@ -85,6 +86,23 @@ async def resume(bench: Bench, run_id: str) -> RunState:
     return await bench.resumed(run_id)
 
 
+async def done(bench: Bench) -> str:
+    """Return a run that has ended as done."""
+    run_id = await bench.submit(*toys.tools("one", "two"))
+    await bench.ended(run_id)
+    return run_id
+
+
+async def label(bench: Bench, run_id: str) -> RunState:
+    """Label and pin."""
+    await bench.pool.mark(run_id, run_engine.Marks(labels={"book": "one"}, pinned=True))
+    bench.toolbox.hold("one").set()
+    bench.toolbox.hold("busy").set()
+    await bench.at_rest(run_id)
+    assert (await bench.store.read(run_id)).start.labels == {"book": "one"}
+    return RunState.DONE
+
+
 CASES = {
     "cancel running": Case(before=running, order=cancel, state="cancelled", durable="pool.after_cancel"),
     "cancel queued": Case(before=queued, order=cancel, state="cancelled", durable="pool.after_cancel"),
@@ -92,6 +110,9 @@ CASES = {
     "pause running": Case(before=running, order=pause, state="paused", durable="pool.after_pause"),
     "pause queued": Case(before=queued, order=pause, state="paused", durable="pool.after_pause"),
     "unpause": Case(before=paused, order=unpause, state="done", durable="pool.after_unpause"),
+    "label running": Case(before=running, order=label, state="done", durable="pool.after_labels"),
+    "label queued": Case(before=queued, order=label, state="done", durable="pool.after_labels"),
+    "label done": Case(before=done, order=label, state="done", durable="pool.after_labels"),
     "resume": Case(before=failed, order=resume, state="done", durable="pool.after_resume"),
 }
 
@@ -124,11 +145,12 @@ async def test_an_order_is_given_or_not(name: str, lose_unsynced: bool, every: i
     for number, point in enumerate(story):
         if (number + list(CASES).index(name)) % every:
             continue
-        await disturbed(case, point, story[: number + 1].count(point), lose_unsynced)
+        await disturbed(name, point, story[: number + 1].count(point), lose_unsynced)
 
 
-async def disturbed(case: Case, point: str, nth: int, lose_unsynced: bool) -> None:
+async def disturbed(name: str, point: str, nth: int, lose_unsynced: bool) -> None:
     """Crash while an order is carried out, restart, and see that it stands or can be repeated."""
+    case = CASES[name]
     bench = await Bench(limit=1).open()
     run_id = await case.before(bench)
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
@@ -143,8 +165,17 @@ async def disturbed(case: Case, point: str, nth: int, lose_unsynced: bool) -> No
     await bench.at_rest(run_id)
 
     assert await bench.status(run_id) == case.state, (point, nth)
+    assert not name.startswith("label") or await _labels(bench, run_id) == [{"book": "one"}] * 2, (point, nth)
 
     await bench.close()
+
+
+async def _labels(bench: Bench, run_id: str) -> list[dict[str, str]]:
+    # In the row, once doubted rows are read again, and in the journal.
+    assert bench.store._counting is not None
+    assert bench.store._counting._task is not None
+    await asyncio.wait([bench.store._counting._task])
+    return [dict((await bench.store.summary(run_id)).labels), dict((await bench.store.read(run_id)).start.labels)]
 
 
 async def _quietly(order: Awaitable[RunState]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -20,7 +20,7 @@ from app.storage.disk import disk_health
 from app.storage.disk.worker_threads import Threads
 from app.storage.index import reads, sums
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
-from app.storage.index.sql import migrations, sessions, writes
+from app.storage.index.sql import issue_writes, migrations, sessions, writes
 from app.storage.index.sql.sessions import ReadSession, WriteSession
 
 _log = logging.getLogger(__name__)
@@ -98,6 +98,12 @@ class SqlIndex:
     async def set_owner(self, run_id: str, owner: str) -> None:
         await self._write_durably(writes.set_owner, run_id, owner)
 
+    async def doubt(self, run_id: str) -> None:
+        await self._write_durably(writes.doubt, run_id)
+
+    async def relabel(self, run_id: str, labels: Mapping[str, str]) -> None:
+        await self._write(writes.relabel, run_id, labels)
+
     async def get_run(self, run_id: str) -> IndexedRun | None:
         return await self._read(reads.get_run, run_id)
 
@@ -150,13 +156,13 @@ class SqlIndex:
         return await self._read(reads.list_receipts, query)
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
-        await self._write(writes.put_issues, list(found), doubtful)
+        await self._write(issue_writes.put_issues, list(found), doubtful)
 
     async def mark_issue(self, issue_id: str) -> None:
-        await self._write_durably(writes.mark_issue, issue_id)
+        await self._write_durably(issue_writes.mark_issue, issue_id)
 
     async def remove_issues(self, issue_ids: Iterable[str]) -> None:
-        await self._write(writes.remove_issues, list(issue_ids))
+        await self._write(issue_writes.remove_issues, list(issue_ids))
 
     async def issue_rows(self) -> dict[str, bool]:
         return await self._read(reads.issue_rows)

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.domain import issues, runs, states
+from app.domain import runs, states
 from app.domain.records import Usage
 from app.domain.usage_sums import UsageSum
+from app.engine import stores
 from app.storage.index import index_port, reads, rows
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.sql.sessions import WriteSession
@@ -19,7 +21,8 @@ from app.storage.index.sql.sessions import WriteSession
 _CHUNK = 500
 
 
-def _insert(table: str, columns: Sequence[str]) -> str:
+def insert(table: str, columns: Sequence[str]) -> str:
+    """Return a statement that adds a row."""
     values = ", ".join(f":{name}" for name in columns)
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"  # noqa: S608 - names of this module
 
@@ -31,20 +34,18 @@ _REMOVE_LABELS = "DELETE FROM run_labels WHERE run_id = :of_run"
 _REMOVE_RUN = "DELETE FROM runs WHERE run_id = :of_run"
 _REMOVE_SUMS = "DELETE FROM run_usage WHERE run_id = :of_run"
 _REMOVE_RECEIPT = "DELETE FROM receipts WHERE receipt_id = :of_receipt"
-_REMOVE_ISSUE = "DELETE FROM issues WHERE issue_id = :of_issue"
 _SET_OWNER = "UPDATE runs SET owner = :owner WHERE run_id = :of_run"
-_MARK_ISSUE = "UPDATE issues SET marked = :marked WHERE issue_id = :of_issue"
-_ADD_RUN = _insert("runs", rows.WRITTEN)
-_ADD_SUM = _insert("run_usage", ("run_id", *rows.SUM))
-_ADD_LABELS = _insert("run_labels", rows.LABEL)
-_ADD_RECEIPT = _insert("receipts", rows.RECEIPT)
+_ADD_RUN = insert("runs", rows.WRITTEN)
+_ADD_SUM = insert("run_usage", ("run_id", *rows.SUM))
+_ADD_LABELS = insert("run_labels", rows.LABEL)
+_ADD_RECEIPT = insert("receipts", rows.RECEIPT)
 _MOVED = ("status", "updated_at", "completed_at", "error_code", "reason")
 _COUNTED = ("started_at", *rows.USAGE)
 _UNCOUNTED = "NOT counted AND started_at IS NULL"
+_DOUBT = "UPDATE runs SET counted = :counted WHERE run_id = :of_run"
 _SET_COUNTED = ", ".join(f"{name} = :to_{name}" for name in ("reason", *_COUNTED))
 _COUNT = f"UPDATE runs SET {_SET_COUNTED} WHERE run_id = :of_run"  # noqa: S608 - names of this module
 _MAKE_SEARCHED = "UPDATE runs SET search = :search, counted = :counted WHERE run_id = :of_run AND NOT counted"
-_ADD_ISSUE = _insert("issues", (*rows.ISSUE, "marked"))
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
@@ -121,8 +122,27 @@ def count_again(session: WriteSession, found: Sequence[IndexedRun]) -> None:
     if given := [run for run in fresh if run.summary.run_id in unmoved]:
         session.execute(_COUNT, [_counting(run) for run in given])
         _replace_sums(session, {run.summary.run_id: run.sums or () for run in given})
+    doubted = reads.present(session, "runs", "run_id", [run.summary.run_id for run in fresh], "NOT counted")
+    for run in fresh:
+        if run.summary.run_id in doubted:
+            _replace_labels(session, run.summary)
     if fresh:
         session.execute(_MAKE_SEARCHED, [_searched(run) for run in fresh])
+
+
+def doubt(session: WriteSession, run_id: str) -> None:
+    """Note that a row may be older than its folder; whoever counts rows reads it again."""
+    session.execute(_DOUBT, {"of_run": run_id, "counted": False})
+
+
+def relabel(session: WriteSession, run_id: str, labels: Mapping[str, str]) -> None:
+    """Put a run's labels in place of those that it had; the row is doubted no more."""
+    found = reads.get_run(session, run_id)
+    if found is not None:
+        fresh = dataclasses.replace(found, summary=dataclasses.replace(found.summary, labels=labels))
+        doubt(session, run_id)
+        _replace_labels(session, fresh.summary)
+        session.execute(_MAKE_SEARCHED, [_searched(fresh)])
 
 
 def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
@@ -139,29 +159,6 @@ def replace_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
     """Note where receipts are stored, known ones among them."""
     session.execute(_REMOVE_RECEIPT, [{"of_receipt": place.receipt_id} for place in places])
     add_receipts(session, places)
-
-
-def put_issues(session: WriteSession, found: Iterable[issues.IssueSummary], doubtful: bool) -> None:
-    """Write rows in place of those of the same ids; none of them is marked any more."""
-    fresh = {summary.issue_id: rows.issue_values(summary) for summary in found}
-    if doubtful:
-        for issue_id in reads.sound_issues(session, fresh):
-            del fresh[issue_id]
-    if fresh:
-        session.execute(_REMOVE_ISSUE, [{"of_issue": issue_id} for issue_id in fresh])
-        session.execute(_ADD_ISSUE, list(fresh.values()))
-
-
-def mark_issue(session: WriteSession, issue_id: str) -> None:
-    """Note that an issue's file is about to change."""
-    session.execute(_MARK_ISSUE, {"of_issue": issue_id, "marked": True})
-
-
-def remove_issues(session: WriteSession, issue_ids: Iterable[str]) -> None:
-    """Remove rows of issues."""
-    gone = [{"of_issue": issue_id} for issue_id in issue_ids]
-    if gone:
-        session.execute(_REMOVE_ISSUE, gone)
 
 
 def clear(session: WriteSession) -> None:
@@ -213,6 +210,12 @@ def _searched(run: IndexedRun) -> dict[str, Any]:
 def _remove_row(session: WriteSession, run_id: str) -> None:
     session.execute(_REMOVE_LABELS, {"of_run": run_id})
     session.execute(_REMOVE_RUN, {"of_run": run_id})
+
+
+def _replace_labels(session: WriteSession, run: stores.RunSummary) -> None:
+    session.execute(_REMOVE_LABELS, {"of_run": run.run_id})
+    if labels := list(rows.label_values(run)):
+        session.execute(_ADD_LABELS, labels)
 
 
 def _replace_sums(session: WriteSession, found: Mapping[str, Sequence[UsageSum]]) -> None:

@@ -1,0 +1,63 @@
+"""The commands that label and pin runs, whatever their state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app import printable
+from app.cli import arguments, exit_codes, options
+from app.cli.client import Access, Answer, use_case
+from app.domain import authors
+from app.engine import run_engine
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+
+
+def _body(run_id: str, marks: run_engine.Marks) -> dict[str, Any]:
+    return {"labels": dict(marks.labels), "pinned": marks.pinned}
+
+
+@use_case("PATCH /api/runs/{run_id}", Access.CHANGE, body=_body)
+async def mark_run(folder: FolderClient, run_id: str, marks: run_engine.Marks) -> Answer:
+    """Change a run's labels or its pin."""
+    return (await folder.application.runs.mark(run_id, marks, authors.LOCAL)).to_json()
+
+
+@click.command()
+@click.argument("run_id")
+@click.argument("changes", nargs=-1, required=True, metavar="NAME=TEXT|NAME-...")
+@options.as_json
+@options.anywhere
+def label(place: options.Place, as_json: bool, run_id: str, changes: tuple[str, ...]) -> int:
+    """Set labels of a run (NAME=TEXT), or remove them (NAME-); ended runs too."""
+    return _marked(place, as_json, run_id, run_engine.Marks(labels=arguments.label_changes(changes)))
+
+
+@click.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def pin(place: options.Place, as_json: bool, run_id: str) -> int:
+    """Keep a run whatever its age: no retention removes it."""
+    return _marked(place, as_json, run_id, run_engine.Marks(pinned=True))
+
+
+@click.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def unpin(place: options.Place, as_json: bool, run_id: str) -> int:
+    """Let retention remove a run again."""
+    return _marked(place, as_json, run_id, run_engine.Marks(pinned=False))
+
+
+def _marked(place: options.Place, as_json: bool, run_id: str, marks: run_engine.Marks) -> int:
+    return exit_codes.shown(place.ask(mark_run, run_id, marks), as_json, _shown)
+
+
+def _shown(found: Answer) -> str:
+    labels = ", ".join(f"{name}={text}" for name, text in sorted(found["labels"].items())) or "no labels"
+    return printable.one_line(f"run {found['run_id']}{' (pinned)' if found['pinned'] else ''}: {labels}")

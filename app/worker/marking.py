@@ -1,0 +1,48 @@
+"""Marking: a change of a run's labels and its pin, written whatever the state of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app import errors
+from app.domain import authors, decisions, events, plain, runs
+from app.engine import run_engine, stores
+
+
+async def mark(
+    log: stores.RunLog, marks: run_engine.Marks, author: authors.Author | None, reach: Callable[[str], None]
+) -> bool:
+    """Write down how a run is marked from now on, and return whether that changed anything.
+
+    Raises:
+        errors.RequestInvalid: it would have too many labels.
+        errors.StorageFault: it could not be made durable.
+    """
+    start = log.loaded.start
+    changed: dict[str, plain.Json] = {
+        name: text for name, text in marks.labels.items() if start.labels.get(name) != text
+    }
+    _refuse_too_many(start.overridden({"labels": changed}))
+    facts: dict[str, plain.Json] = {"labels": changed} if changed else {}
+    facts |= {} if marks.pinned in (None, start.pinned) else {"pinned": marks.pinned}
+    if not facts:
+        return False
+    written = {**facts, **authors.facts(author)}
+    reach("pool.before_labels")
+    try:
+        await log.decide(decisions.DecisionKind.LABELLED, written)
+    except errors.StorageFault:
+        # It may be the first write after a failed one.
+        await log.heal()
+        await log.decide(decisions.DecisionKind.LABELLED, written)
+    reach("pool.after_labels")
+    shown = {"labels": facts.get("labels"), "pinned": facts.get("pinned"), "author": authors.in_line(written)}
+    log.add_event(events.EventType.RUN_LABELLED, None, shown)
+    return True
+
+
+def _refuse_too_many(start: runs.RunStart) -> None:
+    if len(start.labels) > runs.LABELS:
+        message = f"a run has at most {runs.LABELS} labels; this one would have {len(start.labels)}: remove others"
+        flaw = errors.Flaw(path="$.labels", code="invalid", message=message)
+        raise errors.RequestInvalid(message, flaws=[flaw])
