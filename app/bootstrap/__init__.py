@@ -20,7 +20,8 @@ if TYPE_CHECKING:
         speak_locally,
     )
     from app.bootstrap.container import Application, build, prepare_project, rebuild_index
-    from app.bootstrap.platform import OpenMode, Platform, Store, real_platform
+    from app.bootstrap.engines import Store
+    from app.bootstrap.platform import OpenMode, Platform, real_platform
     from app.bootstrap.roster import conceal
     from app.bootstrap.samples import SAMPLES, add_sample
     from app.bootstrap.service_start import ServiceStart

@@ -13,28 +13,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from app import errors, settings, telemetry
+from app import settings, telemetry
 from app.agents import backends, configuration
 from app.agents import performer as agent_performer
 from app.bootstrap import temporal
 from app.bootstrap.catalogue import surroundings_of
-from app.bootstrap.definitions import (
-    Definitions,
-    reference_of,
-)
+from app.bootstrap.definitions import Definitions, reference_of
+from app.bootstrap.engines import Engine, EngineParts, Store, workspace_lock
 from app.bootstrap.explaining import explanations_of
 from app.bootstrap.plans import PlanPerformers, planning_of
-from app.bootstrap.platform import (
-    Engine,
-    EngineParts,
-    OpenMode,
-    Platform,
-    Store,
-    directory_of,
-    real_platform,
-    sessions_of,
-    store_of,
-)
+from app.bootstrap.platform import OpenMode, Platform, directory_of, real_platform, sessions_of, store_of
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
 from app.bootstrap.statistics import statistics_of
 from app.dialects import registry as dialects
@@ -60,11 +48,10 @@ from app.services import issues as control_issues
 from app.services import maintenance as control_upkeep
 from app.services.plans import planner as control_planner
 from app.services.plans import plans as control_plans
-from app.storage import agent_sessions, conversation_retention, memory_store, workspace_locks
+from app.storage import agent_sessions, conversation_retention, memory_store
 from app.storage.disk import disk_health
 from app.tools import checks, commands, file_performers, issue_performer, moves, registry
 from app.tools import workspace as tool_workspaces
-from app.worker import workspace_reservations
 
 _log = logging.getLogger(__name__)
 
@@ -148,9 +135,7 @@ async def build(
         application = _application(chosen, platform, definitions, equipment, store, claims, sessions, processes)
         closing.push_async_callback(application.engine.stop)
         serves = mode.address is not None
-        application.engine.start(
-            recover=serves, lock=_workspace_lock(chosen.project.data_directory) if serves else None
-        )
+        application.engine.start(recover=serves, lock=workspace_lock(chosen.project.data_directory) if serves else None)
         if mode.alone or (serves and chosen.engine.engine == "embedded"):
             closing.push_async_callback(application.planner.stop)
             application.planner.start(recover=serves)
@@ -281,20 +266,6 @@ def _equipment(
         probes=platform.probes,
         environ=os.environ,
     )
-
-
-def _workspace_lock(data_directory: Path) -> workspace_reservations.LockWorkspace:
-    locks = workspace_locks.WorkspaceLocks(data_directory)
-
-    def lock(workspace: str) -> workspace_reservations.Lock | None:
-        try:
-            return locks.lock(workspace)
-        except errors.ConfigurationError as failure:
-            # The caller tries again a moment later.
-            _log.error("not locked: %s", failure.message, extra={"code": failure.code})
-            return None
-
-    return lock
 
 
 def _application(

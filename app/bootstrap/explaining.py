@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from app import settings
-from app.bootstrap.platform import Platform, Store, directory_of
+from app.bootstrap.engines import Store
+from app.bootstrap.platform import Platform, directory_of
 from app.domain import plain
 from app.engine import run_engine
 from app.processes import supervisor

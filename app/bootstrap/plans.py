@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from app.bootstrap.definitions import Definitions
-from app.bootstrap.platform import Platform, Store
+from app.bootstrap.engines import Store
+from app.bootstrap.platform import Platform
 from app.domain import plain, plan_operations, records
 from app.engine import ports, run_engine, runner
 from app.flows import session_plan

@@ -2,68 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from app import clock, errors, settings
+from app.bootstrap.engines import Engine, EngineParts, Store, embedded
 from app.dialects import registry as dialects
-from app.engine import ports, probes, run_engine
+from app.engine import ports, probes
 from app.flows import registry as flows
 from app.storage import agent_sessions, data_directory, folder_store, store_mark
-from app.storage.runs import disk_store, opener
+from app.storage.runs import opener
 from app.worker import crash_probes
-
-if TYPE_CHECKING:
-    from app.engine import runner
-    from app.worker import workspace_reservations
-
-Store: TypeAlias = disk_store.DiskStore
-
-
-class Engine(run_engine.RunEngine, Protocol):
-    """An engine in the hands of the process that has built it."""
-
-    def start(self, *, recover: bool = True, lock: workspace_reservations.LockWorkspace | None = None) -> None:
-        """Begin to execute runs."""
-
-    async def recovered(self) -> int:
-        """Wait until every run that was unfinished at the start is taken care of, and return how many."""
-
-    async def stop(self, grace_seconds: float | None = None) -> None:
-        """Stop, and wait for it."""
-
-    async def watch(self) -> None:
-        """Wait until the engine has stopped, and raise what made it stop if it was not asked to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineParts:
-    """What an engine is made from."""
-
-    store: Store
-    """Runs."""
-    drivers: Mapping[str, ports.Driver]
-    """Drivers by name."""
-    equipment: runner.Equipment
-    """What performs steps."""
-    start_child: Callable[[ports.Call], Awaitable[str]]
-    """Starts the run that a `ChildRun` asks for."""
-    pool: settings.PoolSettings
-    """How much is executed at a time."""
-
-
-def _embedded(parts: EngineParts) -> Engine:
-    from app.worker import pool
-
-    return pool.Pool(
-        store=parts.store,
-        dialects=parts.drivers,
-        equipment=parts.equipment,
-        start_child=parts.start_child,
-        limit=parts.pool.max_running,
-        stop_grace_seconds=parts.pool.stop_grace_seconds,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +64,7 @@ class Platform:
     """Recipe languages by name."""
     performers: Mapping[str, ports.Performer] = field(default_factory=dict)
     """Additional performers by kind of operation."""
-    make_engine: Callable[[EngineParts], Engine] = _embedded
+    make_engine: Callable[[EngineParts], Engine] = embedded
     """Makes what executes runs."""
 
     @property

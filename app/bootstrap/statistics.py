@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import clock, settings
-from app.bootstrap.platform import Store
+from app.bootstrap.engines import Store
 from app.domain import plans
 from app.engine import run_engine
 from app.services import statistics

@@ -7,7 +7,8 @@ from __future__ import annotations
 import dataclasses
 
 from app import errors, settings
-from app.bootstrap.platform import Engine, EngineParts, OpenMode, Platform, directory_of
+from app.bootstrap.engines import Engine, EngineParts
+from app.bootstrap.platform import OpenMode, Platform, directory_of
 
 INSTALL = 'pip install "control-room[temporal]"'
 """Command that installs the extra."""

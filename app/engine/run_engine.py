@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from app import errors
 from app.domain import plain
@@ -15,7 +15,9 @@ from app.domain.records import Record
 from app.domain.runs import RunStart
 from app.domain.states import RunState
 from app.domain.views import OpenStep, RunView
-from app.engine.open_steps import StepWait
+
+if TYPE_CHECKING:
+    from app.engine.open_steps import StepWait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from app import errors
 from app.domain import gates, inputs, operations, records, runs, states, views
 from app.domain.authors import Author
-from app.engine import aio, child_results, ports, run_engine, runner, stores
+from app.engine import aio, child_results, open_steps, ports, run_engine, runner, stores
 from app.temporal import codec, messages, worker
 from app.temporal.activities import Activities
 from app.temporal.follower import LOOK_SECONDS, Follower
@@ -164,6 +164,10 @@ class TemporalEngine:
             self._helpers.begin(self._tell_later(run_id, signal, arguments), f"{signal} {run_id}")
         self._follower.note(run_id)
 
+    async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:
+        """Change a run's labels and its pin, whatever its state."""
+        return await self._orders.mark(run_id, marks, author)
+
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
         """Return None: what a run waits out is told by its worker's log."""
         return None
@@ -213,6 +217,14 @@ class TemporalEngine:
 
     def standing(self, run_id: str) -> run_engine.Standing | None:
         """Return None: how a run stands is read from its journal."""
+        return None
+
+    def waits(self, run_id: str) -> Sequence[open_steps.StepWait] | None:
+        """Return None: what the steps of a run wait for is read from its journal."""
+        return None
+
+    def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
+        """Return None: the queue is the server's."""
         return None
 
     async def changed(self, run_id: str, since: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from app import clock, errors
 from app.domain import authors, decisions, events, runs, states
 from app.domain.authors import Author
-from app.engine import resuming, run_engine, stores
+from app.engine import marking, resuming, run_engine, stores
 from app.temporal.steps import Steps
 
 Tell = Callable[[str, str, list[Any]], Awaitable[None]]
@@ -89,6 +89,13 @@ class Orders:
             await resuming.resume(log, how, self._steps.drivers, self._now, lambda point: None)
         await self._tell(run_id, "look", [])
         return states.RunState.PENDING
+
+    async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None) -> runs.RunStart:
+        """Change a run's labels and its pin."""
+        async with self._steps.leases.of(run_id) as log:
+            if await marking.mark(log, marks, author, lambda point: None):
+                await resuming.show(log, log.loaded, self._steps.drivers)
+            return log.loaded.start
 
     def _now(self) -> str:
         return clock.stamp(self._clock.now())

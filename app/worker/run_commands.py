@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 from app import clock, errors
 from app.domain import authors, decisions, events, plain, runs, states
 from app.domain.authors import Author
-from app.engine import aio, ports, resuming, run_engine, runner, stores
-from app.worker import marking
+from app.engine import aio, marking, ports, resuming, run_engine, runner, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 

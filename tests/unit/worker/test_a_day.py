@@ -183,7 +183,8 @@ async def check(place: Path, seed: int, hours: float) -> None:
 
     await day.close()
 
-    assert open_handles() == handles
+    # A test before it may have left some to the garbage collection.
+    assert open_handles() <= handles
     assert threading.active_count() == threads
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
