@@ -14,7 +14,7 @@ from app.api import queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import graphs, library, receipts
-from app.services import inventory, preflight, recipe_versions, routing
+from app.services import inventory, preflight, recipe_versions, routing, workspaces
 
 router = APIRouter(prefix="/api")
 
@@ -115,6 +115,21 @@ async def list_tools(services: ServicesDep, if_none_match: responses.IfNoneMatch
         return services.inventory.tools(), {}
 
     return await responses.listed(services, if_none_match, None, read)
+
+
+@router.get(
+    "/files",
+    tags=["library"],
+    summary="List files of a working folder",
+    responses=declared(workspaces.FilesListed, "working_dir_refused", "working_dir_missing"),
+)
+async def list_files(
+    services: ServicesDep,
+    working_dir: Annotated[str | None, Query(description="Working folder; the project by default.")] = None,
+    q: Annotated[str, Query(max_length=200, description="Text that the path contains, whatever its case.")] = "",
+) -> Response:
+    """List the files that an argument of a run could name, by path; none of them is read."""
+    return as_json(await services.inventory.files(working_dir, q))
 
 
 @router.get("/agents", tags=["library"], summary="List agents", responses=responses.whole(list[inventory.AgentListed]))

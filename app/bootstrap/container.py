@@ -313,13 +313,23 @@ def _application(
         starter=definitions.starter,
         catalogue=definitions.catalogue,
         route=definitions.starter.route,
-        inventory=inventory.Inventory(library=definitions.definition_cache.library, store=store, engine=engine),
+        inventory=_inventory(definitions, store, engine),
         health=health.Health(store=store, engine=engine, working=working),
         metrics=metrics,
         masker=equipment.masker,
         upkeep=control_upkeep.Maintenance(store=store, engine=engine, forget=use_cases.forget),
         store=store,
         conversations=claims,
+        engine=engine,
+    )
+
+
+def _inventory(definitions: Definitions, store: Store, engine: pool.Pool) -> inventory.Inventory:
+    return inventory.Inventory(
+        library=definitions.definition_cache.library,
+        backend_fault=definitions.catalogue.readiness.backend_fault,
+        files=definitions.workspaces.files,
+        store=store,
         engine=engine,
     )
 

@@ -220,6 +220,13 @@ class Record:
         """Return whether the step succeeded."""
         return self.status is StepState.DONE
 
+    @property
+    def holds(self) -> bool | None:
+        """Return what a check found; None for any other step."""
+        body = self.line["operation"].get("body")
+        is_check = isinstance(body, dict) and body.get("kind") == "check" and isinstance(self.output, dict)
+        return self.output.get("holds") if is_check else None
+
 
 def read(position: int, line: Mapping[str, Any]) -> Record:
     """Read a parsed journal line.

@@ -220,6 +220,8 @@ class StepShown(shapes.Shape):
     """When it ended."""
     error: StepError | None = shapes.omitted()
     """Why it failed."""
+    holds: bool | None = shapes.omitted()
+    """What a check found: false, what it demands is not so."""
     duration_ms: float | None = shapes.omitted()
     """How long the attempt took."""
     usage: Usage | None = shapes.omitted()
@@ -332,6 +334,7 @@ def finished_steps(records: Iterable[Record], attempts: Attempts = _NO_ATTEMPTS)
             started_at=record.started_at,
             completed_at=record.completed_at,
             error=record.error,
+            holds=record.holds,
             duration_ms=line.get("duration_ms"),
             usage=record.usage,
             attempts=earlier_attempts(attempts, record.key, record.attempt) if attempts else (),

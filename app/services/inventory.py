@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.domain import library, operations, plain, states, views
 from app.engine import run_engine, stores
+from app.services import workspaces
 
 _IDLE: dict[str, Any] = {"state": "idle", "run": None, "key": None}
 
@@ -22,15 +24,25 @@ class AgentListed(library.Agent):
     """Run that it works in."""
     key: str | None
     """Step that it works in."""
+    fault: str | None
+    """Why its backend cannot be used here, and what to install; None: it can."""
 
 
 class Inventory:
     """Show tools and agents."""
 
     def __init__(
-        self, *, library: Callable[[], library.Library], store: stores.RunStore, engine: run_engine.RunEngine
+        self,
+        *,
+        library: Callable[[], library.Library],
+        backend_fault: Callable[[str], str | None],
+        files: Callable[[str | None, str], workspaces.FilesListed],
+        store: stores.RunStore,
+        engine: run_engine.RunEngine,
     ) -> None:
         self._library = library
+        self._backend_fault = backend_fault
+        self._files = files
         self._store = store
         self._engine = engine
 
@@ -38,13 +50,28 @@ class Inventory:
         """Return every tool with the JSON Schema of its arguments, by name."""
         return [tool.to_json() for _, tool in sorted(self._library().tools.items())]
 
+    async def files(self, working_dir: str | None, text: str) -> workspaces.FilesListed:
+        """Return files that arguments could name.
+
+        Raises:
+            errors.RequestInvalid: `working_dir_refused` or `working_dir_missing`.
+        """
+        return await asyncio.to_thread(self._files, working_dir, text)
+
     async def agents(self) -> list[dict[str, plain.Json]]:
-        """Return every agent with its state: `executing`, `processing` or `idle`, and the run and step that it works
-        in.
+        """Return every agent with its state, the run and step that it works in, and what keeps its backend from
+        working.
         """
         working = await self._working()
-        agents = ((agent.to_json(), working.get(agent.id, _IDLE)) for agent in self._library().agents)
-        return [AgentListed(**agent, **activity).to_json() for agent, activity in agents]
+        return await asyncio.to_thread(self._listed, working)
+
+    def _listed(self, working: Mapping[str, dict[str, Any]]) -> list[dict[str, plain.Json]]:
+        agents = self._library().agents
+        faults = {name: self._backend_fault(name) for name in {agent.backend for agent in agents}}
+        return [
+            AgentListed(**agent.to_json(), **working.get(agent.id, _IDLE), fault=faults[agent.backend]).to_json()
+            for agent in agents
+        ]
 
     async def _working(self) -> dict[str, dict[str, Any]]:
         working: dict[str, dict[str, Any]] = {}

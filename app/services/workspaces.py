@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from app import errors
-from app.domain import states
+from app.domain import shapes, states
 from app.engine import stores
-from app.tools import reserved
+from app.tools import reserved, scanning, workspace
+
+_LISTED = scanning.Limits(scan_bytes=2**60)  # Only names are listed, whatever the sizes.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesListed(shapes.Shape):
+    """Files of a working folder."""
+
+    files: tuple[str, ...]
+    """Paths relative to the folder; hidden files, links and reserved folders are left out."""
+    truncated: bool
+    """Whether there may be more: 2,000 files or 20,000 entries are looked at."""
 
 
 class Workspaces:
@@ -43,6 +56,23 @@ class Workspaces:
             message = f"working_dir {requested!r:.200} is in a reserved folder: data of Control Room, or .git"
             raise _refused("working_dir_refused", message) from failure
         return str(folder)
+
+    def files(self, requested: str | None, text: str) -> FilesListed:
+        """Return the files of a working folder whose path contains a text, whatever its case. Looks at the disk: it is
+        meant for a thread.
+
+        Raises:
+            errors.RequestInvalid: as for `choose`.
+        """
+        root = reserved.Root.of(Path(self.choose(requested)), self.reserved)
+        try:
+            scan = workspace.Workspace(root, _LISTED).scan()
+        except errors.ToolFailed as failure:
+            raise _refused("working_dir_missing", f"working_dir cannot be listed: {failure.message}") from failure
+        wanted = text.casefold()
+        return FilesListed(
+            files=tuple(file.path for file in scan.files if wanted in file.path.casefold()), truncated=scan.truncated
+        )
 
     def _resolved(self, requested: str) -> Path:
         try:

@@ -194,15 +194,39 @@ def test_a_wrong_form_says_what_is_wrong_beside_the_field(page: Page) -> None:
     page.complaints.clear()  # The browser itself complains of each refusal.
 
 
+def test_files_are_offered_where_an_argument_names_one(project: Project, page: Page) -> None:
+    """A path is completed from the files of the project; a list of paths takes one after the other."""
+    page.open("/start?recipe=creative_draft_scene")
+    offered = page.tab.locator("#files option")
+    expect(offered.and_(page.tab.locator('[value="Story/Scenes/SCN-the-arrival.md"]'))).to_have_count(1)
+    expect(page.tab.locator("#arg-scene_path")).to_have_attribute("list", "files")
+    for path in ("Story/Scenes", "Story/Scenes/SCN-the-arrival.md"):
+        page.tab.get_by_label("Add to canon paths").fill(path)
+        page.tab.get_by_label("Add to canon paths").press("Tab")
+        expect(page.tab.get_by_label("Add to canon paths")).to_have_value("")
+
+    expect(page.tab.locator("#arg-canon_paths")).to_have_value("Story/Scenes\nStory/Scenes/SCN-the-arrival.md")
+
+
+def test_outputs_open_in_the_page(project: Project, page: Page) -> None:
+    """An output shows its whole text, and a pointer the payload of its receipt, without leaving the page."""
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "quick"})
+    page.open(f"/runs/{run['run_id']}")
+    page.tab.locator("summary", has_text="discovery").click()
+
+    expect(page.tab.locator("details[open] pre")).to_contain_text('"match_count"')
+
+
 def test_what_a_start_will_do_is_told_before(project: Project, page: Page) -> None:
     """Steps, agents with their readiness, calls at most and problems stand beside the form as it is filled in."""
     page.open("/start?recipe=draft")
     told = page.tab.get_by_role("region", name="Before it starts")
-    expect(told).to_contain_text("1 thing to mend first")
+    expect(told).to_contain_text("fill in what is required")
     expect(told).to_contain_text("polish")
     expect(page.tab.locator("#arg-scene_path-help")).to_have_text("")
     page.tab.locator("#arg-words").fill("0")
     expect(page.tab.locator("#arg-words-help")).to_contain_text("1")
+    expect(told).to_contain_text("1 thing to mend first")
     page.tab.locator("#arg-words").fill("300")
     page.tab.locator("#arg-scene_path").fill("Story/Scenes/SCN-the-arrival.md")
     expect(told).to_contain_text("ready to start")

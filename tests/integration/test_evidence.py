@@ -119,3 +119,17 @@ async def test_markdown_around_an_abstention_makes_it_no_reply(service: served.S
 
     assert (run["status"], run["error"]["code"]) == ("failed", "abstained")
     assert run["error"]["message"].endswith("not my field")
+
+
+async def test_a_check_that_was_not_needed_leaves_its_step_done(service: served.Served) -> None:
+    """In the graph a step is what it came to, also where its role needs no evidence and the check is skipped."""
+    recipe = unguarded() | {"recipe_id": "exempt"}
+    recipe["phase_b"][0].update(evidence=True, agent_archetype="editor")
+    service.project.add_recipe(recipe)
+    service.project.say("draft", text="It is dark.")
+    run = await service.run("exempt")
+    graph = (await service.http.get(f"/api/runs/{run['run_id']}/graph")).json()
+    drawn = {node["id"]: (node["status"], node["key"]) for node in graph["nodes"]}
+
+    assert {step["key"]: step["status"] for step in run["steps"]}["draft.evidence"] == "skipped"
+    assert drawn["draft"] == ("done", "draft")

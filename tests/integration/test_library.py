@@ -163,3 +163,22 @@ async def test_agents_are_listed_with_what_they_are_at(service: served.Served) -
     assert (agents["editor-1"]["state"], agents["editor-1"]["run"]) == ("idle", None)
     assert agents["writer-1"]["role"] == "The writer."
     assert afterwards["writer-1"]["state"] == "idle"
+    assert {agent["fault"] for agent in afterwards.values()} == {None}
+
+
+async def test_files_that_an_argument_could_name_are_listed(service: served.Served) -> None:
+    """The visible files of the working folder are listed by path; a folder outside of the project is refused."""
+    service.project.write("Story/Notes/Übersicht.md", "notes")
+    service.project.write("Story/.hidden/secret.md", "no")
+    every = (await service.http.get("/api/files")).json()
+    some = (await service.http.get("/api/files", params={"q": "übersicht"})).json()
+    below = (await service.http.get("/api/files", params={"working_dir": "Story/Notes"})).json()
+    outside = await service.http.get("/api/files", params={"working_dir": "/etc"})
+    missing = await service.http.get("/api/files", params={"working_dir": "Story/none"})
+
+    assert some == {"files": ["Story/Notes/Übersicht.md"], "truncated": False}
+    assert below == {"files": ["Übersicht.md"], "truncated": False}
+    assert set(some["files"]) < set(every["files"])
+    assert not [path for path in every["files"] if "secret" in path or path.startswith(".control-room")]
+    assert (outside.status_code, outside.json()["code"]) == (400, "working_dir_refused")
+    assert (missing.status_code, missing.json()["code"]) == (400, "working_dir_missing")

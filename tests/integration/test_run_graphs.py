@@ -66,6 +66,21 @@ async def test_a_resume_withdraws_what_it_declares_dead(service: served.Served) 
     assert again["nodes"] == failed["nodes"]
 
 
+async def test_a_check_that_does_not_hold_has_failed(service: served.Served) -> None:
+    """The detail says that a check of the definition of done does not hold, and the graph that it failed."""
+    demanding = projects.quick() | {"recipe_id": "demanding", "dod": [{"check": "file_exists", "path": "none.md"}]}
+    service.project.add_recipe(demanding)
+    run = await service.run("demanding")
+    graph = (await service.http.get(f"/api/runs/{run['run_id']}/graph")).json()
+
+    assert {step["key"]: step.get("holds") for step in run["steps"]} == {
+        "discover": None,
+        "dod[0]": False,
+        "dod[0].issue": None,
+    }
+    assert {node["id"] for node in graph["nodes"] if node["status"] == "failed"} == {"dod[0]"}
+
+
 async def test_what_has_no_graph_is_refused(service: served.Served) -> None:
     """Unknown runs and recipes are 404, and a recipe that cannot be parsed is refused with its flaws."""
     (service.project.root / ".control-room" / "recipes" / "broken.json").write_text("{", encoding="utf-8")

@@ -96,7 +96,7 @@ def _path_roots(part: plain.Object) -> list[str]:
     return [reference.root for reference in prompts.named_in_path(part["path"])]
 
 
-def _locate(nodes: Mapping[str, graphs.Node], key: str, _: Record | None) -> graphs.Location | None:
+def _locate(nodes: Mapping[str, graphs.Node], key: str, record: Record | None) -> graphs.Location | None:
     node = nodes.get(_owner(nodes, key))
     if node is None:
         return None
@@ -104,7 +104,9 @@ def _locate(nodes: Mapping[str, graphs.Node], key: str, _: Record | None) -> gra
     means = StepState.FAILED if key.endswith(_ISSUE) and node.kind == "check" else StepState.DONE
     passage = graphs.Passage(node=node.id, visit=node.id, done_means=means)
     around = () if node.group is None else (graphs.Passage(node=node.group, visit=node.group),)
-    return graphs.Location(path=(*around, passage))
+    # A part that was not needed, such as evidence that nobody claims, says nothing about its step.
+    is_left_out = key != node.id and record is not None and record.status is StepState.SKIPPED
+    return graphs.Location(path=(*around, passage), aside=is_left_out)
 
 
 def _owner(nodes: Mapping[str, graphs.Node], key: str) -> str:

@@ -81,13 +81,13 @@ export function money(amount) {
 }
 
 /**
- * Return the sum of tokens of a usage, or null where nothing was reported.
+ * Return the sum of tokens of a usage, or null where none were reported: no call takes no token.
  * @param {{input_tokens?: number | null, output_tokens?: number | null} | null | undefined} usage
  */
 export function tokens(usage) {
   if (!usage) return null;
   const known = [usage.input_tokens, usage.output_tokens].filter((count) => typeof count === "number");
-  return known.length ? known.reduce((sum, count) => (sum ?? 0) + (count ?? 0), 0) : null;
+  return known.reduce((sum, count) => (sum ?? 0) + (count ?? 0), 0) || null;
 }
 
 /** @param {number} count @param {string} one @param {string} [many] */

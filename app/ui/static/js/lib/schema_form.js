@@ -2,7 +2,7 @@
 /** Fields of a form from the JSON Schema of a recipe's arguments. Pure. */
 
 /** @typedef {{name: string, kind: "text" | "long" | "number" | "boolean" | "choice" | "list" | "json" | "any", label: string, help: string,
- *   required: boolean, initial: string | boolean, options: string[]}} Field */
+ *   required: boolean, initial: string | boolean, options: string[], path: boolean}} Field */
 
 /**
  * Return the fields of an arguments' schema, the required ones first.
@@ -20,7 +20,8 @@ function field(name, schema, required) {
   const kind = kindOf(schema);
   const initial = kind === "boolean" ? Boolean(schema.default) : shown(schema.default, kind);
   const options = (schema.enum || []).map(String);
-  return { name, kind, label: name.replaceAll("_", " "), help: schema.description || "", required, initial, options };
+  const path = (kind === "text" || kind === "list") && /(^|_)(path|file|folder|director(y|ie))s?$/.test(name);
+  return { name, kind, label: name.replaceAll("_", " "), help: schema.description || "", required, initial, options, path };
 }
 
 /** @param {any} schema @returns {Field["kind"]} */
@@ -31,6 +32,19 @@ function kindOf(schema) {
   if (schema.type === "array" && schema.items?.type === "string") return "list";
   if (schema.type === "string") return (schema.maxLength || 0) > 2000 ? "long" : "text";
   return schema.type === undefined ? "any" : "json";
+}
+
+/**
+ * Return the folders and files that an argument can name, each folder before what is in it.
+ * @param {string[]} files Paths.
+ */
+export function places(files) {
+  const found = new Set();
+  for (const file of files) {
+    const parts = file.split("/");
+    for (let end = 1; end <= parts.length; end += 1) found.add(parts.slice(0, end).join("/"));
+  }
+  return [...found];
 }
 
 /** @param {any} value @param {Field["kind"]} kind */

@@ -6,7 +6,7 @@ import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { navigate } from "../lib/router.js";
 import { sentence } from "../lib/run_state.js";
-import { Empty, Fault, PageTitle, Section, Status, useFault } from "../parts/basics.js";
+import { Empty, Fault, Opened, PageTitle, Section, Status, useFault } from "../parts/basics.js";
 import { RunTable } from "../parts/rows.js";
 
 /** Conferences: rounds of opinions, and a new one. */
@@ -72,7 +72,7 @@ function Evidence({ calls }) {
     ${calls.length === 0 && html`<p class="muted">No tool was called.</p>`}
     ${calls.length > 0 && html`<ol class="lines">${calls.map((call) => html`<li><${Status} of=${call.status === "done" ? "done" : "failed"} word=${call.status} />
       <code>${call.tool}</code><span class="wide">${call.code || ""}</span>
-      ${call.receipt_id && html`<a class="mono" href=${`/api/audit/receipts/${call.receipt_id}`} target="_blank" rel="noopener">${call.receipt_id}</a>`}</li>`)}</ol>`}
+      ${call.receipt_id && html`<${Opened} path=${`/api/audit/receipts/${call.receipt_id}`} title=${call.receipt_id} />`}</li>`)}</ol>`}
   </${Section}>`;
 }
 

@@ -76,7 +76,7 @@ function Total({ total }) {
     <div><dt>Cost</dt><dd>${price(total)}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price</dd>`}</div>
     <div><dt>Input tokens</dt><dd>${format.number(total.input_tokens)}</dd></div>
     <div><dt>Output tokens</dt><dd>${format.number(total.output_tokens)}</dd></div>
-    <div><dt>Agent calls</dt><dd>${format.number(total.calls)}</dd></div>
+    <div><dt>Metered calls</dt><dd>${format.number(total.calls)}</dd></div>
     <div><dt>Runs</dt><dd>${format.number(total.runs)}</dd></div>
   </dl>`;
 }
@@ -98,7 +98,7 @@ function Sums({ by, rows, shows }) {
     unknown: shows === "cost" && row.calls_without_price > 0,
   }));
   const label = `${shows === "tokens" ? "Tokens" : "Cost"} by ${word.toLowerCase()}`;
-  if (!rows.length) return html`<${Empty} title="No run of this time called an agent."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
+  if (!rows.length) return html`<${Empty} title="No agent reported tokens or a price in this time."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
       ${shows === "tokens" && html`<p class="legend"><span class="chart-key-0"></span> input <span class="chart-key-1"></span> output</p>`}</div>

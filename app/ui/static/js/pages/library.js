@@ -46,10 +46,10 @@ export function Agents() {
     <${Fault} error=${agents.error} retry=${agents.refresh} />
     ${agents.data?.length === 0 && html`<${Empty} title="No agent is configured." command="control-room agents check" />`}
     ${agents.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>State</th><th>Agent</th><th>Role</th><th>Backend</th><th>Model</th><th>Tier</th><th>Works for</th></tr></thead><tbody>
-      ${agents.data.map((/** @type {any} */ agent) => html`<tr key=${agent.id} data-row><td><${Status} of=${agent.state} /></td><td>${agent.id}</td><td>${agent.archetype}</td>
+      ${agents.data.map((/** @type {any} */ agent) => html`<tr key=${agent.id} data-row><td>${agent.fault ? html`<${Status} of="invalid" word="not usable" />` : html`<${Status} of=${agent.state} />`}</td><td>${agent.id}${agent.fault && html`<div class="wrong-text">${agent.fault}</div>`}</td><td>${agent.archetype}</td>
         <td>${agent.backend}</td><td>${agent.model || "default"}</td><td>${agent.tier}</td><td>${agent.run && html`<a href=${`/runs/${agent.run}`}>${agent.key}</a>`}</td></tr>`)}
     </tbody></table></div>`}
-    <${Section} title="Which backends work here?"><p>Checked from a terminal, with the install line of each that is missing:</p><${Command} text="control-room agents check" /></${Section}>`;
+    <${Section} title="All backends"><p>The same from a terminal, with the backends that no agent uses:</p><${Command} text="control-room agents check" /></${Section}>`;
 }
 
 /** Issues: what checks, agents and people have found. */

@@ -9,7 +9,7 @@ import { useLive } from "../lib/live.js";
 import { FINISHED, answered, happened, sentence, withOlder } from "../lib/run_state.js";
 import { address, setQuery } from "../lib/router.js";
 import { RunActions, Verified } from "../parts/actions.js";
-import { Ago, Fault, Id, PageTitle, Progress, Section, Status, Took } from "../parts/basics.js";
+import { Ago, Fault, Id, Opened, PageTitle, Progress, Section, Status, Took } from "../parts/basics.js";
 import { Answered, GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
 import { Logs } from "../parts/logs.js";
@@ -140,8 +140,7 @@ function Outputs({ run }) {
   const slots = Object.entries(run.cache_summary);
   if (!slots.length) return null;
   return html`<${Section} title="Outputs" count=${slots.length}><ul class="lines">
-    ${slots.map(([name, slot]) => html`<li><a href=${`/api/runs/${run.run_id}/cache/${encodeURIComponent(name)}`} target="_blank" rel="noopener">${name}</a>
-      <span class="muted">${slot.type}</span><span class="wide cut">${slot.preview}</span></li>`)}
+    ${slots.map(([name, slot]) => html`<li key=${name}><${Opened} path=${`/api/runs/${run.run_id}/cache/${encodeURIComponent(name)}`} title=${name}>${slot.preview}<//></li>`)}
   </ul></${Section}>`;
 }
 

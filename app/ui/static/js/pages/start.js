@@ -5,7 +5,7 @@ import { newKey, post } from "../lib/api.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { address, navigate, setQuery } from "../lib/router.js";
-import { fields, read } from "../lib/schema_form.js";
+import { fields, places, read } from "../lib/schema_form.js";
 import { Empty, Fault, PageTitle, Section, Status, useFault } from "../parts/basics.js";
 import { Preflight, usePreflight } from "../parts/preflight.js";
 
@@ -92,6 +92,7 @@ function Filled({ recipe }) {
       setFaults(beside(/** @type {any} */ (caught).faults || [], all)[0]);
     }
   };
+  const files = useLive(all.some((each) => each.path) ? "/api/files" : null, { pause: 3600_000 });
   const change = (/** @type {string} */ name) => (/** @type {any} */ value) => {
     setValues({ ...values, [name]: value });
     setFaults({ ...faults, [name]: "" });
@@ -101,10 +102,11 @@ function Filled({ recipe }) {
     ${!recipe.ready && html`<p class="fault"><strong>This recipe cannot run here yet.</strong></p>`}
     ${recipe.lacks.map((/** @type {any} */ each) => html`<p class="wrong-text">${each.message}</p>`)}
     <label>Description <input value=${description} placeholder=${recipe.label || ""} onInput=${(/** @type {any} */ event) => setDescription(event.target.value)} /></label>
+    <datalist id="files">${places(files.data?.files || []).map((each) => html`<option value=${each} />`)}</datalist>
     ${all.map((each) => html`<${Input} field=${each} value=${values[each.name]} fault=${faults[each.name] || refused[each.name]} onChange=${change(each.name)} />`)}
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary" id="start">Start</button></div>
-  </form><${Preflight} report=${report} error=${unknown} others=${others} nodes=${recipe.graph?.nodes.filter(acts) || []} /></div>`;
+  </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} /></div>`;
 }
 
 /** @param {{field: import("../lib/schema_form.js").Field, value: any, fault?: string, onChange: (value: any) => void}} props */
@@ -128,11 +130,16 @@ function control(field, value, change, shared) {
       return html`<select ...${shared} onChange=${change}>${!field.required && html`<option value=""></option>`}
         ${field.options.map((each) => html`<option value=${each} selected=${each === value}>${each}</option>`)}</select>`;
     case "list":
+      return html`<textarea ...${shared} rows="3" value=${value} onInput=${change}></textarea>
+        ${field.path && html`<input list="files" placeholder="Add a file or folder" aria-label=${`Add to ${field.label}`} onChange=${(/** @type {any} */ event) => {
+          if (event.target.value) change({ target: { value: [value, event.target.value].filter(Boolean).join("\n") } });
+          event.target.value = "";
+        }} />`}`;
     case "json":
     case "long":
       return html`<textarea ...${shared} rows=${field.kind === "long" ? 6 : 3} value=${value} onInput=${change}></textarea>`;
     default:
-      return html`<input ...${shared} inputmode=${field.kind === "number" ? "decimal" : undefined} value=${value} onInput=${change} />`;
+      return html`<input ...${shared} inputmode=${field.kind === "number" ? "decimal" : undefined} list=${field.path ? "files" : undefined} value=${value} onInput=${change} />`;
   }
 }
 

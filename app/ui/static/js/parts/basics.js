@@ -1,7 +1,7 @@
 // @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { Problem } from "../lib/api.js";
+import { Problem, get } from "../lib/api.js";
 import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useNow } from "../lib/signal.js";
@@ -195,6 +195,25 @@ export function Content({ text, kind = "text" }) {
   const shown = whole ? text : text.slice(0, SHOWN);
   return html`<pre class=${`shown shown-${kind}`} tabindex="0">${kind === "diff" ? colored(shown) : shown}</pre>
     ${shown.length < text.length && html`<p><button type="button" onClick=${() => setWhole(true)}>Show all ${format.number(text.length)} characters</button></p>`}`;
+}
+
+/**
+ * What an address holds, read when it is opened: a link would leave the sign-in behind.
+ * @param {{path: string, title: any, children?: any}} props
+ */
+export function Opened({ path, title, children }) {
+  const [text, setText] = useState("");
+  const [error, setError] = useFault();
+  const open = async () => {
+    try {
+      let found = await get(path);
+      if (found.type === "pointer") found = await get(`/api/audit/receipts/${found.receipt_id}`);
+      setText(found.text ?? JSON.stringify(found.payload ?? found, null, 2));
+    } catch (caught) {
+      setError(caught);
+    }
+  };
+  return html`<details onToggle=${(/** @type {any} */ event) => event.target.open && !text && open()}><summary><span class="link">${title}</span> ${children}</summary><${Fault} error=${error} />${text && html`<${Content} text=${text} />`}</details>`;
 }
 
 /** @param {string} text */

@@ -43,11 +43,12 @@ function Node({ at, node, onChoose }) {
   const status = node.status || "pending";
   const state = node.status ? status.replaceAll("_", " ") : "not reached";
   const again = node.visits > 1 ? ` ×${node.visits}` : "";
+  const [name, by = node.kind || "step"] = (node.label || node.id).split(": ");
   return html`<g class=${`node node-${status} kind-${node.kind}`} transform=${`translate(${at.x} ${at.y})`} onClick=${() => onChoose(node)}>
     <title>${node.label}: ${state}${again}</title>
     <rect width=${NODE.width} height=${NODE.height} rx=${ROUND.includes(node.kind) ? NODE.height / 2 : 8} />
-    <text x="14" y="17" class="node-name">${shortened(node.label || node.id, 20)}</text>
-    <text x="14" y="32" class="node-state">${shortened(`${state}${again} · ${node.kind || "step"}`, 27)}</text>
+    <text x="14" y="17" class="node-name">${shortened(name, 20)}</text>
+    <text x="14" y="32" class="node-state">${shortened(`${state}${again} · ${by}`, 27)}</text>
   </g>`;
 }
 

@@ -37,14 +37,14 @@ export function usePreflight(body) {
 
 /**
  * What will happen, before it does.
- * @param {{report: any, error: Error | null, others: any[], nodes: any[]}} props `others`: problems of no field; `nodes`: the
- *   recipe's own steps, for a request that cannot be started yet.
+ * @param {{report: any, error: Error | null, others: any[], faults: number, nodes: any[]}} props `others`: problems of no field;
+ *   `faults`: how many problems are shown; `nodes`: the recipe's own steps, for a request that cannot be started yet.
  */
-export function Preflight({ report, error, others, nodes }) {
+export function Preflight({ report, error, others, faults, nodes }) {
   if (!report) return html`<section class="card" aria-label="Before it starts"><p class="muted">${error ? "What it would do cannot be told now; it can be started all the same." : "Looking at what it will do…"}</p><${Fault} error=${error} /></section>`;
   const { agents, note, calls_at_most: calls } = report;
   return html`<section class="card preflight" aria-label="Before it starts">
-    <header><h2>What it will do</h2>${report.ok ? html`<${Status} of="valid" word="ready to start" />` : html`<${Status} of="warning" word=${`${format.plural(report.problems.length, "thing")} to mend first`} />`}</header>
+    <header><h2>What it will do</h2>${report.ok ? html`<${Status} of="valid" word="ready to start" />` : html`<${Status} of="warning" word=${faults ? `${format.plural(faults, "thing")} to mend first` : "fill in what is required"} />`}</header>
     ${others.map((each) => html`<p class="wrong-text">${each.message} <code>${each.path}${each.line ? `:${each.line}` : ""}</code></p>`)}
     <${Planned} steps=${report.steps.length ? report.steps : nodes} />
     ${agents.length > 0 && html`<ul class="lines">${agents.map((/** @type {any} */ agent) => html`<li key=${agent.agent_id}>

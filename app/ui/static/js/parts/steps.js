@@ -6,7 +6,7 @@ import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { bar, isOpen, nameOf, rows, span } from "../lib/run_state.js";
 import { useNow } from "../lib/signal.js";
-import { Ago, Content, Empty, Fault, Section, Status, Took, useFault } from "./basics.js";
+import { Ago, Content, Empty, Fault, Opened, Section, Status, Took, useFault } from "./basics.js";
 import { Decided } from "./gate_card.js";
 import { Virtual } from "./rows.js";
 
@@ -50,9 +50,10 @@ function StepRow({ step, range }) {
     <span role="cell" class="right"><${Took} from=${step.started_at} to=${step.completed_at} /></span>`;
 }
 
-/** What a step is shown as: one that asks a person waits. @param {any} step */
+/** What a step is shown as: one that asks a person waits, a check of the definition of done that does not hold has failed. @param {any} step */
 function standing(step) {
   if (step.queued) return "queued";
+  if (step.phase === "dod" && step.holds === false) return "failed";
   return step.gate_id && step.status === "running" ? "waiting" : step.status;
 }
 
@@ -153,7 +154,7 @@ function Attempt({ step }) {
       ${step.queued && html`<dt>Waits for</dt><dd>${step.queued.backend}</dd>`}
       ${step.agent_id && html`<dt>Agent</dt><dd>${step.agent_id}</dd>`}
       ${step.usage && html`<dt>Tokens</dt><dd class="number">${format.number(format.tokens(step.usage))}</dd><dt>Cost</dt><dd class="number">${format.money(step.usage.cost_usd)}</dd>`}
-      ${step.receipt_id && html`<dt>Receipt</dt><dd><a href=${`/api/audit/receipts/${step.receipt_id}`} target="_blank" rel="noopener">${step.receipt_id}</a></dd>`}
+      ${step.receipt_id && html`<dt>Receipt</dt><dd><${Opened} path=${`/api/audit/receipts/${step.receipt_id}`} title=${step.receipt_id} /></dd>`}
     </dl>
     ${step.gate_id && !isOpen(step) && html`<${Decided} id=${step.gate_id} />`}
     ${step.error && html`<div class="fault"><strong>${step.error.code}</strong><p>${step.error.message}</p></div>`}
