@@ -25,6 +25,7 @@ from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import OpenMode, Platform, directory_of, real_platform, sessions_of, store_of
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
 from app.bootstrap.statistics import statistics_of
+from app.bootstrap.use_cases import conversation_service_of, gates_of, inventory_of, issues_of
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain
 from app.engine import conversation_claims, ports, refusals, runner
@@ -302,34 +303,24 @@ def _application(
     plans, planner = planning_of(use_cases, store, engine, definitions, platform, equipment.masker, performing)
     return Application(
         runs=use_cases,
-        gates=_gates(use_cases, store, engine, platform, equipment.masker),
+        gates=gates_of(use_cases, store, engine, platform, equipment.masker),
         explanations=explanations_of(chosen, platform, use_cases, store, engine, processes, equipment.masker),
         statistics=statistics_of(store, engine, platform.clock, project=chosen.project),
-        issues=_issues(store, platform, equipment.masker),
-        conversation_service=_conversation_service(use_cases, store, sessions, definitions, run_listeners, platform),
+        issues=issues_of(store, platform, equipment.masker),
+        conversation_service=conversation_service_of(use_cases, store, sessions, definitions, run_listeners, platform),
         plans=plans,
         planner=planner,
         conferences=conferences.Conferences(runs=use_cases, store=store, library=definitions.definition_cache.library),
         starter=definitions.starter,
         catalogue=definitions.catalogue,
         route=definitions.starter.route,
-        inventory=_inventory(definitions, store, engine),
+        inventory=inventory_of(definitions, store, engine),
         health=health.Health(store=store, engine=engine, working=working),
         metrics=metrics,
         masker=equipment.masker,
         upkeep=control_upkeep.Maintenance(store=store, engine=engine, forget=use_cases.forget),
         store=store,
         conversations=claims,
-        engine=engine,
-    )
-
-
-def _inventory(definitions: Definitions, store: Store, engine: pool.Pool) -> inventory.Inventory:
-    return inventory.Inventory(
-        library=definitions.definition_cache.library,
-        backend_fault=definitions.catalogue.readiness.backend_fault,
-        files=definitions.workspaces.files,
-        store=store,
         engine=engine,
     )
 
@@ -352,36 +343,4 @@ def _engine(
             start_child=start_child,
             pool=chosen.pool,
         )
-    )
-
-
-def _gates(
-    use_cases: runs.Runs, store: Store, engine: Engine, platform: Platform, masker: plain.Masker
-) -> control_gates.Gates:
-    return control_gates.Gates(
-        store=store, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker
-    )
-
-
-def _issues(store: Store, platform: Platform, masker: plain.Masker) -> control_issues.Issues:
-    return control_issues.Issues(
-        issue_store=store.issues, store=store, clock=platform.clock, ids=platform.ids, masker=masker
-    )
-
-
-def _conversation_service(
-    use_cases: runs.Runs,
-    store: Store,
-    sessions: agent_sessions.StoredAgentSessions,
-    definitions: Definitions,
-    run_listeners: runs.RunStartedListeners,
-    platform: Platform,
-) -> conversation_services.ConversationService:
-    return conversation_services.ConversationService(
-        runs=use_cases,
-        store=store,
-        sessions=sessions,
-        catalogue=definitions.catalogue,
-        started_listeners=run_listeners,
-        ids=platform.ids,
     )

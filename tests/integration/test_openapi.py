@@ -88,6 +88,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "POST /api/route",
         "GET /api/tools",
         "GET /api/agents",
+        "GET /api/files",
         "GET /api/audit",
         "GET /api/audit/receipts",
         "GET /api/audit/receipts/{receipt_id}",

@@ -1,0 +1,58 @@
+"""Use cases that are put together in one step each."""
+
+from __future__ import annotations
+
+from app.bootstrap.definitions import Definitions
+from app.bootstrap.platform import Engine, Platform, Store
+from app.domain import plain
+from app.services import conversations as conversation_services
+from app.services import gates as control_gates
+from app.services import inventory, runs
+from app.services import issues as control_issues
+from app.storage import agent_sessions
+
+
+def inventory_of(definitions: Definitions, store: Store, engine: Engine) -> inventory.Inventory:
+    """Return what shows tools, agents and files."""
+    return inventory.Inventory(
+        library=definitions.definition_cache.library,
+        backend_fault=definitions.catalogue.readiness.backend_fault,
+        files=definitions.workspaces.files,
+        store=store,
+        engine=engine,
+    )
+
+
+def gates_of(
+    use_cases: runs.Runs, store: Store, engine: Engine, platform: Platform, masker: plain.Masker
+) -> control_gates.Gates:
+    """Return the use cases of gates."""
+    return control_gates.Gates(
+        store=store, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker
+    )
+
+
+def issues_of(store: Store, platform: Platform, masker: plain.Masker) -> control_issues.Issues:
+    """Return the use cases of issues."""
+    return control_issues.Issues(
+        issue_store=store.issues, store=store, clock=platform.clock, ids=platform.ids, masker=masker
+    )
+
+
+def conversation_service_of(
+    use_cases: runs.Runs,
+    store: Store,
+    sessions: agent_sessions.StoredAgentSessions,
+    definitions: Definitions,
+    run_listeners: runs.RunStartedListeners,
+    platform: Platform,
+) -> conversation_services.ConversationService:
+    """Return the use cases of conversations."""
+    return conversation_services.ConversationService(
+        runs=use_cases,
+        store=store,
+        sessions=sessions,
+        catalogue=definitions.catalogue,
+        started_listeners=run_listeners,
+        ids=platform.ids,
+    )
