@@ -217,6 +217,30 @@ def test_outputs_open_in_the_page(project: Project, page: Page) -> None:
     expect(page.tab.locator("details[open] pre")).to_contain_text('"match_count"')
 
 
+def test_a_run_that_waits_for_another_says_for_what(project: Project, page: Page) -> None:
+    """A run whose child waits at a gate shows the chain down to the question, with a way to answer it."""
+    recipes = project.data / "recipes" / "amplifier"
+    recipes.mkdir(parents=True, exist_ok=True)
+    head = "description: Ask.\nversion: 1.0.0\nschema: '1.7'\n"
+    asks = "stages:\n- name: look\n  steps: [{id: count, type: bash, command: 'true'}]\n"
+    asks += "  approval: {required: true, prompt: 'Go on?'}\n"
+    (recipes / "asks.yaml").write_text(f"name: asks\n{head}{asks}", encoding="utf-8")
+    steps = "steps: [{id: inner, type: recipe, recipe: asks, context: {}}]\n"
+    (recipes / "outer.yaml").write_text(f"name: outer\n{head}{steps}", encoding="utf-8")
+    run = page.api("POST", "/api/runs", {"recipe_id": "outer", "description": "outer"})
+    page.open(f"/runs/{run['run_id']}")
+    page.shows("Why it does not move")
+    page.shows("Go on?")
+    page.tab.get_by_role("link", name="Answer it there").click()
+    page.button("approve").click()
+    page.tab.locator("dialog").get_by_role("button", name="approve").click()
+    page.shows("It is done.")
+    page.open(f"/runs/{run['run_id']}")
+    page.shows("It is done.")
+
+    expect(page.tab.locator("main")).not_to_contain_text("Why it does not move")
+
+
 def test_what_a_start_will_do_is_told_before(project: Project, page: Page) -> None:
     """Steps, agents with their readiness, calls at most and problems stand beside the form as it is filled in."""
     page.open("/start?recipe=draft")

@@ -15,6 +15,7 @@ import { Graph } from "../parts/graph.js";
 import { Logs } from "../parts/logs.js";
 import { RunTable } from "../parts/rows.js";
 import { StepDrawer, Steps, stepLink } from "../parts/steps.js";
+import { Why } from "../parts/why.js";
 
 /** @type {any[]} */
 const NONE = [];
@@ -43,6 +44,7 @@ export function Run({ id }) {
     <${Fault} error=${live.error} retry=${live.refresh} />
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now.</strong> The last known state is shown; it is tried again.</p>`}
     <${WhatHappened} run=${run} />
+    <${Why} run=${run} path=${path} mine=${mine} />
     ${gates.data?.map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
     <${Answered} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} />
     <${Facts} run=${run} />
