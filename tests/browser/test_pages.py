@@ -217,6 +217,35 @@ def test_outputs_open_in_the_page(project: Project, page: Page) -> None:
     expect(page.tab.locator("details[open] pre")).to_contain_text('"match_count"')
 
 
+def test_runs_are_labelled(project: Project, page: Page) -> None:
+    """Labels of one run are edited as lines, several runs get one together, and a pin is set and taken back."""
+    runs = [page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"run {at}"}) for at in range(2)]
+    page.open(f"/runs/{runs[0]['run_id']}")
+    page.button("Add labels").click()
+    page.tab.locator("dialog textarea").fill("book=one\nstray")
+    page.tab.locator("dialog").get_by_role("button", name="Label").click()
+    expect(page.tab.locator("dialog")).to_contain_text("“stray” is not a label")
+    page.tab.locator("dialog textarea").fill("book=one\ndraft=2")
+    page.tab.locator("dialog").get_by_role("button", name="Label").click()
+    expect(page.tab.get_by_role("link", name="one", exact=True)).to_be_visible()
+    page.button("Pin").click()
+    expect(page.button("Unpin")).to_be_visible()
+    page.button("Change labels").click()
+    page.tab.locator("dialog textarea").fill("book=two")
+    page.tab.locator("dialog").get_by_role("button", name="Label").click()
+    expect(page.tab.get_by_role("link", name="two", exact=True)).to_be_visible()
+    assert page.api("GET", f"/api/runs/{runs[0]['run_id']}")["labels"] == {"book": "two"}
+    page.open("/runs")
+    for box in page.tab.get_by_role("checkbox").all():
+        box.check()
+    page.button("Label").click()
+    page.tab.locator("dialog textarea").fill("book-\nshelf=a b")
+    page.tab.locator("dialog").get_by_role("button", name="Label").click()
+    expect(page.tab.locator("dialog")).to_have_count(0)
+
+    assert [row["labels"] for row in page.api("GET", "/api/runs")] == [{"shelf": "a b"}] * 2
+
+
 def test_a_run_that_waits_for_another_says_for_what(project: Project, page: Page) -> None:
     """A run whose child waits at a gate shows the chain down to the question, with a way to answer it."""
     recipes = project.data / "recipes" / "amplifier"

@@ -12,6 +12,7 @@ import { RunActions, Verified } from "../parts/actions.js";
 import { Ago, Fault, Id, Opened, PageTitle, Progress, Section, Status, Took } from "../parts/basics.js";
 import { Answered, GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
+import { Marks } from "../parts/labels.js";
 import { Logs } from "../parts/logs.js";
 import { RunTable } from "../parts/rows.js";
 import { StepDrawer, Steps, stepLink } from "../parts/steps.js";
@@ -47,7 +48,7 @@ export function Run({ id }) {
     <${Why} run=${run} path=${path} mine=${mine} />
     ${gates.data?.map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
     <${Answered} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} />
-    <${Facts} run=${run} />
+    <${Facts} run=${run} onDone=${live.refresh} />
     <div class="beside"><${RecipeGraph} path=${path} mine=${mine} /><${Steps} state=${state} onNear=${onNear} /></div>
     <${Outputs} run=${run} />
     <${Logs} path=${path} live=${!FINISHED.includes(run.status)} />
@@ -112,8 +113,8 @@ function WhatHappened({ run }) {
   </div>`;
 }
 
-/** @param {{run: any}} props */
-function Facts({ run }) {
+/** @param {{run: any, onDone: () => void}} props */
+function Facts({ run, onDone }) {
   return html`<dl class="facts card">
     <dt>Run</dt><dd><${Id} id=${run.run_id} /></dd>
     <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a> <span class="muted">${run.dialect}</span></dd>
@@ -127,6 +128,7 @@ function Facts({ run }) {
     <dt>Session</dt><dd><a href=${`/runs?session_id=${encodeURIComponent(run.session_id)}`}>${run.session_id}</a></dd>
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
+    <dt>Labels</dt><dd><${Marks} run=${run} onDone=${onDone} /></dd>
   </dl>`;
 }
 

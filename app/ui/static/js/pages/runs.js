@@ -7,6 +7,7 @@ import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { address, setQuery } from "../lib/router.js";
 import { Confirm, Empty, Fault, PageTitle, announce, useFault } from "../parts/basics.js";
+import { LabelDialog } from "../parts/labels.js";
 import { RunTable } from "../parts/rows.js";
 
 const STATES = ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"];
@@ -112,8 +113,8 @@ function BulkBar({ chosen, onDone }) {
   const [asked, setAsked] = useState("");
   const [outcome, setOutcome] = useState(/** @type {any} */ (null));
   const order = ORDERS.find(([name]) => name === asked);
-  const act = async () => {
-    const found = await post("/api/runs/bulk", { action: asked, run_ids: [...chosen], expected: chosen.size });
+  const act = async (/** @type {any} */ more) => {
+    const found = await post("/api/runs/bulk", { action: asked, run_ids: [...chosen], expected: chosen.size, ...more });
     announce(`${found.done.length} accepted, ${found.refused.length} refused`);
     if (found.refused.length) setOutcome(found);
     else onDone();
@@ -121,11 +122,13 @@ function BulkBar({ chosen, onDone }) {
   return html`<div class="bulk" role="region" aria-label="Selected runs">
     <strong>${format.plural(chosen.size, "run")} selected</strong>
     ${ORDERS.map(([name, label]) => html`<button type="button" onClick=${() => setAsked(name)}>${label}</button>`)}
+    <button type="button" onClick=${() => setAsked("label")}>Label</button>
     <button type="button" class="quiet" onClick=${onDone}>Clear selection</button>
+    ${asked === "label" && html`<${LabelDialog} title=${`Label ${format.plural(chosen.size, "run")}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${() => setAsked("")} />`}
     ${outcome && html`<div class="outcome" role="status"><p>${format.plural(outcome.done.length, "run")} accepted it, ${outcome.refused.length} refused:</p>
       <ul>${outcome.refused.map((/** @type {any} */ each) => html`<li><a href=${`/runs/${each.run_id}`}>${each.run_id}</a> ${each.problem.detail || each.problem.title}</li>`)}</ul></div>`}
     ${order && html`<${Confirm} title=${`${order[1]} ${format.plural(chosen.size, "run")}?`} confirm=${`${order[1]} ${chosen.size}`} danger=${["cancel", "delete"].includes(asked)}
-      onConfirm=${act} onClose=${() => setAsked("")}><p>${order[2]} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
+      onConfirm=${() => act({})} onClose=${() => setAsked("")}><p>${order[2]} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
   </div>`;
 }
 
