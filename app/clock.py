@@ -96,6 +96,8 @@ class FakeClock:
 
     def next_wake_seconds(self) -> float | None:
         """Return how far the nearest sleeper's end is, or None where nobody sleeps."""
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
         return self._sleepers[0][0] - self._elapsed if self._sleepers else None
 
 

@@ -181,6 +181,8 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
         conversation_service=application.conversation_service,
         plans=application.plans,
         conferences=application.conferences,
+        triggers=application.triggering.triggers,
+        hooks=application.triggering.hooks,
         max_message_bytes=server.max_body_bytes,
         catalogue=application.catalogue,
         preflight=preflight.Preflight(application.starter, application.catalogue),

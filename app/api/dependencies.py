@@ -30,6 +30,7 @@ from app.services import (
     statistics,
 )
 from app.services.plans import plans
+from app.services.triggers import hooks, triggers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,10 @@ class Services:
     """Session plans."""
     conferences: conferences.Conferences
     """Rounds of opinions."""
+    triggers: triggers.Triggers
+    """What starts runs by itself."""
+    hooks: hooks.Hooks
+    """Deliveries from outside."""
     max_message_bytes: int
     """Largest message that a client of the WebSocket may send."""
     catalogue: recipes.Catalogue

@@ -22,6 +22,7 @@ DESCRIPTION = (
 
 TAGS = [
     {"name": "runs", "description": "Executions of recipes."},
+    {"name": "triggers", "description": "Schedules, webhooks and file drops that start runs."},
     {"name": "gates", "description": "Questions of runs to people, and their answers."},
     {"name": "issues", "description": "Findings of runs and notes of people."},
     {"name": "plans", "description": "Session plans: tasks and their dependencies, each task one run."},
@@ -82,7 +83,8 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
         _drop_validation_error(operation)
         _describe_stream(operation)
         _describe_optional_body(operation)
-        operation["security"] = [] if path in guards.OPEN_PATHS else [{"token": []}, {}]
+        is_open = path in guards.OPEN_PATHS or path.startswith(guards.OPEN_PREFIX)
+        operation["security"] = [] if is_open else [{"token": []}, {}]
     return document
 
 

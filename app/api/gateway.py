@@ -139,7 +139,7 @@ class Gateway:
         _LOG.error(
             "a request failed",
             exc_info=error,
-            extra={"incident_id": incident, "method": scope["method"], "path": scope["path"]},
+            extra={"incident_id": incident, "method": scope["method"], "path": guards.loggable(scope["path"])},
         )
         return problems.Problem(
             status=500,

@@ -23,6 +23,9 @@ SUBPROTOCOL = "control-room"
 BEARER_PREFIX = "control-room.bearer."
 """Beginning of the subprotocol that carries the token of a client that can set no header, in base64url behind it."""
 
+OPEN_PREFIX = "/hooks/"
+"""Beginning of the addresses that hold their own credential."""
+
 _UNAUTHORIZED = "the header `Authorization: Bearer TOKEN` is missing or wrong"
 _TICKET_REFUSED = "the ticket was used, has expired or is unknown; get another one with POST /api/tickets"
 _HOST = re.compile(
@@ -99,7 +102,7 @@ class TokenGuard:
         return asked, problems.of_status(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
     def _lets_in(self, expected: bytes, scope: Scope) -> bool:
-        if scope["path"] in self._open_paths:
+        if scope["path"] in self._open_paths or scope["path"].startswith(OPEN_PREFIX):
             return True
         if _carries(expected, Headers(scope=scope)) or _offers(expected, scope):
             return True
@@ -141,6 +144,11 @@ def host_name(host: str) -> str | None:
     except ValueError:
         return None
     return str(bracketed.ipv4_mapped or bracketed)
+
+
+def loggable(path: str) -> str:
+    """Return a path as logs may hold it."""
+    return path if not path.startswith(OPEN_PREFIX) else f"{'/'.join(path.split('/')[:3])}/***"
 
 
 def address(scope: Scope) -> str:

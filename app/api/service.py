@@ -37,6 +37,7 @@ from app.api import (
     sessions,
     statistics,
     tickets,
+    triggers,
     ws,
 )
 
@@ -55,6 +56,8 @@ _ROUTERS = (
     definitions.router,
     audit.router,
     tickets.router,
+    triggers.router,
+    triggers.deliveries,
     browser_sessions.router,
     maintenance.router,
     health.router,

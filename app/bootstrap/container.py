@@ -25,6 +25,7 @@ from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import OpenMode, Platform, directory_of, real_platform, sessions_of, store_of
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
 from app.bootstrap.statistics import statistics_of
+from app.bootstrap.triggers import Triggering, triggering_of
 from app.bootstrap.use_cases import conversation_service_of, gates_of, inventory_of, issues_of
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain
@@ -79,6 +80,8 @@ class Application:
     """Loads the runs of session plans when they have something to do."""
     conferences: conferences.Conferences
     """Use cases of conferences."""
+    triggering: Triggering
+    """What starts runs by itself."""
     starter: starting.Starter
     """Completes requests; also for dry runs."""
     catalogue: recipes.Catalogue
@@ -140,6 +143,9 @@ async def build(
         if mode.alone or (serves and chosen.engine.engine == "embedded"):
             closing.push_async_callback(application.planner.stop)
             application.planner.start(recover=serves)
+        if serves:
+            closing.push_async_callback(application.triggering.scheduler.stop)
+            application.triggering.scheduler.start()
         if serves and chosen.project.keep_conversations_days:
             age = timedelta(days=chosen.project.keep_conversations_days)
             sweeping = asyncio.create_task(conversation_retention.sweep(sessions, store, platform.clock.now() - age))
@@ -298,8 +304,10 @@ def _application(
 
     def working() -> None:
         planner.check()
+        triggering.scheduler.check()
         store.read_faults.refuse()
 
+    triggering = triggering_of(use_cases, store, engine, definitions, platform)
     plans, planner = planning_of(use_cases, store, engine, definitions, platform, equipment.masker, performing)
     return Application(
         runs=use_cases,
@@ -311,6 +319,7 @@ def _application(
         plans=plans,
         planner=planner,
         conferences=conferences.Conferences(runs=use_cases, store=store, library=definitions.definition_cache.library),
+        triggering=triggering,
         starter=definitions.starter,
         catalogue=definitions.catalogue,
         route=definitions.starter.route,

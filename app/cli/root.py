@@ -21,6 +21,7 @@ _MODULES = {
     "usage": "statistics",
     "gates": "gates",
     "issues": "issues",
+    "triggers": "triggers",
     "plan": "plans",
     "receipts": "receipts",
     "audit": "audit",

@@ -74,6 +74,12 @@ class Workspaces:
             files=tuple(file.path for file in scan.files if wanted in file.path.casefold()), truncated=scan.truncated
         )
 
+    def root(self, chosen: str) -> reserved.Root:
+        """Return what nothing may leave that is looked at in a folder that was chosen."""
+        folder = Path(chosen)
+        base = next(root for root in self._roots if folder.is_relative_to(root))
+        return reserved.Root(path=folder, base=base, reserved=self.reserved)
+
     def _resolved(self, requested: str) -> Path:
         try:
             folder = (self._project / requested).resolve()

@@ -21,6 +21,8 @@ PLANS = "sessions"
 PLANS_MADE = "sessions/.made"
 PLANS_REMOVED = "sessions/.removed"
 COMMITS = "commits"
+TRIGGERS = "triggers"
+OUTBOX = "outbox"
 
 START = "start.json"
 STEPS = "steps.jsonl"

@@ -20,6 +20,7 @@ from app.storage.committer import Committer, FileCommitter
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import Workers
+from app.storage.documents import Documents
 from app.storage.index import sums
 from app.storage.issues import Issues
 from app.storage.journal.commit_log import CommitLog
@@ -188,15 +189,12 @@ class DiskStore(abc.ABC):
         return await self._parts.archive.events(run_id, after, most)
 
     async def read_log(self, run_id: str, name: str) -> bytes:
-        """Return a file under `logs/`."""
         return await self._parts.archive.log(run_id, name)
 
     async def read_log_part(self, run_id: str, name: str, offset: int, most: int) -> stores.LogPart:
-        """Return a part of a file under `logs/`."""
         return await self._parts.archive.log_part(run_id, name, offset, most)
 
     async def list_logs(self, run_id: str) -> list[str]:
-        """Return the names under `logs/`."""
         return await self._parts.archive.log_names(run_id)
 
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
@@ -315,6 +313,10 @@ class DiskStore(abc.ABC):
 
             self._plans = Plans(context)
         return self._plans
+
+    def documents(self, folder: str) -> Documents:
+        """Return the documents of a folder."""
+        return Documents(self._parts.context, folder)
 
     # -- care
 

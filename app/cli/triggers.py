@@ -1,0 +1,202 @@
+"""The commands under `triggers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli import arguments, exit_codes, formats, options, unattended_cases
+from app.cli.client import Access, Client
+
+OVERLAPS = ("allow", "skip", "queue", "cancel")
+"""Policies; a test compares them with the engine's."""
+
+CATCH_UPS = ("none", "one", "all")
+"""Rules for missed occurrences; a test compares them with the engine's."""
+
+SCHEMES = ("none", "github", "standard")
+"""Kinds of signatures; a test compares them with the engine's."""
+
+
+@click.group()
+def triggers() -> None:
+    """Start runs by schedule, by webhook, or for each new file."""
+
+
+@triggers.command("list")
+@options.as_json
+@options.anywhere
+def list_(place: options.Place, as_json: bool) -> int:
+    """List triggers, newest first."""
+    return exit_codes.shown(place.ask(unattended_cases.list_triggers), as_json, _rows)
+
+
+@triggers.command()
+@click.argument("trigger_id")
+@options.as_json
+@options.anywhere
+def show(place: options.Place, as_json: bool, trigger_id: str) -> int:
+    """Show a trigger, its next times and what came of its newest occurrences."""
+    return exit_codes.shown(place.ask(unattended_cases.show_trigger, trigger_id), as_json, _one)
+
+
+@triggers.command()
+@click.argument("recipe_id", metavar="RECIPE")
+@click.option("--cron", metavar="FIELDS", help="Start runs by cron, e.g. '30 7 * * MON-FRI'.")
+@click.option("--timezone", metavar="ZONE", help="Time zone of --cron, e.g. Europe/Berlin.  [default: UTC]")
+@click.option("--every", "every_seconds", type=int, metavar="SECONDS", help="Start runs at an interval.")
+@click.option("--at", metavar="INSTANT", help="Start one run, e.g. at 2026-02-10T14:30:00+01:00.")
+@click.option("--webhook", type=click.Choice(SCHEMES), help="Start runs by requests that are signed so.")
+@click.option("--event", "events", multiple=True, metavar="NAME", help="Only this event of GitHub; repeatable.")
+@click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the secret.")
+@click.option("--files", metavar="GLOB", help="Start a run for each new file, e.g. 'inbox/*.md'.")
+@click.option("--existing", type=click.Choice(("ignore", "start")), help="What becomes of files that are there now.")
+@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
+@click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
+@click.option("--arg-from", "pointers", multiple=True, metavar="NAME=POINTER", help="An argument that comes with it.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label of every run; repeatable.")
+@click.option("--name", metavar="TEXT", help="What people call it.  [default: the recipe's id]")
+@click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
+@click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
+@click.option("--overlap", type=click.Choice(OVERLAPS), help="While an earlier run is unfinished.")
+@click.option("--catch-up", type=click.Choice(CATCH_UPS), default="one", help="Which missed times are made up for.")
+@click.option("--paused", is_flag=True, help="Start nothing at first.")
+@click.option("--idempotency-key", metavar="KEY", help="Repeating the command returns the same trigger.")
+@options.as_json
+@options.anywhere
+def add(place: options.Place, as_json: bool, **given: Any) -> int:
+    """Create a trigger that starts runs of RECIPE.
+
+    The address and the secret of a webhook are shown now, and never again.
+    """
+    return exit_codes.shown(place.ask(unattended_cases.add_trigger, _new(**given)), as_json, _one)
+
+
+@triggers.command()
+@click.argument("trigger_id")
+@options.as_json
+@options.anywhere
+def pause(place: options.Place, as_json: bool, trigger_id: str) -> int:
+    """Let a trigger start nothing until it is unpaused."""
+    return _paused(place, as_json, trigger_id, paused=True)
+
+
+@triggers.command()
+@click.argument("trigger_id")
+@options.as_json
+@options.anywhere
+def unpause(place: options.Place, as_json: bool, trigger_id: str) -> int:
+    """Let a paused trigger continue; the time of the pause is not made up for."""
+    return _paused(place, as_json, trigger_id, paused=False)
+
+
+@triggers.command()
+@click.argument("trigger_id")
+@options.anywhere
+def remove(place: options.Place, trigger_id: str) -> int:
+    """Remove a trigger; its runs stay."""
+    place.ask(unattended_cases.remove_trigger, trigger_id)
+    return exit_codes.ExitCode.DONE
+
+
+@triggers.command()
+@click.argument("trigger_id")
+@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Another argument; repeatable.")
+@click.option("--idempotency-key", metavar="KEY", help="Repeating the command returns the same run.")
+@options.as_json
+@options.anywhere
+def fire(
+    place: options.Place, as_json: bool, trigger_id: str, given: tuple[str, ...], idempotency_key: str | None
+) -> int:
+    """Start a run of a trigger now; without --server it executes in this process."""
+    from app.services.triggers import triggers as control_triggers
+
+    order = control_triggers.Fire(args=arguments.collect(given, None), idempotency_key=idempotency_key)
+
+    async def work(client: Client) -> int:
+        from app.cli import following
+
+        started = await client.call(unattended_cases.fire_trigger, trigger_id, order)
+        if not client.executes:
+            return exit_codes.shown(started, as_json, formats.moved)
+        output = following.Shown.DETAIL if as_json else following.Shown.TEXT
+        return await following.follow(client, started["run_id"], output, answers=True)
+
+    return place.work(work, Access.CHANGE)
+
+
+def _new(
+    recipe_id: str,
+    given: tuple[str, ...],
+    args_file: Path | None,
+    pointers: tuple[str, ...],
+    labels: tuple[str, ...],
+    **rest: Any,
+) -> Any:
+    from app.services.triggers import requests
+
+    schedule = {name: rest.pop(name) for name in ("cron", "timezone", "every_seconds", "at")}
+    schedule = {name: value for name, value in schedule.items() if value is not None}
+    events, secret, scheme = rest.pop("events"), rest.pop("signing_secret_file"), rest.pop("webhook")
+    pattern, existing = rest.pop("files"), rest.pop("existing")
+    webhook = {"scheme": scheme or "none", "events": list(events)}
+    if secret is not None:
+        webhook["signing_secret"] = arguments.read_text(secret).strip()
+    files = {"pattern": pattern or "", "existing": existing or "ignore"}
+    return requests.NewTrigger(
+        recipe_id=recipe_id,
+        args=arguments.collect(given, args_file),
+        args_from=arguments.texts(pointers, None, "--arg-from"),
+        labels=arguments.labels(labels),
+        schedule=schedule or None,
+        webhook=webhook if scheme or events or secret else None,
+        files=files if pattern or existing else None,
+        **rest,
+    )
+
+
+def _paused(place: options.Place, as_json: bool, trigger_id: str, *, paused: bool) -> int:
+    from app.services.triggers import requests
+
+    edit = requests.TriggerEdit(paused=paused)
+    return exit_codes.shown(place.ask(unattended_cases.edit_trigger, trigger_id, edit), as_json, _one)
+
+
+def _rows(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "no triggers"
+    rows = [(one["trigger_id"], one["name"], _state(one), _when(one), _newest(one)) for one in found]
+    return formats.table(("trigger_id", "name", "state", "when", "newest"), rows)
+
+
+def _one(found: Mapping[str, Any]) -> str:
+    facts = {name: found.get(name) for name in ("trigger_id", "name", "recipe_id", "overlap", "catch_up")}
+    facts |= {"state": _state(found), "when": _when(found), "next": ", ".join(found["next_at"])}
+    facts |= {"address": found.get("address"), "signing secret": found.get("signing_secret")}
+    width = max(map(len, facts))
+    lines = [f"{name:<{width}}  {value}" for name, value in facts.items() if value]
+    if not found["history"]:
+        return "\n".join(lines)
+    rows = [(one["due_at"], one["result"], one["run_id"], one["reason"] or one["subject"]) for one in found["history"]]
+    return "\n".join([*lines, "", formats.table(("due_at", "result", "run_id", "about"), rows)])
+
+
+def _state(one: Mapping[str, Any]) -> str:
+    waiting = f", {one['waiting']} waiting" if one["waiting"] else ""
+    return f"{'paused' if one['paused'] else 'active'}{waiting}"
+
+
+def _when(one: Mapping[str, Any]) -> str:
+    schedule = one["schedule"]
+    if schedule is not None:
+        cron = f"{schedule.get('cron')} ({schedule['timezone']})"
+        every = f"every {schedule.get('every_seconds')} s"
+        return cron if schedule.get("cron") else every if schedule.get("every_seconds") else f"at {schedule['at']}"
+    return f"files {one['files']['pattern']}" if one["files"] is not None else f"webhook ({one['webhook']['scheme']})"
+
+
+def _newest(one: Mapping[str, Any]) -> str | None:
+    return f"{one['history'][0]['result']} {one['history'][0]['at']}" if one["history"] else None

@@ -1,0 +1,1 @@
+"""Triggers: schedules, webhooks and file drops that start runs."""

@@ -1,0 +1,88 @@
+"""File drops: which files of a folder are new, and stay as they are."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from app import errors
+from app.domain import plain
+from app.tools import confinement, globs, reserved
+
+MOST_FILES = 10_000
+"""Most files that a pattern may fit."""
+
+
+def found(root: reserved.Root, pattern: str) -> dict[str, str] | None:
+    """Return the identity of each regular file that a pattern fits, by its path below the root; None where the folder
+    that the pattern begins with is not there now. Nothing outside of the root is looked at.
+
+    Raises:
+        errors.ToolFailed: the pattern leads out of the root, fits too many files, or a folder cannot be read.
+    """
+    if not _begins(root, pattern):
+        return None
+    paths = globs.fitting(root, pattern)
+    if len(paths) > MOST_FILES:
+        raise errors.ToolFailed(f"{pattern} fits more than {MOST_FILES} files", code="too_many_files")
+    known = ((path, _identity(root, path)) for path in paths)
+    return {path: identity for path, identity in known if identity is not None}
+
+
+def payload(root: reserved.Root, path: str, identity: str) -> dict[str, plain.Json]:
+    """Return what pointers of a trigger find of a file."""
+    size, _, _ = identity.partition("-")
+    absolute = str(Path(root.path) / path)
+    return {"path": path, "absolute_path": absolute, "name": PurePosixPath(path).name, "size_bytes": int(size)}
+
+
+def occurrence(path: str, identity: str) -> str:
+    """Return the name of the occurrence of a file."""
+    return plain.sha256(f"{path}\0{identity}".encode("utf-8", "surrogateescape"))[:32]
+
+
+class Settling:
+    """Remember since when files of triggers are as they are."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, dict[str, tuple[str, float]]] = {}
+
+    def settled(self, trigger_id: str, new: Mapping[str, str], now: float, seconds: float) -> dict[str, str]:
+        """Return the files among new ones that have been the same for so many seconds."""
+        known = self._since.get(trigger_id, {})
+        since = {
+            path: known[path] if path in known and known[path][0] == identity else (identity, now)
+            for path, identity in new.items()
+        }
+        self._since[trigger_id] = since
+        return {path: identity for path, (identity, begun) in since.items() if now - begun >= seconds}
+
+    def forget(self, trigger_id: str) -> None:
+        """Forget a trigger."""
+        self._since.pop(trigger_id, None)
+
+
+def _begins(root: reserved.Root, pattern: str) -> bool:
+    literal = []
+    for part in PurePosixPath(pattern).parts[:-1]:
+        if any(character in part for character in "*?["):
+            break
+        literal.append(part)
+    try:
+        with confinement.Descent(root, "/".join(literal)) as descent:
+            descent.enter(literal)
+    except errors.ToolFailed as failure:
+        if failure.code in ("file_not_found", "workspace_missing"):
+            return False
+        raise
+    return True
+
+
+def _identity(root: reserved.Root, path: str) -> str | None:
+    try:
+        with confinement.Descent(root, path) as descent:
+            status = descent.status(confinement.components(path))
+    except errors.ToolFailed:
+        return None
+    return f"{status.st_size}-{status.st_mtime_ns}" if stat.S_ISREG(status.st_mode) else None

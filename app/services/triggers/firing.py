@@ -1,0 +1,156 @@
+"""Firing: turns the occurrences of a trigger that wait into runs, one for each, whatever dies in between."""
+
+# An occurrence waits in the trigger's file before its run is started, and leaves it afterwards, with its result. The
+# idempotency key of the run closes the gap between: after a kill the same occurrence finds the run that it made.
+
+from __future__ import annotations
+
+from app import clock, errors
+from app.domain import authors, triggers
+from app.engine import stores
+from app.services.requests import Started, StartRequest
+from app.services.runs import Runs
+from app.services.triggers import requests
+from app.services.triggers.repository import TriggerRepository
+
+PASSING = (errors.DiskFull, errors.Unavailable, errors.StorageFault, errors.InterruptionFault)
+"""What may be over soon; an occurrence waits that long."""
+
+
+class Firing:
+    """Start the runs of occurrences."""
+
+    def __init__(
+        self, *, repository: TriggerRepository, runs: Runs, store: stores.RunStore, clock: clock.Clock
+    ) -> None:
+        self._repository = repository
+        self._runs = runs
+        self._store = store
+        self._clock = clock
+
+    async def drain(self, trigger_id: str) -> triggers.Trigger | None:
+        """Start what waits, in order, as far as the trigger's policy allows; return the trigger, None if it is gone.
+
+        Raises:
+            errors.DiskFull, errors.Unavailable, errors.StorageFault: something cannot be written or read now; what
+                waits still does.
+        """
+        async with self._repository.lock(trigger_id):
+            trigger = await self._repository.find(trigger_id)
+            while trigger is not None and trigger.waiting and not trigger.paused:
+                outcome = await self._outcome(trigger, trigger.waiting[0])
+                if outcome is None:
+                    break
+                trigger = await self._noted(trigger, outcome, waiting=trigger.waiting[1:])
+            return trigger
+
+    async def deliver(self, trigger: triggers.Trigger, arrived: triggers.Waiting) -> tuple[triggers.Occurrence, str]:
+        """Start the run of something that has just arrived, or let it wait; return what came of it, and its state.
+
+        The caller holds the trigger's lock.
+
+        Raises:
+            errors.ControlRoomError: its run cannot be started.
+        """
+        outcome = await self._outcome(trigger, arrived)
+        if outcome is not None:
+            await self._noted(trigger, outcome)
+        elif len(trigger.waiting) >= triggers.MOST_WAITING:
+            outcome = arrived.ended("skipped", self._now(), None, _full())
+            await self._noted(trigger, outcome)
+        else:
+            outcome = arrived.ended("queued", self._now())
+            if all(each.occurrence != arrived.occurrence for each in trigger.waiting):
+                await self._noted(trigger, outcome, waiting=(*trigger.waiting, arrived))
+                self._repository.changed.set()
+        status = await self._status(outcome.run_id)
+        return outcome, status
+
+    async def fire(
+        self, trigger: triggers.Trigger, arrived: triggers.Waiting, request: StartRequest, author: authors.Author
+    ) -> Started:
+        """Start a run that a person orders, paused or not, beside any other.
+
+        The caller holds the trigger's lock.
+
+        Raises:
+            errors.ControlRoomError: the run cannot be started.
+        """
+        started = await self._runs.start(request, author=author)
+        if not started.existed:
+            await self._noted(trigger, arrived.ended("started", self._now(), started.run_id))
+        return started
+
+    async def is_busy(self, trigger: triggers.Trigger) -> bool:
+        """Return whether the newest run of a trigger is unfinished."""
+        if trigger.last_run_id is None:
+            return False
+        try:
+            return (await self._store.summary(trigger.last_run_id)).status not in ("done", "failed", "cancelled")
+        except errors.NotFound:
+            return False
+
+    async def _outcome(self, trigger: triggers.Trigger, one: triggers.Waiting) -> triggers.Occurrence | None:
+        request = requests.start_request(trigger, one.occurrence, one.args)
+        made = await self._made(request)
+        if made is not None:
+            known = any(each.run_id == made for each in trigger.history)
+            return one.ended("repeated" if known else "started", self._now(), made)
+        if trigger.overlap != "allow" and await self.is_busy(trigger):
+            if trigger.overlap == "queue":
+                return None
+            if trigger.overlap == "skip":
+                return one.ended("skipped", self._now(), None, f"run {trigger.last_run_id} is unfinished")
+            await self._cancel(trigger.last_run_id or "", trigger)
+        return await self._started(trigger, one, request)
+
+    async def _started(
+        self, trigger: triggers.Trigger, one: triggers.Waiting, request: StartRequest
+    ) -> triggers.Occurrence:
+        try:
+            started = await self._runs.start(request, author=author_of(trigger))
+        except (errors.DiskFull, errors.Unavailable):
+            raise
+        except errors.ControlRoomError as refused:
+            return one.ended("refused", self._now(), None, f"{refused.message[:500]} [{refused.code}]")
+        return one.ended("started", self._now(), started.run_id)
+
+    async def _made(self, request: StartRequest) -> str | None:
+        assert request.idempotency_key is not None
+        try:
+            return await self._store.find_repeated(request.idempotency_key, request.sha256())
+        except errors.Conflict as other:
+            # The trigger was changed after the run was made.
+            return str(other.detail.get("run_id"))
+
+    async def _cancel(self, run_id: str, trigger: triggers.Trigger) -> None:
+        try:
+            await self._runs.cancel(run_id, author_of(trigger))
+        except (errors.WrongState, errors.NotFound):
+            return
+
+    async def _noted(
+        self,
+        trigger: triggers.Trigger,
+        outcome: triggers.Occurrence,
+        waiting: tuple[triggers.Waiting, ...] | None = None,
+    ) -> triggers.Trigger:
+        waiting = trigger.waiting if waiting is None else waiting
+        noted = trigger.noted(outcome, waiting=waiting, last_run_id=outcome.run_id or trigger.last_run_id)
+        await self._repository.put(noted)
+        return noted
+
+    async def _status(self, run_id: str | None) -> str:
+        return "" if run_id is None else (await self._store.summary(run_id)).status
+
+    def _now(self) -> str:
+        return clock.stamp(self._clock.now())
+
+
+def author_of(trigger: triggers.Trigger) -> authors.Author:
+    """Return the author of the runs that a trigger starts."""
+    return authors.Author(name=f"trigger {trigger.trigger_id}", claimed=False, via="trigger")
+
+
+def _full() -> str:
+    return f"{triggers.MOST_WAITING} occurrences wait already"

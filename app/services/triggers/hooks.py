@@ -1,0 +1,119 @@
+"""Incoming webhooks: deliveries from outside, admitted by the secret of their address and by their signature."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from app import clock, errors
+from app.domain import plain, shapes, triggers
+from app.services.triggers import pointers
+from app.services.triggers.firing import Firing
+from app.services.triggers.repository import TriggerRepository
+
+_DELIVERY_HEADERS: Mapping[str, tuple[str, ...]] = {
+    "github": ("x-github-delivery",),
+    "standard": ("webhook-id",),
+    "none": ("webhook-id", "idempotency-key", "x-github-delivery"),
+}
+_NO_SECRET = "0" * 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery(shapes.Shape):
+    """What came of a delivery."""
+
+    published_as: ClassVar[str] = "HookDelivery"
+
+    result: triggers.Result
+    """`started`, `repeated`, `queued` or `skipped`."""
+    run_id: shapes.RunId | None
+    """The run that it started; null if it waits or was skipped."""
+    status: str | None
+    """State of the run."""
+    reason: str | None
+    """Why it started none."""
+
+
+class Hooks:
+    """Take deliveries."""
+
+    def __init__(self, *, repository: TriggerRepository, firing: Firing, clock: clock.Clock, ids: clock.Ids) -> None:
+        self._repository = repository
+        self._firing = firing
+        self._clock = clock
+        self._ids = ids
+
+    async def deliver(
+        self, trigger_id: str, secret: str, headers: Mapping[str, str], body: bytes, value: plain.Json
+    ) -> Delivery:
+        """Start the run of a delivery; one that repeats another finds its run.
+
+        Args:
+            headers: Headers of the request, by their names in small letters.
+            value: What the body holds.
+
+        Raises:
+            errors.NotFound: `hook_not_found`: there is no such address.
+            errors.RequestInvalid: `signature_invalid`; `hook_refused`: the run cannot be started, for a reason that
+                the trigger's history holds.
+            errors.DiskFull, errors.Unavailable: it may be delivered again later.
+        """
+        await self._admitted(trigger_id, secret, headers, body)
+        async with self._repository.lock(trigger_id):
+            trigger = await self._repository.find(trigger_id)
+            if trigger is None or trigger.webhook is None:
+                raise _unknown()
+            event = headers.get("x-github-event") if trigger.webhook.scheme == "github" else None
+            if (reason := _unwanted(trigger, event)) is not None:
+                return Delivery(result="skipped", run_id=None, status=None, reason=reason)
+            arrived = triggers.Waiting(
+                occurrence=self._name(trigger.webhook.scheme, headers),
+                due_at=clock.stamp(self._clock.now()),
+                args=pointers.taken(value, trigger.args_from),
+                subject=event,
+            )
+            known = next((each for each in trigger.history[::-1] if each.occurrence == arrived.occurrence), None)
+            if known is not None and known.result in ("started", "repeated"):
+                return Delivery(result="repeated", run_id=known.run_id, status=None, reason=None)
+            outcome, status = await self._firing.deliver(trigger, arrived)
+        if outcome.result == "refused":
+            message = "the delivery started no run; the history of the trigger says why"
+            raise errors.RequestInvalid(message, code="hook_refused")
+        return Delivery(result=outcome.result, run_id=outcome.run_id, status=status or None, reason=outcome.reason)
+
+    async def _admitted(self, trigger_id: str, secret: str, headers: Mapping[str, str], body: bytes) -> None:
+        trigger = await self._repository.find(trigger_id)
+        webhook = trigger.webhook if trigger is not None else None
+        expected = _NO_SECRET if webhook is None else webhook.secret_sha256
+        # An unknown trigger takes as long as a wrong secret, and is answered alike.
+        given = plain.sha256(secret.encode("utf-8", "replace"))
+        if not hmac.compare_digest(given, expected) or webhook is None:
+            raise _unknown()
+        signing, now = webhook.signing_secret or "", self._clock.now().timestamp()
+        unsigned = webhook.scheme == "github" and not pointers.is_signed_github(signing, headers, body)
+        if unsigned or (webhook.scheme == "standard" and not pointers.is_signed_standard(signing, headers, body, now)):
+            message = f"the delivery is not signed as {webhook.scheme} wants it, or its timestamp is too old"
+            raise errors.RequestInvalid(message, code="signature_invalid")
+
+    def _name(self, scheme: str, headers: Mapping[str, str]) -> str:
+        given = next((headers[name] for name in _DELIVERY_HEADERS[scheme] if headers.get(name)), None)
+        if given is None:
+            return self._ids.token("delivery-")
+        return given if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", given) else plain.sha256(given.encode())[:32]
+
+
+def _unwanted(trigger: triggers.Trigger, event: str | None) -> str | None:
+    if trigger.paused:
+        return "the trigger is paused"
+    if event == "ping":
+        return "a ping starts no run"
+    wanted = trigger.webhook.events if trigger.webhook else ()
+    return f"the event {event!r:.80} is not wanted" if wanted and event not in wanted else None
+
+
+def _unknown() -> errors.NotFound:
+    return errors.NotFound("there is nothing at this address", code="hook_not_found")

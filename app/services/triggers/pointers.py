@@ -1,0 +1,77 @@
+"""Pointers and signatures: what is taken from an occurrence, and how a delivery proves who sent it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+
+from app.domain import plain
+
+TOLERANCE_SECONDS = 300
+"""How far the timestamp of a delivery may be from now (Standard Webhooks)."""
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 - the form of a secret, not one
+"""Beginning of a secret of Standard Webhooks."""
+
+_POINTER = re.compile(r"(/([^~/]|~[01])*)*")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_MOST_SIGNATURES = 10
+
+
+def is_pointer(text: str) -> bool:
+    """Return whether a text is a JSON pointer (RFC 6901)."""
+    return len(text) <= 500 and _POINTER.fullmatch(text) is not None
+
+
+def taken(document: plain.Json, pointers: Mapping[str, str]) -> dict[str, plain.Json]:
+    """Return what each pointer leads to; names whose pointers lead nowhere are left out."""
+    found = ((name, _followed(document, pointer)) for name, pointer in pointers.items())
+    return {name: value[0] for name, value in found if value is not None}
+
+
+def _followed(value: plain.Json, pointer: str) -> tuple[plain.Json] | None:
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and _INDEX.fullmatch(name) and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return None
+    return (value,)
+
+
+def key_of(secret: str) -> bytes | None:
+    """Return the key that a secret of Standard Webhooks holds; None if it has another form."""
+    try:
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if secret.startswith(SECRET_PREFIX) and key else None
+
+
+def signature(key: bytes, message_id: str, timestamp: int | str, body: bytes) -> str:
+    """Return the signature of a message by Standard Webhooks."""
+    content = f"{message_id}.{timestamp}.".encode() + body
+    return f"v1,{base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode()}"
+
+
+def is_signed_standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
+    """Return whether a delivery is signed by Standard Webhooks, and its timestamp is near."""
+    key, sent = key_of(secret), headers.get("webhook-timestamp", "")
+    if key is None or not re.fullmatch(r"[0-9]{1,12}", sent) or abs(now - int(sent)) > TOLERANCE_SECONDS:
+        return False
+    expected = signature(key, headers.get("webhook-id", ""), sent, body).encode()
+    given = headers.get("webhook-signature", "").split()[:_MOST_SIGNATURES]
+    matches = [hmac.compare_digest(each.encode(), expected) for each in given]
+    return any(matches)
+
+
+def is_signed_github(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
+    """Return whether a delivery is signed as GitHub signs."""
+    expected = f"sha256={hmac.digest(secret.encode(), body, hashlib.sha256).hex()}"
+    return hmac.compare_digest(headers.get("x-hub-signature-256", "").encode(), expected.encode())

@@ -1,0 +1,95 @@
+"""The repository: all triggers of a data directory, read once, and written by one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from weakref import WeakValueDictionary
+
+from app import errors
+from app.domain import triggers
+from app.engine import documents
+from app.services import faults
+
+MOST_TRIGGERS = 1000
+"""Most triggers of a data directory."""
+
+_log = logging.getLogger(__name__)
+
+
+class TriggerRepository:
+    """Keep triggers in memory as their files have them."""
+
+    def __init__(self, kept: documents.Documents) -> None:
+        self._documents = kept
+        self._triggers: dict[str, triggers.Trigger] | None = None
+        self._reading = asyncio.Lock()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.changed = asyncio.Event()
+        """Set by each change of a person; who waits for it clears it."""
+
+    async def all(self) -> list[triggers.Trigger]:
+        """Return all triggers, oldest first.
+
+        Raises:
+            errors.Unreadable: a file cannot be read now.
+        """
+        return sorted((await self._all()).values(), key=lambda each: (each.created_at, each.trigger_id))
+
+    async def find(self, trigger_id: str) -> triggers.Trigger | None:
+        """Return a trigger; None if there is none."""
+        return (await self._all()).get(trigger_id)
+
+    async def get(self, trigger_id: str) -> triggers.Trigger:
+        """Return a trigger.
+
+        Raises:
+            errors.NotFound: `trigger_not_found`.
+        """
+        if (found := await self.find(trigger_id)) is None:
+            raise errors.NotFound(f"there is no trigger {trigger_id!r:.80}", code="trigger_not_found")
+        return found
+
+    def lock(self, trigger_id: str) -> asyncio.Lock:
+        """Return what the one that changes a trigger holds."""
+        return self._locks.setdefault(trigger_id, asyncio.Lock())
+
+    async def put(self, trigger: triggers.Trigger) -> None:
+        """Keep a trigger; it is durable afterwards.
+
+        Raises:
+            errors.DiskFull: it cannot be written.
+        """
+        known = await self._all()
+        if trigger.trigger_id not in known and len(known) >= MOST_TRIGGERS:
+            raise errors.Conflict(f"there are {MOST_TRIGGERS} triggers; remove one first", code="too_many_triggers")
+        with faults.as_errors():
+            await self._documents.put(trigger.trigger_id, trigger.to_json())
+        known[trigger.trigger_id] = trigger
+
+    async def remove(self, trigger_id: str) -> None:
+        """Remove a trigger, durably.
+
+        Raises:
+            errors.DiskFull: its file cannot be removed.
+        """
+        with faults.as_errors():
+            await self._documents.remove(trigger_id)
+        (await self._all()).pop(trigger_id, None)
+
+    async def _all(self) -> dict[str, triggers.Trigger]:
+        if self._triggers is None:
+            async with self._reading:
+                if self._triggers is None:
+                    self._triggers = _read(await self._documents.read_all())
+        return self._triggers
+
+
+def _read(found: documents.Found) -> dict[str, triggers.Trigger]:
+    read = {}
+    for name, document in found.documents.items():
+        try:
+            read[name] = triggers.of_json(document)
+        except (TypeError, KeyError, AttributeError) as error:
+            _log.error("triggers/%s.json holds no trigger, and is left as it is: %s", name, error)
+    return {name: trigger for name, trigger in read.items() if trigger.trigger_id == name}

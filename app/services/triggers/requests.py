@@ -1,0 +1,268 @@
+"""Requests for triggers, checked as values and against the recipe before anything happens."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, get_args
+
+from app import clock, errors
+from app.domain import plain, triggers
+from app.services import arguments, requests
+from app.services.triggers import pointers, schedules
+
+NAME_CHARACTERS = 100
+"""Longest name of a trigger."""
+
+SECRET_CHARACTERS = 500
+"""Longest secret of signatures."""
+
+MOST_EVENTS = 50
+"""Most events that a webhook names."""
+
+_KINDS = ("schedule", "webhook", "files")
+_SETTLE_SECONDS = (0.5, 3600.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTrigger:
+    """A trigger as asked for; one of `schedule`, `webhook` and `files`."""
+
+    recipe_id: str
+    """Recipe that it starts."""
+    name: str | None = None
+    """What people call it; None: the recipe's id."""
+    args: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Arguments of every run."""
+    args_from: Mapping[str, str] = field(default_factory=dict)
+    """Arguments that each occurrence brings: JSON pointers into what happened."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of every run."""
+    priority: int = 0
+    """Priority of every run."""
+    working_dir: str | None = None
+    """Workspace of every run; None: the project."""
+    overlap: str | None = None
+    """What happens while an earlier run is unfinished; None: `skip` for schedules, else `allow`."""
+    catch_up: str = "one"
+    """Which missed occurrences are made up for."""
+    paused: bool = False
+    """Whether it starts nothing at first."""
+    schedule: Mapping[str, Any] | None = None
+    """When it starts runs."""
+    webhook: Mapping[str, Any] | None = None
+    """Requests that start runs; `signing_secret` may be brought."""
+    files: Mapping[str, Any] | None = None
+    """Files that start runs."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same trigger."""
+
+    def sha256(self) -> str:
+        """Return the hash that tells a repetition from another request with the same key."""
+        asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return plain.sha256(plain.canonical(plain.plain(asked) | {"idempotency_key": None}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerEdit:
+    """What is to be changed of a trigger; None: as it is."""
+
+    name: str | None = None
+    """Another name."""
+    args: Mapping[str, plain.Json] | None = None
+    """Other arguments."""
+    args_from: Mapping[str, str] | None = None
+    """Other pointers."""
+    labels: Mapping[str, str] | None = None
+    """Other labels."""
+    priority: int | None = None
+    """Another priority."""
+    overlap: str | None = None
+    """Another policy."""
+    catch_up: str | None = None
+    """Another rule."""
+    paused: bool | None = None
+    """Pauses it, or lets it continue."""
+    schedule: Mapping[str, Any] | None = None
+    """Another schedule."""
+    revision: int | None = None
+    """Revision that was seen; the change is refused if it is another by now."""
+
+    def changes(self) -> dict[str, Any]:
+        """Return the fields that are changed."""
+        asked = ((item.name, getattr(self, item.name)) for item in dataclasses.fields(self))
+        return {name: value for name, value in asked if value is not None and name != "revision"}
+
+
+Examine = Callable[[requests.StartRequest], Awaitable[Any]]
+"""Raises what is wrong with a request for a run."""
+
+
+def made(new: NewTrigger, trigger_id: str, at: str, author: Mapping[str, Any] | None) -> triggers.Trigger:
+    """Return the trigger that a request asks for.
+
+    Raises:
+        errors.RequestInvalid: with every flaw of its form.
+    """
+    given = [kind for kind in _KINDS if getattr(new, kind) is not None]
+    if len(given) != 1:
+        refuse([_flaw("$", f"needs exactly one of {', '.join(_KINDS)}", "missing")])
+    trigger = triggers.Trigger(
+        trigger_id=trigger_id,
+        name=new.name or new.recipe_id,
+        kind=given[0],  # type: ignore[arg-type]
+        recipe_id=new.recipe_id,
+        args=dict(new.args),
+        args_from=dict(new.args_from),
+        labels=dict(new.labels),
+        priority=new.priority,
+        working_dir=new.working_dir,
+        overlap=new.overlap or ("skip" if given == ["schedule"] else "allow"),  # type: ignore[arg-type]
+        catch_up=new.catch_up,  # type: ignore[arg-type]
+        paused=new.paused,
+        schedule=triggers.Schedule(**new.schedule) if new.schedule is not None else None,
+        webhook=_webhook(new.webhook) if new.webhook is not None else None,
+        files=triggers.Files(**new.files) if new.files is not None else None,
+        created_at=at,
+        created_by=author,
+        updated_at=at,
+        cursor=at,
+        request_sha256=new.sha256() if new.idempotency_key else None,
+    )
+    refuse([*flaws(trigger)] or [*_past(trigger, at)])
+    return trigger
+
+
+def edited(trigger: triggers.Trigger, edit: TriggerEdit, at: str) -> triggers.Trigger:
+    """Return a changed trigger; another schedule counts from now, and so does the end of a pause.
+
+    Raises:
+        errors.RequestInvalid: with every flaw of its form.
+    """
+    changes = edit.changes()
+    if not changes:
+        refuse([_flaw("$", "changes nothing", "missing")])
+    if "schedule" in changes:
+        if trigger.kind != "schedule":
+            refuse([_flaw("$.schedule", f"the trigger has none: its kind is {trigger.kind}")])
+        changes["schedule"] = triggers.Schedule(**changes["schedule"])
+    changed: triggers.Trigger = dataclasses.replace(trigger, **changes, updated_at=at, revision=trigger.revision + 1)
+    if changed.schedule != trigger.schedule or (trigger.paused and not changed.paused):
+        changed = dataclasses.replace(changed, cursor=at)
+    refuse([*flaws(changed)] or [*(_past(changed, at) if changed.schedule != trigger.schedule else ())])
+    return changed
+
+
+async def check(trigger: triggers.Trigger, examine: Examine, known: Callable[[str], frozenset[str] | None]) -> None:
+    """Refuse a trigger whose recipe, arguments, labels or folder could start no run.
+
+    Args:
+        known: Returns the arguments that a recipe declares; None where it takes any.
+
+    Raises:
+        errors.RequestInvalid: as a start of the run would, but for the arguments that occurrences bring.
+    """
+    try:
+        await examine(start_request(trigger, "check", {}))
+    except errors.ArgsInvalid as error:
+        brought = {f"$.args.{name}" for name in trigger.args_from}
+        left = [flaw for flaw in error.flaws if flaw.path not in brought or flaw.code != arguments.MISSING]
+        if left:
+            raise errors.ArgsInvalid(error.message, flaws=left, detail=error.detail) from error
+    declared = known(trigger.recipe_id)
+    refuse(
+        [
+            _flaw(
+                f"$.args_from.{name:.80}", f"recipe {trigger.recipe_id} has no argument {name!r:.80}", "undeclared_arg"
+            )
+            for name in trigger.args_from
+            if declared is not None and name not in declared
+        ]
+    )
+
+
+def start_request(trigger: triggers.Trigger, occurrence: str, args: Mapping[str, plain.Json]) -> requests.StartRequest:
+    """Return the request for the run of an occurrence; its key makes sure that there is one run at most."""
+    return requests.StartRequest(
+        recipe_id=trigger.recipe_id,
+        args={**trigger.args, **args},
+        labels=trigger.labels,
+        priority=trigger.priority,
+        working_dir=trigger.working_dir,
+        idempotency_key=f"trigger:{trigger.trigger_id}:{occurrence}",
+    )
+
+
+def flaws(trigger: triggers.Trigger) -> Iterator[errors.Flaw]:
+    """Yield what is wrong with the form of a trigger, but for what a start of its run would tell."""
+    if not 0 < len(trigger.name.strip()) <= len(trigger.name) <= NAME_CHARACTERS or not trigger.name.isprintable():
+        yield _flaw("$.name", f"must be printable, not blank, and have at most {NAME_CHARACTERS} characters")
+    for name, choices in (("overlap", triggers.Overlap), ("catch_up", triggers.CatchUp)):
+        if (value := getattr(trigger, name)) not in get_args(choices):
+            yield _flaw(f"$.{name}", f"must be one of {', '.join(get_args(choices))}, not {value!r:.80}")
+    for name, pointer in trigger.args_from.items():
+        if not pointers.is_pointer(pointer):
+            yield _flaw(f"$.args_from.{name:.80}", f"{pointer!r:.80} is not a JSON pointer such as /repository/name")
+        if name in trigger.args:
+            yield _flaw(f"$.args_from.{name:.80}", "is given in args, too")
+    if trigger.schedule is not None:
+        yield from schedules.flaws(trigger.schedule)
+    if trigger.webhook is not None:
+        yield from _webhook_flaws(trigger.webhook)
+    if trigger.files is not None:
+        yield from _files_flaws(trigger.files)
+
+
+def refuse(found: list[errors.Flaw]) -> None:
+    """Raise flaws, if there are any.
+
+    Raises:
+        errors.RequestInvalid: there are.
+    """
+    if found:
+        raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)
+
+
+def _webhook(given: Mapping[str, Any]) -> triggers.Webhook:
+    return triggers.Webhook(**{**given, "events": tuple(given.get("events") or ())})
+
+
+def _past(trigger: triggers.Trigger, at: str) -> Iterator[errors.Flaw]:
+    schedule = trigger.schedule
+    if schedule is not None and schedule.at is not None and clock.instant(schedule.at) <= clock.instant(at):
+        yield _flaw("$.schedule.at", f"{schedule.at!r:.80} is not in the future")
+
+
+def _webhook_flaws(webhook: triggers.Webhook) -> Iterator[errors.Flaw]:
+    if webhook.scheme not in get_args(triggers.Scheme):
+        yield _flaw("$.webhook.scheme", f"must be one of {', '.join(get_args(triggers.Scheme))}")
+    if webhook.events and webhook.scheme != "github":
+        yield _flaw("$.webhook.events", "belongs to the scheme github, whose deliveries name their event")
+    if len(webhook.events) > MOST_EVENTS or not all(re.fullmatch(r"[a-z_]{1,64}", each) for each in webhook.events):
+        yield _flaw("$.webhook.events", f"must be at most {MOST_EVENTS} names of events such as push")
+    secret = webhook.signing_secret
+    if secret is not None and webhook.scheme == "none":
+        yield _flaw("$.webhook.signing_secret", "belongs to a scheme: github or standard")
+    if secret is not None and not 16 <= len(secret) <= SECRET_CHARACTERS:
+        yield _flaw("$.webhook.signing_secret", f"must have 16 to {SECRET_CHARACTERS} characters")
+    if secret is not None and webhook.scheme == "standard" and pointers.key_of(secret) is None:
+        yield _flaw("$.webhook.signing_secret", "must be whsec_ and a key in base64")
+
+
+def _files_flaws(files: triggers.Files) -> Iterator[errors.Flaw]:
+    path = PurePosixPath(files.pattern)
+    if not files.pattern or len(files.pattern) > 500 or "\0" in files.pattern or files.pattern.endswith("/"):
+        yield _flaw("$.files.pattern", "must be a glob of at most 500 characters, such as inbox/*.md")
+    if path.is_absolute() or ".." in path.parts or "**" in files.pattern:
+        yield _flaw("$.files.pattern", "must be relative to working_dir, without .. and **")
+    if not _SETTLE_SECONDS[0] <= files.settle_seconds <= _SETTLE_SECONDS[1]:
+        yield _flaw("$.files.settle_seconds", f"must be from {_SETTLE_SECONDS[0]} to {_SETTLE_SECONDS[1]}")
+    if files.existing not in ("ignore", "start"):
+        yield _flaw("$.files.existing", "must be ignore or start")
+
+
+def _flaw(path: str, message: str, code: str = "invalid") -> errors.Flaw:
+    return errors.Flaw(path=path, code=code, message=message)

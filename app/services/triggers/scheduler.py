@@ -1,0 +1,216 @@
+"""The scheduler: one task that takes what is due of all triggers, and sleeps until the next is."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from datetime import datetime, timedelta
+
+from app import clock, errors
+from app.domain import triggers
+from app.engine import run_engine
+from app.services import aio
+from app.services.triggers import drops, firing, pointers, schedules
+from app.services.triggers.firing import Firing
+from app.services.triggers.repository import TriggerRepository
+from app.services.triggers.triggers import Triggers
+
+LONGEST_SLEEP_SECONDS = 30.0
+"""Longest sleep while there is a trigger: the wall clock may be set meanwhile."""
+
+SCAN_SECONDS = 2.0
+"""Pause between two looks at the folder of a trigger."""
+
+LATE = timedelta(minutes=1)
+"""An occurrence that is older was missed."""
+
+_SET_BACK = timedelta(hours=1)
+_RETRY_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class TriggerScheduler:
+    """Work for the triggers of a data directory; whoever starts it is its service."""
+
+    def __init__(
+        self,
+        *,
+        repository: TriggerRepository,
+        firing: Firing,
+        triggers: Triggers,
+        engine: run_engine.RunEngine,
+        clock: clock.Clock,
+    ) -> None:
+        self._repository = repository
+        self._firing = firing
+        self._triggers = triggers
+        self._engine = engine
+        self._clock = clock
+        self._settling = drops.Settling()
+        self._waits: dict[str, asyncio.Task[None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to work; nothing when started already."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._work(), name="triggers")
+
+    async def stop(self) -> None:
+        """Stop, and wait for it; what is due meanwhile is taken at the next start."""
+        tasks = [task for task in (self._task, *self._waits.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def check(self) -> None:
+        """Raise if the task has died.
+
+        Raises:
+            errors.Unavailable: `triggers_broken`.
+        """
+        task = self._task
+        if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise errors.Unavailable(
+                f"triggers do not work: {error!r:.200}; restart the service", code="triggers_broken"
+            )
+
+    async def _work(self) -> None:
+        while True:
+            self._repository.changed.clear()
+            pause = await self._turn()
+            if pause is None:
+                await self._repository.changed.wait()
+            elif pause > 0:
+                await aio.wait_first(self._repository.changed.wait(), self._clock.sleep(pause))
+
+    async def _turn(self) -> float | None:
+        """Take what is due, and return how long to sleep; None: until something changes."""
+        try:
+            found = await self._repository.all()
+        except errors.StorageFault as fault:
+            _log.error("triggers not read: %s", fault.message, extra={"code": fault.code})
+            return _RETRY_SECONDS
+        pauses = [pause for trigger in found if (pause := await self._tended(trigger)) is not None]
+        return min(pauses, default=None)
+
+    async def _tended(self, trigger: triggers.Trigger) -> float | None:
+        if trigger.paused or (trigger.kind == "webhook" and not trigger.waiting):
+            return None
+        try:
+            if trigger.kind == "files":
+                await self._take_files(trigger.trigger_id)
+            await self._take_due(trigger.trigger_id)
+            left = await self._firing.drain(trigger.trigger_id)
+        except firing.PASSING as fault:
+            _log.warning("trigger %s waits: %s", trigger.trigger_id, fault.message, extra={"code": fault.code})
+            return _RETRY_SECONDS
+        if left is None or left.paused:
+            return None
+        if left.waiting:
+            self._wait_for(left)
+        return SCAN_SECONDS if left.kind == "files" else self._pause(left)
+
+    def _pause(self, trigger: triggers.Trigger) -> float | None:
+        now = self._clock.now()
+        begin = max(clock.instant(trigger.cursor), now - LATE)
+        upcoming = next(schedules.after(trigger, begin), None)
+        if upcoming is None:
+            return None
+        return min(max((upcoming - now).total_seconds(), 0.01), LONGEST_SLEEP_SECONDS)
+
+    # -- schedules
+
+    async def _take_due(self, trigger_id: str) -> None:
+        async with self._repository.lock(trigger_id):
+            trigger = await self._repository.find(trigger_id)
+            if trigger is None or trigger.schedule is None or trigger.paused:
+                return
+            taken = _taken(trigger, self._clock.now())
+            if taken is not trigger:
+                await self._repository.put(taken)
+
+    # -- files
+
+    async def _take_files(self, trigger_id: str) -> None:
+        async with self._repository.lock(trigger_id):
+            trigger = await self._repository.find(trigger_id)
+            if trigger is None or trigger.files is None or trigger.paused:
+                return
+            try:
+                root = self._triggers.root(trigger)
+                found = await asyncio.to_thread(drops.found, root, trigger.files.pattern)
+            except (errors.RequestInvalid, errors.ToolFailed) as failure:
+                await self._note_once(trigger, failure.message)
+                return
+            if found is None:
+                return
+            new = {path: identity for path, identity in found.items() if trigger.seen.get(path) != identity}
+            room = max(triggers.MOST_WAITING - len(trigger.waiting), 0)
+            settled = self._settling.settled(trigger_id, new, self._clock.monotonic(), trigger.files.settle_seconds)
+            ready = dict(sorted(settled.items())[:room])
+            seen = {path: identity for path, identity in trigger.seen.items() if path in found} | ready
+            if seen == trigger.seen:
+                return
+            now = clock.stamp(self._clock.now())
+            arrived = tuple(
+                triggers.Waiting(
+                    occurrence=drops.occurrence(path, identity),
+                    due_at=now,
+                    args=pointers.taken(drops.payload(root, path, identity), trigger.args_from),
+                    subject=path,
+                )
+                for path, identity in ready.items()
+            )
+            await self._repository.put(dataclasses.replace(trigger, seen=seen, waiting=(*trigger.waiting, *arrived)))
+
+    async def _note_once(self, trigger: triggers.Trigger, reason: str) -> None:
+        if not trigger.history or trigger.history[-1].reason != reason:
+            now = clock.stamp(self._clock.now())
+            result = triggers.Occurrence(occurrence="look", due_at=now, at=now, result="refused", reason=reason)
+            await self._repository.put(trigger.noted(result))
+
+    # -- runs that others wait for
+
+    def _wait_for(self, trigger: triggers.Trigger) -> None:
+        if trigger.last_run_id is None or trigger.trigger_id in self._waits:
+            return
+        task = asyncio.create_task(self._awaited(trigger.last_run_id), name=f"trigger {trigger.trigger_id}")
+        self._waits[trigger.trigger_id] = task
+        task.add_done_callback(lambda _: self._waits.pop(trigger.trigger_id, None))
+
+    async def _awaited(self, run_id: str) -> None:
+        try:
+            await self._engine.ended(run_id)
+        except errors.NotFound:
+            pass
+        except (errors.StorageFault, errors.InterruptionFault):
+            await self._clock.sleep(_RETRY_SECONDS)
+        self._repository.changed.set()
+
+
+def _taken(trigger: triggers.Trigger, now: datetime) -> triggers.Trigger:
+    """Return a trigger with what is due waiting, and what it does not make up for noted as missed."""
+    at = clock.stamp(now)
+    if clock.instant(trigger.cursor) > now + _SET_BACK:
+        # The clock was set back. Occurrences come again, and find the runs that they made.
+        return dataclasses.replace(trigger, cursor=at)
+    due, more = schedules.due(trigger, now, triggers.MOST_WAITING)
+    if not due:
+        return trigger
+    in_time = [instant for instant in due if now - instant <= LATE]
+    kept = {"none": in_time, "one": in_time or due[-1:], "all": due}[trigger.catch_up]
+    room = triggers.MOST_WAITING - len(trigger.waiting)
+    taken, left = kept[:room], [*due[: len(due) - len(kept)], *kept[room:]]
+    waiting = tuple(triggers.Waiting(occurrence=schedules.name(one), due_at=clock.stamp(one)) for one in taken)
+    cursor = clock.stamp(due[-1])
+    notes = [_missed(left, more, at)] if left else []
+    return trigger.noted(*notes, cursor=cursor, waiting=(*trigger.waiting, *waiting))
+
+
+def _missed(left: list[datetime], more: bool, at: str) -> triggers.Occurrence:
+    count = f"{'more than ' if more else ''}{len(left)} occurrences until {schedules.name(left[-1])}"
+    first = triggers.Waiting(occurrence=schedules.name(left[0]), due_at=clock.stamp(left[0]))
+    return first.ended("missed", at, None, f"{count} were not made up for")

@@ -1,0 +1,118 @@
+"""Schedules: the instants at which a trigger starts runs, by cron with a time zone, at an interval, or once."""
+
+# The iterator of cron is always asked forwards, from a little before the instant that counts: what it yields then does
+# not depend on where it began, also where clocks are set back and local times repeat.
+
+from __future__ import annotations
+
+import itertools
+import zoneinfo
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from app import clock, errors
+from app.domain import triggers
+
+SHORTEST_SECONDS, LONGEST_SECONDS = 10, 366 * 24 * 3600
+"""Shortest and longest interval."""
+
+_FIELDS = 5
+_REPEATED = timedelta(hours=3)
+_FIRST_WINDOW, _WIDER = timedelta(hours=1), 8
+
+
+def flaws(schedule: triggers.Schedule) -> Iterator[errors.Flaw]:
+    """Yield what is wrong with a schedule."""
+    given = [name for name in ("cron", "every_seconds", "at") if getattr(schedule, name) is not None]
+    if len(given) != 1:
+        yield _flaw("", "needs exactly one of cron, every_seconds and at", "missing")
+    if schedule.cron is not None and (reason := _wrong_cron(schedule.cron)):
+        yield _flaw(".cron", f"{schedule.cron!r:.80} cannot be used: {reason}")
+    if not _is_zone(schedule.timezone):
+        yield _flaw(".timezone", f"there is no time zone {schedule.timezone!r:.80}; use an IANA name: Europe/Berlin")
+    if schedule.timezone != "UTC" and schedule.cron is None:
+        yield _flaw(".timezone", "belongs to cron; an instant has its own offset")
+    every = schedule.every_seconds
+    if every is not None and not SHORTEST_SECONDS <= every <= LONGEST_SECONDS:
+        yield _flaw(".every_seconds", f"must be from {SHORTEST_SECONDS} to {LONGEST_SECONDS}")
+    if schedule.at is not None:
+        try:
+            clock.instant(schedule.at)
+        except ValueError as error:
+            yield _flaw(".at", str(error))
+
+
+def after(trigger: triggers.Trigger, instant: datetime) -> Iterator[datetime]:
+    """Yield the occurrences of a trigger's schedule after an instant, in UTC, oldest first."""
+    schedule = trigger.schedule
+    if schedule is None:
+        return iter(())
+    if schedule.at is not None:
+        once = clock.instant(schedule.at)
+        return iter((once,) if once > instant else ())
+    if schedule.every_seconds is not None:
+        return _intervals(clock.instant(trigger.created_at), schedule.every_seconds, instant)
+    return _cron(schedule.cron or "", schedule.timezone, instant)
+
+
+def due(trigger: triggers.Trigger, until: datetime, most: int) -> tuple[list[datetime], bool]:
+    """Return the newest occurrences between the trigger's cursor and an instant, oldest first, and whether older ones
+    were left out.
+
+    The work is bounded however long ago the cursor is: the span that is looked through grows from the end.
+    """
+    begin, window = clock.instant(trigger.cursor), _FIRST_WINDOW
+    while True:
+        start = max(begin, until - window) if until - begin > window else begin
+        inside = itertools.takewhile(lambda at: at <= until, after(trigger, start))
+        found = deque(inside, maxlen=most + 1)
+        if len(found) > most:
+            return list(found)[1:], True
+        if start == begin:
+            return list(found), False
+        window *= _WIDER
+
+
+def name(at: datetime) -> str:
+    """Return the name of an occurrence."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _intervals(anchor: datetime, seconds: int, instant: datetime) -> Iterator[datetime]:
+    step = timedelta(seconds=seconds)
+    anchor = anchor.replace(microsecond=0)
+    first = max(1, (instant - anchor) // step + 1)
+    return (anchor + count * step for count in itertools.count(first))
+
+
+def _cron(expression: str, zone: str, instant: datetime) -> Iterator[datetime]:
+    import cronsim
+
+    local = (instant - _REPEATED).astimezone(zoneinfo.ZoneInfo(zone))
+    found = (at.astimezone(UTC) for at in cronsim.CronSim(expression, local))
+    return itertools.dropwhile(lambda at: at <= instant, found)
+
+
+def _wrong_cron(expression: str) -> str | None:
+    import cronsim
+
+    if len(expression) > 200 or len(expression.split()) != _FIELDS:
+        return "it must have five fields: minute, hour, day of month, month, day of week"
+    try:
+        found = next(iter(cronsim.CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC))), None)
+    except (cronsim.CronSimError, ValueError, RecursionError) as error:
+        return f"{error}; an example is 30 7 * * MON-FRI"
+    return None if found else "it never occurs within 50 years"
+
+
+def _is_zone(zone: str) -> bool:
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
+def _flaw(place: str, message: str, code: str = "invalid") -> errors.Flaw:
+    return errors.Flaw(path=f"$.schedule{place}", code=code, message=message)

@@ -1,0 +1,218 @@
+"""Triggers: list, create, change, remove and fire them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from app import clock, errors
+from app.domain import authors, plain, triggers
+from app.services import requests as run_requests
+from app.services import starting
+from app.services.requests import Started
+from app.services.triggers import drops, requests, schedules
+from app.services.triggers.firing import Firing
+from app.services.triggers.repository import TriggerRepository
+from app.services.workspaces import Workspaces
+from app.tools import reserved
+
+NEXT = 5
+"""Occurrences that are shown ahead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What came of a request for a new trigger."""
+
+    trigger: triggers.TriggerShown
+    """The trigger; a new one with what is shown once."""
+    existed: bool
+    """Whether an earlier request with the same idempotency key made it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fire:
+    """An order to start a run of a trigger now."""
+
+    args: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
+    """Arguments put over those of the trigger."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same run."""
+
+
+class TriggerQueries:
+    """Show triggers."""
+
+    def __init__(self, repository: TriggerRepository, clock: clock.Clock) -> None:
+        self._repository = repository
+        self._clock = clock
+
+    async def list_triggers(self) -> list[triggers.TriggerShown]:
+        """Return all triggers, newest first."""
+        return [self._shown(trigger) for trigger in reversed(await self._repository.all())]
+
+    async def show(self, trigger_id: str) -> triggers.TriggerShown:
+        """Return a trigger.
+
+        Raises:
+            errors.NotFound: `trigger_not_found`.
+        """
+        return self._shown(await self._repository.get(trigger_id))
+
+    def _shown(self, trigger: triggers.Trigger, **once: str | None) -> triggers.TriggerShown:
+        begin = max(self._clock.now(), clock.instant(trigger.cursor))
+        coming = () if trigger.paused else itertools.islice(schedules.after(trigger, begin), NEXT)
+        return triggers.shown(trigger, tuple(map(clock.stamp, coming)), **once)
+
+
+class Triggers(TriggerQueries):
+    """Create, change, remove and fire triggers too."""
+
+    def __init__(
+        self,
+        *,
+        repository: TriggerRepository,
+        firing: Firing,
+        starter: starting.Starter,
+        declared: Callable[[str], frozenset[str] | None],
+        workspaces: Workspaces,
+        clock: clock.Clock,
+        ids: clock.Ids,
+    ) -> None:
+        """Args: declared: Returns the arguments that a recipe declares; None where it takes any."""
+        super().__init__(repository, clock)
+        self._firing = firing
+        self._starter = starter
+        self._declared = declared
+        self._workspaces = workspaces
+        self._ids = ids
+
+    async def add(self, new: requests.NewTrigger, author: authors.Author | None) -> Added:
+        """Create a trigger, and return it once that is durable; a repetition with the same key finds the first one.
+
+        Raises:
+            errors.RequestInvalid: its form is wrong, or it could start no run of the recipe.
+            errors.Conflict: `idempotency_conflict`, `too_many_triggers`.
+            errors.DiskFull: it cannot be written.
+        """
+        trigger_id = self._ids.token("trg_") if new.idempotency_key is None else _keyed(new.idempotency_key)
+        async with self._repository.lock(trigger_id):
+            known = await self._repository.find(trigger_id)
+            if known is not None:
+                return Added(trigger=self._shown(_repeated(known, new.sha256())), existed=True)
+            at = clock.stamp(self._clock.now())
+            trigger = requests.made(new, trigger_id, at, None if author is None else author.to_json())
+            await self._check(trigger)
+            trigger, once = self._with_secrets(trigger)
+            trigger = await self._with_baseline(trigger)
+            await self._repository.put(trigger)
+        self._repository.changed.set()
+        return Added(trigger=self._shown(trigger, **once), existed=False)
+
+    async def edit(self, trigger_id: str, edit: requests.TriggerEdit) -> triggers.TriggerShown:
+        """Change a trigger, and return it once that is durable.
+
+        Raises:
+            errors.RequestInvalid: as `add`, or it changes nothing.
+            errors.NotFound: `trigger_not_found`.
+            errors.Conflict: `trigger_changed`: its revision is another by now.
+            errors.DiskFull: it cannot be written.
+        """
+        async with self._repository.lock(trigger_id):
+            trigger = await self._repository.get(trigger_id)
+            if edit.revision not in (None, trigger.revision):
+                message = f"the trigger {trigger_id} was changed meanwhile; its revision is now {trigger.revision}"
+                raise errors.Conflict(message, code="trigger_changed", detail={"revision": trigger.revision})
+            changed = requests.edited(trigger, edit, clock.stamp(self._clock.now()))
+            if set(edit.changes()) - {"paused", "name", "overlap", "catch_up", "schedule"}:
+                await self._check(changed)
+            await self._repository.put(changed)
+        self._repository.changed.set()
+        return self._shown(changed)
+
+    async def remove(self, trigger_id: str) -> None:
+        """Remove a trigger; its runs stay, and go on.
+
+        Raises:
+            errors.NotFound: `trigger_not_found`.
+            errors.DiskFull: it cannot be removed.
+        """
+        async with self._repository.lock(trigger_id):
+            await self._repository.get(trigger_id)
+            await self._repository.remove(trigger_id)
+        self._repository.changed.set()
+
+    async def fire(self, trigger_id: str, order: Fire, author: authors.Author, *, owner: str = "service") -> Started:
+        """Start a run of a trigger now, whether or not it is paused or an earlier run is unfinished.
+
+        Raises:
+            errors.NotFound: `trigger_not_found`.
+            errors.ControlRoomError: its run cannot be started.
+        """
+        async with self._repository.lock(trigger_id):
+            trigger = await self._repository.get(trigger_id)
+            key = order.idempotency_key
+            name = f"by-hand-{self._ids.token('') if key is None else plain.sha256(key.encode())[:32]}"
+            wanted = requests.start_request(trigger, name, order.args)
+            wanted = dataclasses.replace(wanted, owner=owner)  # type: ignore[arg-type]
+            now = clock.stamp(self._clock.now())
+            return await self._firing.fire(trigger, triggers.Waiting(occurrence=name, due_at=now), wanted, author)
+
+    async def _check(self, trigger: triggers.Trigger) -> None:
+        async def examine(request: run_requests.StartRequest) -> object:
+            return await asyncio.to_thread(self._starter.examine, request)
+
+        await requests.check(trigger, examine, self._declared)
+
+    def _with_secrets(self, trigger: triggers.Trigger) -> tuple[triggers.Trigger, dict[str, str | None]]:
+        """Return a trigger with the secrets of its address and signatures, and what is shown of them once."""
+        webhook = trigger.webhook
+        if webhook is None:
+            return trigger, {}
+        secret = self._ids.token(self._ids.token(""))
+        signing = webhook.signing_secret or _signing_secret(webhook.scheme, self._ids)
+        webhook = dataclasses.replace(webhook, secret_sha256=plain.sha256(secret.encode()), signing_secret=signing)
+        once = {"address": f"/hooks/{trigger.trigger_id}/{secret}", "signing_secret": signing}
+        return dataclasses.replace(trigger, webhook=webhook), once
+
+    async def _with_baseline(self, trigger: triggers.Trigger) -> triggers.Trigger:
+        if trigger.files is None:
+            return trigger
+        pattern, root = trigger.files.pattern, self.root(trigger)
+        try:
+            found = await asyncio.to_thread(drops.found, root, pattern)
+        except errors.ToolFailed as failure:
+            flaw = errors.Flaw(path="$.files.pattern", code=failure.code, message=failure.message)
+            raise errors.RequestInvalid(f"$.files.pattern: {failure.message}", flaws=[flaw]) from failure
+        return dataclasses.replace(trigger, seen=(found or {}) if trigger.files.existing == "ignore" else {})
+
+    def root(self, trigger: triggers.Trigger) -> reserved.Root:
+        """Return the folder that a trigger watches.
+
+        Raises:
+            errors.RequestInvalid: it is not one that runs may work in.
+        """
+        return self._workspaces.root(self._workspaces.choose(trigger.working_dir))
+
+
+def _keyed(idempotency_key: str) -> str:
+    return f"trg_{plain.sha256(f'trigger {idempotency_key}'.encode())[:24]}"
+
+
+def _repeated(known: triggers.Trigger, request_sha256: str) -> triggers.Trigger:
+    if known.request_sha256 != request_sha256:
+        message = f"this idempotency key was used for another request, which made the trigger {known.trigger_id}"
+        raise errors.Conflict(message, code="idempotency_conflict", detail={"trigger_id": known.trigger_id})
+    return known
+
+
+def _signing_secret(scheme: str, ids: clock.Ids) -> str | None:
+    import base64
+
+    if scheme == "none":
+        return None
+    key = ids.token(ids.token(""))
+    return f"whsec_{base64.b64encode(key.encode()).decode()}" if scheme == "standard" else key

@@ -1,0 +1,112 @@
+"""File drops: triggers that start a run for each new file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import clock
+from tests.integration import scheduled
+from tests.integration.project import SCENE, Project
+
+WATCH: dict[str, Any] = {"recipe_id": "draft", "args_from": {"scene_path": "/path"}, "files": {"pattern": "in/*.md"}}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Return a project with a folder `in` that holds one scene."""
+    project = Project(tmp_path)
+    project.write("in/old.md", SCENE)
+    return project
+
+
+async def test_each_new_file_starts_one_run(project: Project) -> None:
+    """Files that are there are left alone; a new one starts a run with its path, once, also after restarts."""
+    time = clock.FakeClock(scheduled.BEGIN)
+    async with scheduled.in_process(project, time) as service:
+        added = await service.add(**WATCH)
+        project.write("in/new.md", SCENE)
+        project.write("in/no.txt", SCENE)
+        for _ in range(4):
+            await service.advance(2)
+        (first,) = await service.results(added["trigger_id"], 1)
+        await service.until(first["run_id"], "done")
+        args = await service.args(first["run_id"])
+    # Dropped while no service runs.
+    project.write("in/later.md", SCENE)
+    async with scheduled.in_process(project, time) as service:
+        for _ in range(4):
+            await service.advance(2)
+        found = await service.results(added["trigger_id"], 2)
+        for _ in range(4):
+            await service.advance(2)
+        runs = await service.runs()
+
+    assert args["scene_path"] == "in/new.md"
+    assert [(one["subject"], one["result"]) for one in found] == [("in/new.md", "started"), ("in/later.md", "started")]
+    assert len(runs) == 2
+    assert (project.root / "in/new.md").read_text() == SCENE
+
+
+async def test_a_file_that_still_grows_waits(project: Project) -> None:
+    """A file starts its run only when it has been the same for the settling time; changed later it is new."""
+    async with scheduled.in_process(project) as service:
+        added = await service.add(**WATCH | {"files": {"pattern": "in/*.md", "settle_seconds": 5}})
+        for part in range(4):
+            project.write("in/new.md", SCENE * (part + 1))
+            await service.advance(2)
+        growing = await service.trigger(added["trigger_id"])
+        for _ in range(4):
+            await service.advance(2)
+        await service.results(added["trigger_id"], 1)
+        project.write("in/new.md", SCENE * 9)
+        for _ in range(5):
+            await service.advance(2)
+        found = await service.results(added["trigger_id"], 2)
+
+    assert growing["history"] == []
+    assert [one["subject"] for one in found] == ["in/new.md"] * 2
+    assert found[0]["run_id"] != found[1]["run_id"]
+
+
+async def test_existing_files_can_start_runs(project: Project) -> None:
+    """With `existing: start`, the files that are there start runs, too."""
+    async with scheduled.in_process(project) as service:
+        added = await service.add(**WATCH | {"files": {"pattern": "in/*.md", "existing": "start"}})
+        for _ in range(3):
+            await service.advance(2)
+        (result,) = await service.results(added["trigger_id"], 1)
+
+    assert result["subject"] == "in/old.md"
+
+
+async def test_links_lead_nowhere_outside_and_a_missing_folder_forgets_nothing(
+    project: Project, tmp_path: Path
+) -> None:
+    """What a link outside of the workspace names starts nothing; a folder that is away for a while starts nothing
+    again.
+    """
+    outside = tmp_path.parent / f"{tmp_path.name}-outside.md"
+    outside.write_text(SCENE)
+    async with scheduled.in_process(project) as service:
+        added = await service.add(**WATCH)
+        os.rename(project.root / "in", project.root / "away")
+        for _ in range(3):
+            await service.advance(2)
+        os.rename(project.root / "away", project.root / "in")
+        for _ in range(3):
+            await service.advance(2)
+        quiet = await service.trigger(added["trigger_id"])
+        os.symlink(outside, project.root / "in" / "link.md")
+        for _ in range(3):
+            await service.advance(2)
+        (result,) = await service.results(added["trigger_id"], 1)
+        runs = await service.runs()
+
+    assert quiet["history"] == []
+    assert (result["result"], result["run_id"]) == ("refused", None)
+    assert "a link leads out of it" in result["reason"]
+    assert runs == []

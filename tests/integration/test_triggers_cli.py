@@ -1,0 +1,93 @@
+"""The commands under `triggers`, and the examples of the page that shows them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from app.cli import root, triggers
+from app.domain import triggers as values
+from tests import example_project
+from tests.integration import served
+from tests.integration.project import Project
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "start-runs-by-themselves.md"
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what executes a command line: its exit code, what it printed, and its errors."""
+
+    def execute(*words: str) -> tuple[int, str, str]:
+        code = root.execute(list(words))
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    monkeypatch.delenv("CONTROL_ROOM_SERVER", raising=False)
+    return execute
+
+
+def test_choices_are_those_of_the_engine() -> None:
+    """The command line offers what the engine knows."""
+    assert set(triggers.OVERLAPS) == set(get_args(values.Overlap))
+    assert set(triggers.CATCH_UPS) == set(get_args(values.CatchUp))
+    assert set(triggers.SCHEMES) == set(get_args(values.Scheme))
+
+
+def test_commands_work_on_a_folder(tmp_path: Path, cli: Any) -> None:
+    """A trigger is added, listed, paused, fired in this process, and removed."""
+    project = ("--project", str(Project(tmp_path).root))
+    code, out, _ = cli("triggers", "add", "quick", "--every", "60", "--label", "by=clock", "--json", *project)
+    trigger_id = json.loads(out)["trigger_id"]
+    assert code == 0
+    listed = cli("triggers", "list", *project)
+    paused = cli("triggers", "pause", trigger_id, "--json", *project)
+    fired = cli("triggers", "fire", trigger_id, *project)
+    shown = json.loads(cli("triggers", "show", trigger_id, "--json", *project)[1])
+    text = cli("triggers", "show", trigger_id, *project)[1]
+    unpaused = cli("triggers", "unpause", trigger_id, "--json", *project)
+    removed = cli("triggers", "remove", trigger_id, *project)
+    gone = cli("triggers", "show", trigger_id, *project)
+
+    assert "every 60 s" in listed[1]
+    assert (json.loads(paused[1])["paused"], json.loads(unpaused[1])["paused"]) == (True, False)
+    assert fired[0] == 0
+    assert [one["result"] for one in shown["history"]] == ["started"]
+    assert shown["history"][0]["run_id"] in text
+    assert (removed[0], gone[0]) == (0, 4)
+    assert "[trigger_not_found]" in gone[2]
+
+
+def test_commands_speak_to_a_service(tmp_path: Path, cli: Any) -> None:
+    """The same words work with `--server`; a webhook's address is shown once."""
+    with served.in_a_thread(Project(tmp_path)) as url:
+        server = ("--server", url)
+        _, out, _ = cli("triggers", "add", "quick", "--webhook", "github", "--json", *server)
+        added = json.loads(out)
+        fired = cli("triggers", "fire", added["trigger_id"], "--json", *server)
+        shown = cli("triggers", "show", added["trigger_id"], *server)
+        bad = cli("triggers", "add", "quick", "--cron", "x", *server)
+        removed = cli("triggers", "remove", added["trigger_id"], *server)
+
+    assert added["address"].startswith(f"/hooks/{added['trigger_id']}/")
+    assert added["address"] not in shown[1]
+    assert json.loads(fired[1])["run_id"] in shown[1]
+    assert (bad[0], "$.schedule.cron" in bad[2]) == (2, True)
+    assert removed[0] == 0
+
+
+def test_the_examples_of_the_page_work(tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command line of the page is accepted on the example project."""
+    monkeypatch.chdir(example_project.copy(tmp_path / "example"))
+    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("control-room ")]
+    answers = [(command, *cli(*command)) for command in commands]
+
+    assert len(commands) == 6
+    assert [answer for answer in answers if answer[1] != 0] == []

@@ -1,0 +1,227 @@
+"""Incoming webhooks: requests from outside that start runs."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.services.triggers import pointers
+from tests.integration import held, scheduled
+from tests.integration.project import Project, quick
+
+TOKEN = "a-token-of-sixteen-characters"
+BODY = {"ref": "refs/heads/main", "commits": [{"id": "c0ffee", "files": ["a/b"]}], "a/b": {"~": 1}}
+
+
+def greeting() -> dict[str, Any]:
+    """Return a recipe that takes any text as `what`."""
+    schema = {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]}
+    return quick("greeting") | {"args_schema": schema, "task_patterns": []}
+
+
+async def _hook(service: scheduled.Scheduled, **webhook: Any) -> dict[str, Any]:
+    return await service.add(recipe_id="greeting", args_from={"what": "/commits/0/id"}, webhook=webhook)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Return a project with the recipe `greeting`."""
+    project = Project(tmp_path)
+    project.add_recipe(greeting())
+    return project
+
+
+async def test_a_delivery_starts_a_run_with_arguments_from_its_body(project: Project) -> None:
+    """The address is the credential, although the service has a token; the run is on disk when it is answered."""
+    async with scheduled.in_process(project, api_token=TOKEN) as service:
+        service.http.headers["Authorization"] = f"Bearer {TOKEN}"
+        added = await _hook(service)
+        del service.http.headers["Authorization"]
+        answer = await service.http.post(added["address"], json=BODY)
+        closed = await service.http.get("/api/triggers")
+        service.http.headers["Authorization"] = f"Bearer {TOKEN}"
+        await service.until(answer.json()["run_id"], "done")
+        args = await service.args(answer.json()["run_id"])
+        later = await service.trigger(added["trigger_id"])
+
+    assert (answer.status_code, answer.json()["result"]) == (202, "started")
+    assert args == {"what": "c0ffee"}
+    assert closed.status_code == 401
+    assert "address" not in later
+    assert "secret" not in json.dumps(later)
+
+
+@pytest.mark.parametrize("change", ["secret", "trigger", "both"])
+async def test_a_wrong_address_is_answered_as_no_address(project: Project, change: str) -> None:
+    """Whatever part of an address is wrong, the answer is the same, and nothing starts."""
+    async with scheduled.in_process(project) as service:
+        added = await _hook(service)
+        _, hooks, trigger_id, secret = added["address"].split("/")
+        wrong = {
+            "secret": f"/{hooks}/{trigger_id}/{secret[:-1]}",
+            "trigger": f"/{hooks}/trg_0/{secret}",
+            "both": f"/{hooks}/x/y",
+        }[change]
+        answer = await service.http.post(wrong, json=BODY)
+        runs = await service.runs()
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "hook_not_found")
+    assert answer.json()["detail"] == "there is nothing at this address"
+    assert runs == []
+
+
+async def test_a_repeated_delivery_finds_its_run(project: Project) -> None:
+    """Deliveries with one id start one run, also after a restart; without an id each starts its own."""
+    one = {"webhook-id": "msg_1"}
+    async with scheduled.in_process(project) as service:
+        added = await _hook(service)
+        first = (await service.http.post(added["address"], json=BODY, headers=one)).json()
+        again = (await service.http.post(added["address"], json=BODY, headers=one)).json()
+    async with scheduled.in_process(project) as service:
+        third = (await service.http.post(added["address"], json=BODY, headers=one)).json()
+        others = [(await service.http.post(added["address"], json=BODY)).json() for _ in range(2)]
+        runs = await service.runs()
+
+    assert (first["result"], again["result"], third["result"]) == ("started", "repeated", "repeated")
+    assert first["run_id"] == again["run_id"] == third["run_id"]
+    assert len({first["run_id"], *(each["run_id"] for each in others)}) == len(runs) == 3
+
+
+async def test_deliveries_of_github_are_signed(project: Project) -> None:
+    """A delivery starts a run only with a signature of its bytes; pings and other events start none."""
+    async with scheduled.in_process(project) as service:
+        added = await _hook(service, scheme="github", events=["push"])
+        secret, body = added["signing_secret"], json.dumps(BODY).encode()
+        signed = f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+
+        async def deliver(signature: str, event: str, content: bytes = body) -> httpx.Response:
+            headers = {"X-GitHub-Event": event, "X-GitHub-Delivery": "d-1", "Content-Type": "application/json"}
+            headers |= {"X-Hub-Signature-256": signature} if signature else {}
+            return await service.http.post(added["address"], content=content, headers=headers)
+
+        bad = [await deliver(signature, "push") for signature in ("", "sha256=00", signed[:-1])]
+        bad.append(await deliver(signed, "push", body.replace(b"main", b"evil")))
+        ping, other = await deliver(signed, "ping"), await deliver(signed, "issues")
+        good = await deliver(signed, "push")
+        runs = await service.runs()
+
+    assert [(each.status_code, each.json()["code"]) for each in bad] == [(400, "signature_invalid")] * 4
+    assert [(each.status_code, each.json()["result"]) for each in (ping, other)] == [(202, "skipped")] * 2
+    assert (good.status_code, good.json()["result"]) == (202, "started")
+    assert len(runs) == 1
+
+
+async def test_deliveries_of_standard_webhooks_are_signed_and_fresh(project: Project) -> None:
+    """A signature covers id, timestamp and bytes; an old timestamp is refused, one of several signatures suffices."""
+    async with scheduled.in_process(project) as service:
+        added = await _hook(service, scheme="standard")
+        key, body = pointers.key_of(added["signing_secret"]), json.dumps(BODY).encode()
+        assert key is not None
+        now = int(service.time.now().timestamp())
+
+        async def deliver(message: str, at: int, signature: str) -> httpx.Response:
+            headers = {"webhook-id": message, "webhook-timestamp": str(at), "webhook-signature": signature}
+            headers |= {"Content-Type": "application/json"}
+            return await service.http.post(added["address"], content=body, headers=headers)
+
+        valid = pointers.signature(key, "msg_1", now, body)
+        old = await deliver("msg_1", now - 301, pointers.signature(key, "msg_1", now - 301, body))
+        foreign = await deliver("msg_2", now, valid)
+        good = await deliver("msg_1", now, f"v1,AAAA v2,x {valid}")
+
+    assert [each.json().get("code") for each in (old, foreign)] == ["signature_invalid"] * 2
+    assert good.json()["result"] == "started"
+
+
+def test_signatures_are_those_of_standard_webhooks() -> None:
+    """The example of the specification has the signature that it gives."""
+    key = pointers.key_of("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
+    assert key is not None
+    body = b'{"email":"test@example.com","username":"test_user"}'
+
+    assert (
+        pointers.signature(key, "msg_27UH4WbU6Z5A5EzD8u03UvzRbpk", 1649367553, body)
+        == "v1,tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw="
+    )
+
+
+@pytest.mark.parametrize(
+    ("pointer", "expected"),
+    [
+        ("", {"what": BODY}),
+        ("/ref", {"what": "refs/heads/main"}),
+        ("/commits/0/files/0", {"what": "a/b"}),
+        ("/a~1b/~0", {"what": 1}),
+        ("/commits/1/id", {}),
+        ("/commits/00/id", {}),
+        ("/commits/-1", {}),
+        ("/ref/0", {}),
+        ("/nowhere", {}),
+    ],
+)
+def test_pointers_lead_to_values(pointer: str, expected: dict[str, Any]) -> None:
+    """A pointer is followed as RFC 6901 says; one that leads nowhere gives no argument."""
+    assert pointers.is_pointer(pointer)
+    assert pointers.taken(BODY, {"what": pointer}) == expected
+
+
+async def test_a_delivery_that_fits_no_run_tells_the_sender_nothing(project: Project) -> None:
+    """The answer has one code for every reason; the history of the trigger holds the reason."""
+    async with scheduled.in_process(project) as service:
+        added = await _hook(service)
+        answer = await service.http.post(added["address"], json={"commits": []})
+        (result,) = await service.results(added["trigger_id"], 1)
+
+    assert (answer.status_code, answer.json()["code"], answer.json()["flaws"]) == (400, "hook_refused", [])
+    assert (result["result"], result["reason"]) == ("refused", "recipe greeting needs what [args_invalid]")
+
+
+async def test_deliveries_wait_in_a_queue(tmp_path: Path) -> None:
+    """With `queue` a delivery during a run is accepted without a run, keeps its arguments, and starts later."""
+    project = Project(tmp_path)
+    project.say("draft", text="Done.", delay_seconds=held.DELAY_SECONDS)
+    async with scheduled.in_process(project) as service:
+        added = await service.add(recipe_id="unguarded", webhook={}, overlap="queue")
+        first = (await service.http.post(added["address"], json={})).json()
+        await service.until(first["run_id"], step="draft")
+        second = (await service.http.post(added["address"], json={}, headers={"webhook-id": "two"})).json()
+        again = (await service.http.post(added["address"], json={}, headers={"webhook-id": "two"})).json()
+        await service.http.post(f"/api/runs/{first['run_id']}/cancel")
+        shown = await service.until_so(added["trigger_id"], lambda shown: not shown["waiting"])
+
+    assert (second["result"], second["run_id"], again["result"]) == ("queued", None, "queued")
+    assert [one["result"] for one in reversed(shown["history"])] == ["started", "queued", "started"]
+
+
+async def test_secrets_are_in_no_log(project: Project, caplog: pytest.LogCaptureFixture) -> None:
+    """A delivery that breaks the service leaves no secret in its log."""
+    async with scheduled.in_process(project) as service:
+        added = await _hook(service)
+        assert service._app is not None
+        service._app.state.services = service._app.state.services.__class__(
+            **{name: getattr(service._app.state.services, name) for name in service._app.state.services.__slots__}
+            | {"hooks": None}
+        )
+        answer = await service.http.post(added["address"], json=BODY)
+
+    assert answer.status_code == 500
+    assert "/***" in str([record.__dict__.get("path") for record in caplog.records])
+    assert added["address"].rpartition("/")[2] not in str([record.__dict__ for record in caplog.records])
+
+
+async def test_a_kind_of_site_guard_stays(project: Project) -> None:
+    """A delivery to a host that is not allowed is refused before anything else."""
+    async with scheduled.in_process(project, allowed_hosts=("hooks.example.org",)) as service:
+        added = await _hook(service)
+        url = added["address"]
+        refused = await service.http.post(url, json=BODY, headers={"Host": "evil.example.org"})
+        taken = await service.http.post(url, json=BODY, headers={"Host": "hooks.example.org"})
+
+    assert (refused.status_code, refused.json()["code"]) == (400, "unknown_host")
+    assert taken.status_code == 202
