@@ -16,7 +16,7 @@ from app.api.responses import as_json, declared
 from app.domain import json_text, triggers
 from app.services import requests as run_requests
 from app.services.triggers import hooks, requests
-from app.services.triggers.triggers import Fire
+from app.services.triggers import triggers as orders
 
 router = APIRouter(prefix="/api/triggers", tags=["triggers"])
 deliveries = APIRouter(prefix="/hooks", tags=["triggers"])
@@ -220,7 +220,7 @@ async def fire_trigger(
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run, whether or not the trigger is paused or an earlier run is unfinished."""
-    order = Fire(args=body.args if body else {}, idempotency_key=idempotency_key)
+    order = orders.Fire(args=body.args if body else {}, idempotency_key=idempotency_key)
     started = await services.triggers.fire(trigger_id, order, author)
     headers = {"Location": f"/api/runs/{started.run_id}"}
     return as_json(started, status=200 if started.existed else 201, headers=headers)

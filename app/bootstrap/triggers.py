@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app import clock
 from app.bootstrap.definitions import Definitions
-from app.bootstrap.platform import Platform, Store
-from app.clock import SystemClock
+from app.bootstrap.engines import Store
+from app.bootstrap.platform import Platform
 from app.engine import run_engine
-from app.services import arguments
-from app.services.runs import Runs
-from app.services.triggers.firing import Firing
-from app.services.triggers.hooks import Hooks
-from app.services.triggers.repository import TriggerRepository
-from app.services.triggers.scheduler import TriggerScheduler
-from app.services.triggers.triggers import TriggerQueries, Triggers
+from app.services import arguments, runs
+from app.services.triggers import firing, hooks, repository, scheduler, triggers
 from app.storage import layout
 
 
@@ -22,11 +18,11 @@ from app.storage import layout
 class Triggering:
     """The parts of triggers."""
 
-    triggers: Triggers
+    triggers: triggers.Triggers
     """Use cases of triggers."""
-    hooks: Hooks
+    hooks: hooks.Hooks
     """Deliveries from outside."""
-    scheduler: TriggerScheduler
+    scheduler: scheduler.TriggerScheduler
     """Takes what is due."""
 
 
@@ -34,35 +30,36 @@ class ReadTriggers:
     """The parts of triggers that commands need which only read."""
 
     def __init__(self, store: Store) -> None:
-        self.triggers = TriggerQueries(TriggerRepository(store.documents(layout.TRIGGERS)), SystemClock())
+        kept = repository.TriggerRepository(store.documents(layout.TRIGGERS))
+        self.triggers = triggers.TriggerQueries(kept, clock.SystemClock())
         """Queries of triggers."""
 
 
 def triggering_of(
-    runs: Runs, store: Store, engine: run_engine.RunEngine, definitions: Definitions, platform: Platform
+    use_cases: runs.Runs, store: Store, engine: run_engine.RunEngine, definitions: Definitions, platform: Platform
 ) -> Triggering:
     """Return the parts of triggers over a store."""
-    clock, ids = platform.clock, platform.ids
-    repository = TriggerRepository(store.documents(layout.TRIGGERS))
-    firing = Firing(repository=repository, runs=runs, store=store, clock=clock)
+    time, ids = platform.clock, platform.ids
+    kept = repository.TriggerRepository(store.documents(layout.TRIGGERS))
+    starts = firing.Firing(repository=kept, runs=use_cases, store=store, clock=time)
 
     def declared(recipe_id: str) -> frozenset[str] | None:
         schema = definitions.catalogue.get(recipe_id).recipe.args_schema
         return arguments.declared(schema) if schema.get("additionalProperties", False) is False else None
 
-    use_cases = Triggers(
-        repository=repository,
-        firing=firing,
+    orders = triggers.Triggers(
+        repository=kept,
+        firing=starts,
         starter=definitions.starter,
         declared=declared,
         workspaces=definitions.workspaces,
-        clock=clock,
+        clock=time,
         ids=ids,
     )
     return Triggering(
-        triggers=use_cases,
-        hooks=Hooks(repository=repository, firing=firing, clock=clock, ids=ids),
-        scheduler=TriggerScheduler(
-            repository=repository, firing=firing, triggers=use_cases, engine=engine, clock=clock
+        triggers=orders,
+        hooks=hooks.Hooks(repository=kept, firing=starts, clock=time, ids=ids),
+        scheduler=scheduler.TriggerScheduler(
+            repository=kept, firing=starts, triggers=orders, engine=engine, clock=time
         ),
     )

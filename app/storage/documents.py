@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.domain import plain
-from app.engine.documents import Found
+from app.engine import documents as ports
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.storage_context import StorageContext
@@ -26,7 +26,7 @@ class Documents:
         self._context = context
         self._folder = folder
 
-    async def read_all(self) -> Found:
+    async def read_all(self) -> ports.Found:
         """Return all documents."""
         return await self._context.workers.run(self._found)
 
@@ -45,7 +45,7 @@ class Documents:
         except OSError as error:
             raise self._context.disk_health.failed(self._folder, error) from error
 
-    def _found(self) -> Found:
+    def _found(self) -> ports.Found:
         documents, damaged = dict[str, dict[str, Any]](), list[str]()
         for file in self._context.disk.names(self._folder):
             if file.startswith(".") or not file.endswith(_SUFFIX):
@@ -61,7 +61,7 @@ class Documents:
             else:
                 _log.error("the file %s/%s holds no JSON object; it is left as it is", self._folder, file)
                 damaged.append(file.removesuffix(_SUFFIX))
-        return Found(documents=documents, damaged=tuple(damaged))
+        return ports.Found(documents=documents, damaged=tuple(damaged))
 
     def _replace(self, name: str, content: bytes) -> None:
         disk, reach = self._context.disk, self._context.probes.reach
