@@ -285,12 +285,11 @@ def _application(
     sessions: agent_sessions.StoredAgentSessions,
     processes: supervisor.Supervisor,
 ) -> Application:
-    metrics, run_listeners = telemetry.Metrics(), runs.RunStartedListeners()
+    metrics, run_listeners, performing = telemetry.Metrics(), runs.RunStartedListeners(), PlanPerformers()
 
     async def start_child(call: ports.Call) -> str:
         return await use_cases.start_child(call)
 
-    performing = PlanPerformers()
     engine = _engine(chosen, platform, equipment, store, metrics, start_child, performing)
     use_cases = runs.Runs(
         store=store,

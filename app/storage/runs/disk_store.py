@@ -174,13 +174,11 @@ class DiskStore(abc.ABC):
         await worker_threads.uncut(self._delete(run_id))
 
     async def has_space(self) -> bool:
-        """Tell whether new runs can be taken."""
         return await self._parts.admission.has_space()
 
     # -- what is in a run's folder
 
     async def read_blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
-        """Return a blob of a run."""
         return await self._parts.archive.blob(run_id, blob)
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
@@ -281,7 +279,6 @@ class DiskStore(abc.ABC):
         return await self._parts.archive.list_receipts(query)
 
     async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """Return a receipt that is as its run has written it."""
         return await self._parts.archive.proven(receipt_id)
 
     @property
