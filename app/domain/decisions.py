@@ -22,6 +22,9 @@ PAUSED_BY_PERSON = "paused_by_person"
 LINES_MISSING = "journal_lines_missing"
 """Reason of a pause because journal lines are known to be gone."""
 
+TIME_LIMIT = "time_limit"
+"""Reason of a pause because a run, or one that waits for it, has taken its time."""
+
 REPAIRED = "repaired"
 """Reason of the pause that a repair leaves behind."""
 
@@ -109,6 +112,8 @@ class Decisions:
     """Error that parked the run."""
     paused_by: Mapping[str, plain.Json] | None = None
     """Author of the present pause, if it is known."""
+    cut_seconds: float = 0.0
+    """Time of tries at work that a limit cut off, which no journal line has."""
     ended: Ended | None = None
     """Its ending, unless it was resumed since."""
     dead: frozenset[int] = _NOTHING
@@ -152,6 +157,7 @@ class Decisions:
                 self.paused = line["reason"]
                 self.pause_error = line.get("error")
                 self.paused_by = authors.in_line(line)
+                self.cut_seconds += float(line.get("cut_seconds") or 0)
                 if gives_up(line):
                     self.given_up = True
                     self.known_lines = lines if isinstance(lines, int) else 0

@@ -34,9 +34,9 @@ class RunLimits(shapes.Shape):
     calls: int | None = shapes.omitted()
     """Calls of agents, repeated ones included."""
     wall_seconds: float | None = shapes.omitted()
-    """Time since the run was accepted."""
+    """Time since the run began."""
     active_seconds: float | None = shapes.omitted()
-    """Time in which the run executes, without what it waits or is paused."""
+    """Time in which at least one of its own steps is at work."""
 
     @classmethod
     def from_json(cls, value: Any) -> RunLimits:

@@ -16,12 +16,13 @@ class StopReason:
 
     text: str
     """What it means, where the run has no error that says so."""
-    act: str = "control-room runs unpause {run_id}"
+    act: str | None = "control-room runs unpause {run_id}"
     """Command that sends it on."""
 
 
 _REPAIRED = StopReason("a repair cut the run back to its intact lines")
-_KNOWN = {decisions.REPAIRED: _REPAIRED}
+_LIMITED = StopReason("a time limit was reached", None)
+_KNOWN = {decisions.REPAIRED: _REPAIRED, decisions.TIME_LIMIT: _LIMITED}
 _OTHER = StopReason("a fault parked the run")
 
 

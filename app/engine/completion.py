@@ -54,7 +54,7 @@ class Completion:
             decisions = self._run_log.loaded.decisions
             return await self._show_pause(decisions.paused, decisions.pause_error)
         error = parked.error.to_json()
-        facts = {"reason": parked.reason, "error": error}
+        facts = {**parked.facts, "reason": parked.reason, "error": error}
         await self._durability.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
         return await self._show_pause(parked.reason, error)
 

@@ -8,6 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias, cast
 
 from app import clock, errors
@@ -90,7 +91,11 @@ def _is_secretive(dialect: type[ports.Driver]) -> bool:
 class Parked(BaseException):
     """The step cannot be performed now, and its run waits for a person."""
 
-    def __init__(self, reason: str, error: errors.StepError) -> None:
+    def __init__(
+        self, reason: str, error: errors.StepError, facts: Mapping[str, plain.Json] = MappingProxyType({})
+    ) -> None:
+        """Args: facts: Further fields of the control line."""
         super().__init__(reason)
         self.reason = reason
         self.error = error
+        self.facts = facts

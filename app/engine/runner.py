@@ -126,8 +126,9 @@ class Runner:
         self._projection.tell()
         self._wake()
 
-    def pause(self, *, interrupt: bool = False) -> None:
-        """Begin no further step, and cut open ones off if `interrupt`; the request is durable already."""
+    def pause(self, *, interrupt: bool = False, parked: Parked | None = None) -> None:
+        """Begin no further step, and cut open ones off if `interrupt`; a person's request is durable already."""
+        self._parked = self._parked or parked
         self._halt_at_boundary("pause")
         if interrupt:
             self._cut_all()

@@ -366,7 +366,7 @@ class StepExecutor:
         encoded = ask.encoded if body is ask.body else plain.canonical(body)
         if len(encoded) <= operations.INLINE_BODY_BYTES:
             return {"hash": ask.fingerprint, "body": body}
-        if ask.operation.kind == operations.Input.kind:
+        if ask.operation.idle and ask.operation.kind != operations.Gate.kind:
             return {"hash": ask.fingerprint, "kind": ask.operation.kind}
         if ask.operation.kind not in (operations.ToolCall.kind, operations.Gate.kind):
             return {"hash": ask.fingerprint}

@@ -248,7 +248,7 @@ def _is_denial(record: records.Record) -> bool:
 def _pause(run_id: str, view: views.RunView) -> Cause:
     reason = view.reason or "paused"
     stop = stop_reasons.of(reason)
-    act = stop.act.format(run_id=run_id)
+    act = stop.act.format(run_id=run_id) if stop.act else None
     if reason == stop_reasons.BY_PERSON:
         return _cause(run_id, "paused", "A person paused it", view.updated_at, act=act)
     told = _told(view.error) if view.error else stop.text

@@ -42,6 +42,8 @@ class ActiveRun:
     """Turns of its runner when the evictor last found it quiet; -1: it was not."""
     quiet_since: float = 0.0
     """When it was first found so, in seconds of a clock that never runs backwards."""
+    is_timed: bool = False
+    """Whether its time limits are watched."""
     sent_on: bool = False
     """Whether a person cancelled or unpaused it, perhaps too late for its present runner to notice."""
 

@@ -59,6 +59,8 @@ class ActiveRuns:
         """Runs that are queued or loaded."""
         self.parked: dict[str, views.RunView] = {}
         """Last views of runs that a fault parked without a journal line."""
+        self.noted: Callable[[ActiveRun], None] = nobody
+        """Called with each run that was loaded, before it executes, and before it is evicted."""
         self.stopping = False
         """Whether the pool is stopping, so that no step begins."""
         self.ended: set[str] | None = set()
@@ -258,6 +260,8 @@ class ActiveRuns:
             _log.error("not loaded: %s", failure.message, extra={"run_id": active_run.run_id, "code": failure.code})
             self._leave_unloaded(active_run, failure, again)
         self._evictor.begin()
+        if active_run.runner is not None:
+            self.noted(active_run)
         if active_run.runner is not None and self.stopping:
             active_run.runner.stop()
             if self._interrupts:
@@ -312,6 +316,7 @@ class ActiveRuns:
             except errors.StorageFault:
                 return
             self._reach("pool.before_sleep")
+            self.noted(active_run)
             if running is active_run.runner and running.turns == turns and running.may_be_evicted():
                 active_run.evicted = running.evict(self.wake)
 

@@ -17,6 +17,7 @@ from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
 from app.worker.run_commands import RunCommands
+from app.worker.time_limits import TimeLimits
 from app.worker.waiting_performers import ChildRuns, StartChild, Timers
 from app.worker.workspace_reservations import LockWorkspace
 
@@ -55,6 +56,7 @@ class Pool:
         self._commands = RunCommands(store, dialects, equipment, self._active)
         self._deliveries = Deliveries(self._inputs, store, self._active)
         self._helpers = aio.BackgroundTasks(self._died)
+        self._time_limits = TimeLimits(self._active, self._clock, self._helpers)
         self._recovery: asyncio.Task[None] | None = None
         self._stop: asyncio.Task[None] | None = None
         self._death: BaseException | None = None

@@ -1,0 +1,228 @@
+"""Time limits: runs that have taken their time are parked, and before them the runs that they wait for."""
+
+# Wall time counts from the moment a process took the run up for the first time. Active time is the time in which at
+# least one of its steps was at work; what a kill of the service cut off left no record, and so does not count.
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app import clock, errors
+from app.domain import decisions, file_operations, limits, operations, plain, records
+from app.engine import aio, equipment, stores
+from app.worker.active_run import ActiveRun
+from app.worker.active_runs import ActiveRuns
+
+_SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 3600.0
+_WAITING = frozenset(
+    kind.kind
+    for kind in (
+        operations.Timer,
+        operations.Input,
+        operations.Gate,
+        operations.ChildRun,
+        file_operations.WaitForFiles,
+    )
+)
+
+
+class ActiveTime:
+    """The time in which at least one step of a run was at work."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[float, float]] = []
+        self._total = 0.0
+        self._read = 0
+
+    def read(self, found: Sequence[records.Record]) -> None:
+        """Add the lines of the journal that are new."""
+        for record in found[self._read :]:
+            if not _only_waits(record):
+                self._add(clock.instant(record.started_at).timestamp(), clock.instant(record.completed_at).timestamp())
+        self._read = len(found)
+
+    def until(self, now: float, begun: float | None) -> float:
+        """Return the seconds until now.
+
+        Args:
+            begun: When the oldest step that is at work began; None: none is.
+        """
+        if begun is None:
+            return self._total
+        first = bisect.bisect_left(self._spans, (begun, begun))
+        before = max(begun, self._spans[first - 1][1]) if first else begun
+        behind = sum(end - start for start, end in self._spans[first:])
+        return self._total - behind + max(0.0, now - before)
+
+    def _add(self, start: float, end: float) -> None:
+        first = bisect.bisect_left(self._spans, (start, start))
+        if first and self._spans[first - 1][1] >= start:
+            first -= 1
+        last, end = first, max(start, end)
+        while last < len(self._spans) and self._spans[last][0] <= end:
+            begun, over = self._spans[last]
+            start, end, last = min(start, begun), max(end, over), last + 1
+            self._total -= over - begun
+        self._spans[first:last] = [(start, end)]
+        self._total += end - start
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Timed:
+    """What is known of a run with a time limit, also while it is evicted."""
+
+    limits: limits.RunLimits
+    first_taken_at: str | None = None
+    cut_seconds: float = 0.0
+    active: ActiveTime = field(default_factory=ActiveTime)
+
+    def read(self, active_run: ActiveRun, now: str) -> None:
+        """Read what has changed, if the run is loaded."""
+        log, runner = active_run.log, active_run.runner
+        if log is not None and runner is not None:
+            self.limits = limits_of(log.loaded)
+            # One that was just loaded for the first time is about to be taken.
+            self.first_taken_at = log.loaded.decisions.first_taken_at or self.first_taken_at or now
+            self.cut_seconds = log.loaded.decisions.cut_seconds
+            self.active.read(runner.view().records)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reached:
+    """A limit that a run has reached."""
+
+    limit: str
+    limit_seconds: float
+    used_seconds: float
+    cut_seconds: float
+
+    def parked(self, run_id: str) -> equipment.Parked:
+        """Return what parks the run, or one that it waits for."""
+        name = {"wall_seconds": "wall-clock", "active_seconds": "active"}[self.limit]
+        message = (
+            f"the run {run_id} has reached its limit of {self.limit_seconds:g} s of {name} time; raise it to continue"
+        )
+        detail: dict[str, plain.Json] = {
+            "run_id": run_id,
+            "limit": self.limit,
+            "limit_seconds": self.limit_seconds,
+            "used_seconds": round(self.used_seconds, 3),
+        }
+        error = errors.StepError(message, code=decisions.TIME_LIMIT, detail=detail)
+        return equipment.Parked(decisions.TIME_LIMIT, error, {"cut_seconds": round(self.cut_seconds, 3)})
+
+
+class TimeLimits:
+    """Watch the runs that have a time limit; one that has reached it rests until the limit is raised."""
+
+    def __init__(self, active: ActiveRuns, time: clock.Clock, tasks: aio.BackgroundTasks) -> None:
+        self._active = active
+        self._clock = time
+        self._tasks = tasks
+        self._timed: dict[str, _Timed] = {}
+        self._stops: dict[str, equipment.Parked] = {}
+        active.noted = self._note
+
+    def _note(self, active_run: ActiveRun) -> None:
+        assert active_run.log is not None
+        assert active_run.runner is not None
+        run_id, found = active_run.run_id, limits_of(active_run.log.loaded)
+        if (stop := self._stops.pop(run_id, None)) is not None:
+            self._park(active_run, stop)
+        if found.wall_seconds is None and found.active_seconds is None:
+            return
+        timed = self._timed.setdefault(run_id, _Timed(limits=found))
+        timed.read(active_run, clock.stamp(self._clock.now()))
+        reached, _ = self._judge(active_run, timed)
+        if reached is not None and not self._below(run_id):
+            self._park(active_run, reached.parked(run_id))
+        if not active_run.is_timed:
+            active_run.is_timed = True
+            self._tasks.begin(self._watch(active_run, timed), f"time limit of {run_id}")
+
+    async def _watch(self, active_run: ActiveRun, timed: _Timed) -> None:
+        run_id = active_run.run_id
+        try:
+            while not (active_run.left.done() or self._active.stopping):
+                number = self._active.changes.number(run_id)
+                timed.read(active_run, clock.stamp(self._clock.now()))
+                reached, wait = self._judge(active_run, timed)
+                if reached is not None:
+                    await self._stop(active_run, reached)
+                    wait = None
+                await self._pause(active_run, number, wait)
+        finally:
+            self._timed.pop(run_id, None)
+
+    def _judge(self, active_run: ActiveRun, timed: _Timed) -> tuple[_Reached | None, float | None]:
+        """Return the limit that a run has reached, or the longest time until it can; None: only once it changes."""
+        now, waits = self._clock.now(), []
+        begun = _begun(active_run)
+        active = timed.cut_seconds + timed.active.until(now.timestamp(), begun)
+        cut = active - timed.cut_seconds - timed.active.until(now.timestamp(), None)
+        taken_at = timed.first_taken_at
+        wall = 0.0 if taken_at is None else (now - clock.instant(taken_at)).total_seconds()
+        for name, used in (("wall_seconds", wall), ("active_seconds", active)):
+            limit = getattr(timed.limits, name)
+            if limit is not None and used >= limit:
+                return _Reached(limit=name, limit_seconds=limit, used_seconds=used, cut_seconds=max(cut, 0)), None
+            if limit is not None and (name == "wall_seconds" or begun is not None):
+                waits.append(limit - used)
+        return None, min(waits) if waits else None
+
+    async def _stop(self, active_run: ActiveRun, reached: _Reached) -> None:
+        parked, below = reached.parked(active_run.run_id), self._below(active_run.run_id)
+        for child in below:
+            self._park(child, equipment.Parked(parked.reason, parked.error))
+        # Once the run itself rests, nothing stops what it waited for after a crash.
+        if resting := [child.left for child in below if child.task is not None or child.evicted is not None]:
+            await asyncio.wait(resting)
+        self._park(active_run, parked)
+
+    def _below(self, run_id: str) -> list[ActiveRun]:
+        lineage, active_runs = self._active.lineage, list(self._active.active_runs.values())
+        return [one for one in active_runs if run_id in lineage.ancestors(one.run_id) and not one.left.done()]
+
+    def _park(self, active_run: ActiveRun, parked: equipment.Parked) -> None:
+        if active_run.runner is not None and active_run.log is not None:
+            if active_run.log.loaded.decisions.paused is None:
+                active_run.runner.pause(interrupt=True, parked=parked)
+        else:
+            self._stops[active_run.run_id] = parked
+            self._active.wake(active_run.run_id)
+
+    async def _pause(self, active_run: ActiveRun, number: int, seconds: float | None) -> None:
+        """Wait until a run has left or changed, or for a time."""
+        left: asyncio.Future[Any] = asyncio.shield(active_run.left)
+        if seconds is None:
+            other: asyncio.Future[Any] = asyncio.ensure_future(self._active.changes.differs(active_run.run_id, number))
+        else:
+            bounded = min(max(seconds, _SHORTEST_WAIT_SECONDS), _LONGEST_WAIT_SECONDS)
+            other = asyncio.ensure_future(self._clock.sleep(bounded))
+        try:
+            await asyncio.wait((left, other), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            other.cancel()
+
+
+def limits_of(loaded: stores.Loaded) -> limits.RunLimits:
+    """Return the limits of a run that are in force."""
+    return loaded.start.limits
+
+
+def _begun(active_run: ActiveRun) -> float | None:
+    found = active_run.runner or active_run.evicted
+    at_work = [] if found is None else [wait for wait in found.waits() if wait.performing and not wait.operation.idle]
+    begun = [clock.instant(wait.since).timestamp() for wait in at_work if wait.since]
+    return min(begun) if begun else None
+
+
+def _only_waits(record: records.Record) -> bool:
+    asked = record.line["operation"]
+    body = asked.get("body") or {}
+    # Of what is too large for a line only gates and calls of tools are kept in files of their own.
+    return (asked.get("kind") or body.get("kind")) in _WAITING or ("blob" in asked and record.line.get("tool") is None)

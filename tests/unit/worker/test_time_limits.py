@@ -1,0 +1,214 @@
+"""Time limits: a run that has taken its time is parked resumably, counted across restarts and evictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import decisions, records, states
+from app.domain.limits import RunLimits
+from app.worker import time_limits
+from tests.unit.worker import pools, toys
+
+Bench = pools.Bench
+
+PAUSED = states.RunState.PAUSED
+
+
+async def limited(bench: Bench, *program: toys.Step, **limits: float) -> str:
+    """Submit a run with limits."""
+    return await bench.submit(*program, limits=RunLimits(**limits))
+
+
+async def parked(bench: Bench, run_id: str) -> Any:
+    """Wait until a run has come to rest, and return the error that parked it."""
+    await bench.at_rest(run_id)
+    found = (await bench.store.read(run_id)).decisions
+    assert found.paused == decisions.TIME_LIMIT
+    return found.pause_error
+
+
+async def test_a_run_is_parked_at_its_wall_time() -> None:
+    """The step in flight is cut off, the reason names the limit, and the run is not executed by a restart."""
+    bench = await Bench().open()
+    bench.toolbox.hold("write")
+    run_id = await limited(bench, {"tool": "look"}, {"agent": "write"}, wall_seconds=60)
+    await bench.executed("write/1")
+    bench.advance(59)
+    await pools.idle()
+    before = bench.pool.view(run_id)
+    bench.advance(1)
+    error = await parked(bench, run_id)
+
+    assert before is not None
+    assert before.status is states.RunState.RUNNING
+    assert error["code"] == "time_limit"
+    assert error["detail"] == {"run_id": run_id, "limit": "wall_seconds", "limit_seconds": 60, "used_seconds": 60}
+    assert await bench.status(run_id) == "paused"
+    assert [event for event in await bench.kinds(run_id) if event in ("step.interrupted", "run.paused")] == [
+        "step.interrupted",
+        "run.paused",
+    ]
+
+    await bench.close()
+    await bench.restart()
+    await pools.idle()
+
+    assert bench.toolbox.executed == ["look/1", "write/1"]
+    await bench.close()
+
+
+async def test_wall_time_counts_across_a_kill() -> None:
+    """Time before a kill, and while no service runs, counts."""
+    bench = await Bench().open()
+    bench.toolbox.hold("write")
+    run_id = await limited(bench, {"agent": "write"}, wall_seconds=60)
+    await bench.executed("write/1")
+    bench.advance(40)
+    await bench.crash()
+    await bench.restart()
+    await bench.executed("write/2")
+    bench.advance(19)
+    await pools.idle()
+    assert (await bench.store.read(run_id)).decisions.paused is None
+    bench.advance(1)
+
+    assert (await parked(bench, run_id))["detail"]["used_seconds"] == 60
+    await bench.close()
+
+
+async def test_an_evicted_run_is_parked_too() -> None:
+    """A run that waits at a gate outside memory is parked when its time is over."""
+    bench = await Bench(kept_loaded=0).open()
+    run_id = await limited(bench, {"gate": "go"}, wall_seconds=600)
+    await bench.evicted(run_id)
+    bench.advance(600)
+
+    assert (await parked(bench, run_id))["detail"]["limit"] == "wall_seconds"
+    await bench.close()
+
+
+async def test_waiting_takes_no_active_time() -> None:
+    """Only the time in which a step is at work counts, and what the limit cut off counts as well."""
+    bench = await Bench().open()
+    first, second = bench.toolbox.hold("one"), bench.toolbox.hold("two")
+    program = ({"agent": "one"}, {"timer": "nap", "seconds": 1000}, {"agent": "two"})
+    run_id = await limited(bench, *program, active_seconds=60)
+    await bench.executed("one/1")
+    bench.advance(40)
+    first.set()
+    await bench.until(lambda: _open(bench, run_id) == ["nap"])
+    bench.advance(1000)
+    await bench.executed("two/1")
+    bench.advance(19)
+    await pools.idle()
+    assert not second.is_set()
+    assert _open(bench, run_id) == ["two"]
+    bench.advance(1)
+    error = await parked(bench, run_id)
+
+    assert error["detail"] == {"run_id": run_id, "limit": "active_seconds", "limit_seconds": 60, "used_seconds": 60}
+    assert (await bench.store.read(run_id)).decisions.cut_seconds == 20
+
+    await bench.pool.unpause(run_id)
+    again = await parked(bench, run_id)
+
+    assert again["detail"]["used_seconds"] == 60
+    assert "two/2" not in bench.toolbox.executed
+    await bench.close()
+
+
+def _open(bench: Bench, run_id: str) -> list[str]:
+    view = bench.pool.view(run_id)
+    return [] if view is None else [step.key for step in view.open]
+
+
+async def test_what_a_run_waits_for_is_parked_before_it() -> None:
+    """A child at work is parked with its parent, under the parent's limit, and is not left to go on alone."""
+    bench = await Bench().open()
+    bench.toolbox.hold("write")
+    run_id = await limited(bench, {"child": "on", "program": [{"agent": "write"}]}, wall_seconds=60)
+    await bench.executed("write/1")
+    (child,) = [each for each in await bench.run_ids() if each != run_id]
+    bench.advance(60)
+    parent_error, child_error = await parked(bench, run_id), await parked(bench, child)
+
+    assert child_error["detail"] == parent_error["detail"]
+    assert parent_error["detail"]["run_id"] == run_id
+    await bench.close()
+
+
+async def test_a_run_that_ends_at_its_limit_has_ended() -> None:
+    """A limit that is not reached changes nothing."""
+    bench = await Bench().open()
+    run_id = await limited(bench, {"tool": "look"}, wall_seconds=60, active_seconds=60)
+
+    assert await bench.ended(run_id) == [states.RunState.DONE]
+    bench.advance(100)
+    await pools.idle()
+    assert await bench.status(run_id) == "done"
+    await bench.close()
+
+
+async def test_wherever_a_process_dies_the_run_is_parked() -> None:
+    """For every passing of every point from the limit to the rest: kill, restart, and the run and its child rest."""
+    story = await _parking(None)
+    for number, point in enumerate(story):
+        await _parking((point, story[: number + 1].count(point)))
+
+
+async def _parking(kill: tuple[str, int] | None) -> list[str]:
+    bench = await Bench().open()
+    bench.toolbox.hold("write")
+    bench.probes.story.clear()
+    run_id = await limited(bench, {"child": "on", "program": [{"agent": "write"}]}, wall_seconds=60)
+    await bench.executed("write/1")
+    (child,) = [each for each in await bench.run_ids() if each != run_id]
+    begun = len(bench.probes.story)
+    left = bench.crash_when(kill[0], kill[1]) if kill else None
+    bench.advance(60)
+    if left is not None:
+        await bench.bury(left)
+        await bench.restart()
+    for each in (run_id, child):
+        assert (await parked(bench, each))["detail"]["run_id"] == run_id
+    story = bench.probes.story[begun:]
+    await bench.close()
+    return story
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=12)
+
+
+@given(SPANS, st.none() | st.integers(0, 80))
+def test_active_time_is_the_union_of_the_tries(spans: list[tuple[int, int]], begun: int | None) -> None:
+    """Whatever order tries end in, and however they overlap, each second at work counts once."""
+    now = 80
+    time = time_limits.ActiveTime()
+    for start, length in spans:
+        time._add(start, start + length)
+    seconds = {second for start, length in spans for second in range(start, start + length)}
+    at_work = seconds if begun is None else seconds | set(range(begun, now))
+
+    assert time.until(now, begun) == len(at_work)
+
+
+@pytest.mark.parametrize(
+    ("asked", "waits"),
+    [
+        ({"body": {"kind": "gate"}}, True),
+        ({"hash": "x", "kind": "child_run"}, True),
+        ({"hash": "x", "blob": {}}, True),
+        ({"hash": "x"}, False),
+        ({"body": {"kind": "agent_call"}}, False),
+    ],
+)
+def test_lines_that_only_wait_are_known(asked: dict[str, Any], waits: bool) -> None:
+    """A line tells by its operation whether its step was at work."""
+    line = {"tool": None, "operation": asked}
+    record = records.Record(**dict.fromkeys(records.Record.__dataclass_fields__) | {"line": line})  # type: ignore[arg-type]
+
+    assert time_limits._only_waits(record) is waits
