@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
-from app.domain import explanations, operations, plain, records, states, stop_reasons, views
+from app.domain import explanations, operations, plain, states, views
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
-from app.services import step_causes
+from app.services import rest_causes, step_causes
 
 MOST_CAUSES = 24
 """Longest chain."""
@@ -98,20 +98,20 @@ class Explanations:
             return _Found(status=states.RunState((await self._store.summary(run_id)).status), causes=[foreign])
         except errors.Unreadable as error:
             status = states.RunState((await self._store.summary(run_id)).status)
-            return _Found(status=status, causes=[_unreadable(run_id, Unreadable.of(error.detail))])
+            return _Found(status=status, causes=[rest_causes.unreadable(run_id, Unreadable.of(error.detail))])
         return await self._of_view(run_id, view)
 
     async def _of_view(self, run_id: str, view: views.RunView) -> _Found:
         if view.status.finished:
-            return _Found(status=view.status, causes=[_ending(run_id, view)])
+            return _Found(status=view.status, causes=[rest_causes.ending(run_id, view)])
         unreadable, fault = self._store.unreadable(run_id) or view.unreadable, self._engine.obstacle(run_id)
         if unreadable is not None:
-            return _Found(status=view.status, causes=[_unreadable(run_id, unreadable)])
+            return _Found(status=view.status, causes=[rest_causes.unreadable(run_id, unreadable)])
         if fault is not None:
             text = f"The data directory cannot be written: {fault.message}; the run continues once it can"
             return _Found(status=view.status, causes=[_cause(run_id, "storage", text, view.updated_at)])
         if view.status is states.RunState.PAUSED:
-            return _Found(status=view.status, causes=[_pause(run_id, view)])
+            return _Found(status=view.status, causes=[rest_causes.pause(run_id, view)])
         before = [_cause(run_id, kind, text, None) for kind, text in _STOPPING if view.reason == kind]
         if self._engine.view(run_id) is None and self._engine.standing(run_id) is None:
             before += await self._elsewhere(run_id, view)
@@ -220,48 +220,6 @@ def _sentence(run_id: str, chain: Sequence[Cause]) -> str:
     root = chain[-1].run_id
     told = "; ".join(cause.text for cause in chain if cause.run_id == root)
     return f"{told}." if root == run_id else f"It waits for run {root}: {told}."
-
-
-def _ending(run_id: str, view: views.RunView) -> Cause:
-    reason = (view.ending or {}).get("reason")
-    if view.status is states.RunState.DONE:
-        partial = f", but only in part ({reason})" if (view.ending or {}).get("partial") else ""
-        return _cause(run_id, "ended", f"It is done{partial}", view.completed_at)
-    act: str | None = f"control-room runs resume {run_id}"
-    if view.status is states.RunState.CANCELLED:
-        return _cause(run_id, "ended", "It was cancelled", view.completed_at, act=act)
-    told = f"It failed: {_told(view.error)}"
-    if view.error is not None and view.error.get("code") == "journal_corrupt":
-        return _cause(run_id, "damaged", told, view.completed_at, act=f"control-room runs repair {run_id}")
-    if any(_is_denial(record) for record in view.living()[-_DENIALS_SOUGHT:]):
-        told, act = f"{told}; a denial is final, so only a new run can continue", None
-    return _cause(run_id, "ended", told, view.completed_at, act=act)
-
-
-_DENIALS_SOUGHT = 200
-
-
-def _is_denial(record: records.Record) -> bool:
-    return isinstance(record.output, dict) and record.output.get("denied") is True and "decision" in record.output
-
-
-def _pause(run_id: str, view: views.RunView) -> Cause:
-    reason = view.reason or "paused"
-    stop = stop_reasons.of(reason)
-    act = stop.act.format(run_id=run_id) if stop.act else None
-    if reason == stop_reasons.BY_PERSON:
-        return _cause(run_id, "paused", "A person paused it", view.updated_at, act=act)
-    told = _told(view.error) if view.error else stop.text
-    return _cause(run_id, "parked", f"It is parked ({reason}): {told}", view.updated_at, act=act)
-
-
-def _told(error: Mapping[str, plain.Json] | None) -> str:
-    return "the reason is not known" if not error else f"{error.get('message')} [{error.get('code')}]"
-
-
-def _unreadable(run_id: str, unreadable: Unreadable) -> Cause:
-    text = f"{unreadable.file} cannot be read now ({unreadable.errno}); it is read again at {unreadable.next_try_at}"
-    return dataclasses.replace(_cause(run_id, "unreadable", text, unreadable.since), until=unreadable.next_try_at)
 
 
 def _cause(run_id: str, kind: explanations.CauseKind, text: str, since: str | None, *, act: str | None = None) -> Cause:

@@ -1,0 +1,58 @@
+"""Causes of runs at rest: how they ended or why they are paused, in plain words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from app.domain import explanations, plain, records, states, stop_reasons, views
+from app.domain.explanations import Cause
+from app.domain.unreadable import Unreadable
+
+_DENIALS_SOUGHT = 200
+
+
+def ending(run_id: str, view: views.RunView) -> Cause:
+    """Return how a run ended, and what continues it."""
+    reason = (view.ending or {}).get("reason")
+    if view.status is states.RunState.DONE:
+        partial = f", but only in part ({reason})" if (view.ending or {}).get("partial") else ""
+        return _cause(run_id, "ended", f"It is done{partial}", view.completed_at)
+    act: str | None = f"control-room runs resume {run_id}"
+    if view.status is states.RunState.CANCELLED:
+        return _cause(run_id, "ended", "It was cancelled", view.completed_at, act=act)
+    told = f"It failed: {_told(view.error)}"
+    if view.error is not None and view.error.get("code") == "journal_corrupt":
+        return _cause(run_id, "damaged", told, view.completed_at, act=f"control-room runs repair {run_id}")
+    if any(_is_denial(record) for record in view.living()[-_DENIALS_SOUGHT:]):
+        told, act = f"{told}; a denial is final, so only a new run can continue", None
+    return _cause(run_id, "ended", told, view.completed_at, act=act)
+
+
+def _is_denial(record: records.Record) -> bool:
+    return isinstance(record.output, dict) and record.output.get("denied") is True and "decision" in record.output
+
+
+def pause(run_id: str, view: views.RunView) -> Cause:
+    """Return why a run is paused, and what continues it."""
+    reason = view.reason or "paused"
+    stop = stop_reasons.of(reason)
+    act = stop.act.format(run_id=run_id) if stop.act else None
+    if reason == stop_reasons.BY_PERSON:
+        return _cause(run_id, "paused", "A person paused it", view.updated_at, act=act)
+    told = _told(view.error) if view.error else stop.text
+    return _cause(run_id, "parked", f"It is parked ({reason}): {told}", view.updated_at, act=act)
+
+
+def _told(error: Mapping[str, plain.Json] | None) -> str:
+    return "the reason is not known" if not error else f"{error.get('message')} [{error.get('code')}]"
+
+
+def unreadable(run_id: str, file: Unreadable) -> Cause:
+    """Return which file cannot be read now."""
+    text = f"{file.file} cannot be read now ({file.errno}); it is read again at {file.next_try_at}"
+    return dataclasses.replace(_cause(run_id, "unreadable", text, file.since), until=file.next_try_at)
+
+
+def _cause(run_id: str, kind: explanations.CauseKind, text: str, since: str | None, *, act: str | None = None) -> Cause:
+    return Cause(run_id=run_id, kind=kind, text=text, since=since or None, act=act)
