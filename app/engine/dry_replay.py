@@ -9,29 +9,37 @@ from app.domain import views
 from app.domain.gates import OpenGate
 from app.domain.operations import Gate
 from app.domain.slots import Board, Progress
-from app.engine import ports
+from app.engine import open_steps, ports
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.replay import ReadBlob, replay
 from app.engine.stores import Loaded
 
 
-async def review(loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBlob) -> views.RunView:
+async def review(
+    loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBlob, *, elsewhere: bool = False
+) -> views.RunView:
     """Return a run as its authority tells it.
 
     Where the present driver does not fit the journal, the board shows only how many steps the journal holds.
+
+    Args:
+        elsewhere: Whether another process may be executing it, so that its open steps are shown.
 
     Raises:
         errors.JournalCorrupt: a blob that the driver reads is missing or wrong.
     """
     view = _at_rest(loaded)
+    if dialect is None:
+        return views.on_board(view, _bare(view))
     try:
-        board = await _board(loaded, dialect, read_blob) if dialect else _bare(view)
+        context, asks = await _rehearsed(loaded, dialect, read_blob)
     except errors.Unreadable:
         raise
     except errors.Fault:
-        board = _bare(view)
-    return views.on_board(view, board)
+        return views.on_board(view, _bare(view))
+    view = views.on_board(view, context.board())
+    return open_steps.executed_elsewhere(view, loaded, asks) if elsewhere else view
 
 
 async def replays(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> None:
@@ -40,7 +48,7 @@ async def replays(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) ->
     Raises:
         errors.NondeterminismFault, errors.DriverFault: it does not.
     """
-    await _board(loaded, dialect, read_blob)
+    await _rehearsed(loaded, dialect, read_blob)
 
 
 async def asked(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
@@ -70,11 +78,6 @@ async def open_asks(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) 
         raise
     except (errors.Fault, errors.JournalCorrupt):
         return {}
-
-
-async def _board(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> Board:
-    context, _ = await _rehearsed(loaded, dialect, read_blob)
-    return context.board()
 
 
 async def _rehearsed(

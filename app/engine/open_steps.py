@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from app import clock
 from app.domain import operations, views
 from app.domain.records import Record, retried
+from app.domain.states import RunState
 from app.engine.driver_scheduler import Ask
 from app.engine.journal_lines import facts_of
 from app.engine.live_steps import BackendQueue
@@ -77,6 +79,36 @@ def waits_at_rest(loaded: Loaded, asks: Mapping[str, Ask]) -> list[StepWait]:
     """
     history = retried(loaded.records)
     return [_of_ask(loaded, ask, history.get(ask.key, ())) for ask in itertools.islice(asks.values(), MOST)]
+
+
+def executed_elsewhere(view: views.RunView, loaded: Loaded, asks: Mapping[str, Ask]) -> views.RunView:
+    """Show what the journal tells of the open steps of a run that another process may be executing."""
+    decided = loaded.decisions
+    if view.status is not RunState.RUNNING or decided.cancel_requested_at is not None:
+        return view
+    recorded = {(record.key, record.attempt) for record in loaded.records}
+    tried = [(ask, decided.highest_attempt.get(ask.key, 0)) for ask in itertools.islice(asks.values(), MOST)]
+    begun = [(ask, attempt) for ask, attempt in tried if attempt and (ask.key, attempt) not in recorded]
+    awaits = any(isinstance(ask.operation, operations.Input) for ask, _ in begun)
+    waits = awaits and len(begun) == len(tried) and all(ask.operation.idle for ask, _ in begun)
+    return dataclasses.replace(
+        view,
+        status=RunState.WAITING if waits else RunState.RUNNING,
+        open=[_begun(loaded, ask, attempt) for ask, attempt in begun],
+    )
+
+
+def _begun(loaded: Loaded, ask: Ask, attempt: int) -> views.OpenStep:
+    tries = loaded.decisions.tries.get(ask.key)
+    return views.OpenStep(
+        key=ask.key,
+        attempt=attempt,
+        kind=ask.operation.kind,
+        place=ask.place,
+        facts=facts_of(ask.operation),
+        started_at=loaded.decisions.asked.get(ask.key) or (tries[-1].at if tries else ""),
+        tools=isinstance(ask.operation, operations.AgentCall) and ask.operation.tools,
+    )
 
 
 def _of_step(step: StepAttempt, due: Mapping[str, str]) -> StepWait:

@@ -91,6 +91,10 @@ class QueuePlace:
 class RunEngine(Protocol):
     """Execute runs, on whatever engine."""
 
+    @property
+    def elsewhere(self) -> bool:
+        """Return whether other processes execute the runs, so that how they stand is read from their journals."""
+
     def refuse(self, start: RunStart) -> None:
         """Refuse a run that this engine cannot execute as it is asked for; called before the run is made.
 

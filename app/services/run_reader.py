@@ -234,7 +234,8 @@ class RunReader:
         try:
             loaded = await self._store.read(run_id)
             dialect = self._dialects.get(loaded.start.dialect)
-            return await dry_replay.review(loaded, dialect, functools.partial(self._store.read_blob, run_id))
+            read_blob = functools.partial(self._store.read_blob, run_id)
+            return await dry_replay.review(loaded, dialect, read_blob, elsewhere=self._engine.elsewhere)
         except errors.JournalCorrupt as error:
             # One that is queued or asleep here would only be found damaged when its turn comes.
             await self._engine.reload(run_id)

@@ -35,7 +35,7 @@ class Activities:
 
     def short(self) -> list[Callable[..., Any]]:
         """Return those that read and write a journal, and take no capacity."""
-        return [self.take, self.look, self.read, self.announce, self.finish, self.settle]
+        return [self.take, self.look, self.read, self.announce, self.finish, self.wait, self.settle]
 
     @activity.defn
     async def take(self, run_id: str, again: bool) -> RawValue:
@@ -73,6 +73,12 @@ class Activities:
         async with _reported():
             found = await self._steps.finish(order)
             return None if found is None else reference(found)
+
+    @activity.defn
+    async def wait(self, run_id: str, keys: list[str]) -> None:
+        """Show that a run waits for inputs."""
+        async with _reported():
+            await self._runs.wait(run_id, keys)
 
     @activity.defn
     async def settle(self, order: messages.Settle) -> str:

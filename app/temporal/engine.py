@@ -113,6 +113,11 @@ class TemporalEngine:
 
     # -- runs
 
+    @property
+    def elsewhere(self) -> bool:
+        """Return True: workers execute the runs."""
+        return True
+
     def refuse(self, start: runs.RunStart) -> None:
         """Refuse what no worker could keep: a workspace held alone, a priority, and a session plan.
 
@@ -166,7 +171,9 @@ class TemporalEngine:
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:
         """Change a run's labels and its pin, whatever its state."""
-        return await self._orders.mark(run_id, marks, author)
+        start = await self._orders.mark(run_id, marks, author)
+        self._follower.note(run_id)
+        return start
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
         """Return None: what a run waits out is told by its worker's log."""

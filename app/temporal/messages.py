@@ -33,8 +33,6 @@ class StepOrder:
     """Run that it waits for."""
     is_over: bool = False
     """Whether its time is over."""
-    waits: bool = False
-    """Whether every other open step only waits, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

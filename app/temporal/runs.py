@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from app import clock, errors
@@ -58,6 +58,14 @@ class Runs:
     async def read(self, run_id: str, blob: dict[str, Any]) -> Slice:
         """Return the content behind a handle."""
         return await self._contents.blob(run_id, BlobRef.from_json(blob))
+
+    async def wait(self, run_id: str, keys: Sequence[str]) -> None:
+        """Show that a run waits for inputs, and for nothing else but time and children."""
+        async with self._steps.leases.of(run_id) as log:
+            decided = log.loaded.decisions
+            if decided.ended is None and decided.paused is None and decided.cancel_requested_at is None:
+                log.add_event(events.EventType.RUN_WAITING, None, {"keys": list(keys)})
+                await log.move(runs.Transition.wait(run_id, clock.stamp(self._equipment.clock.now())))
 
     async def settle(self, order: messages.Settle) -> str:
         """Bring a run to rest, as its journal tells, and return its state then."""

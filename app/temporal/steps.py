@@ -62,8 +62,6 @@ class Steps:
             owner = await step.writer.reach()
             await step.executor.announce(step.attempt, owner)
             due_at = owner.log.loaded.decisions.due.get(order.key)
-            if order.waits and isinstance(step.attempt.ask.operation, operations.Input):
-                await owner.log.move(runs.Transition.wait(order.run_id, clock.stamp(self._clock.now())))
             if not isinstance(step.attempt.ask.operation, operations.ChildRun):
                 return messages.Announced(due_at=due_at)
             call = step.executor.call(step.attempt, owner)

@@ -43,7 +43,9 @@ class RunWorkflow:
         self._records: list[Record] = []
         self._landed: dict[int, Record] = {}
         self._steps: dict[str, asyncio.Task[None]] = {}
-        self._idle: set[str] = set()
+        self._idle: dict[str, bool] = {}
+        self._announced: set[str] = set()
+        self._shows_waiting = False
         self._children: dict[str, messages.StepOrder] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._cancelled = self._paused = self._over = False
@@ -127,6 +129,10 @@ class RunWorkflow:
                     return
                 if self._news and not self._looking:
                     self._begin_to_look()
+                elif self._waits() and not self._shows_waiting:
+                    self._shows_waiting = True
+                    await self._ask("wait", self._run_id, self._awaited(), result_type=None)
+                    continue
                 await workflow.wait_condition(lambda turn=turn: self._turn != turn or self._has_next())  # type: ignore[misc]
                 await self._hand_out(scheduler)
         except errors.Fault:
@@ -140,6 +146,13 @@ class RunWorkflow:
     def _is_busy(self) -> bool:
         return any(key not in self._idle for key in self._steps) or bool(self._landed) or self._looking
 
+    def _waits(self) -> bool:
+        # While every open step only waits, and one of them for an input.
+        return bool(self._awaited()) and not self._landed and self._announced >= self._steps.keys()
+
+    def _awaited(self) -> list[str]:
+        return [key for key in self._steps if self._idle.get(key)]
+
     def _has_next(self) -> bool:
         return len(self._records) in self._landed
 
@@ -152,12 +165,13 @@ class RunWorkflow:
         unopened, scheduler.unopened = scheduler.unopened, {}
         for ask in unopened.values():
             if ask.operation.idle:
-                self._idle.add(ask.key)
+                self._idle[ask.key] = isinstance(ask.operation, operations.Input)
             self._steps[ask.key] = asyncio.create_task(self._carry_out(ask))
 
     async def _hand_out(self, scheduler: driver_scheduler.DriverScheduler) -> None:
         while (record := self._landed.pop(len(self._records), None)) is not None:
             self._records.append(record)
+            self._shows_waiting = False
             if record.final:
                 self._cut(record.key)
             if not scheduler.finished:
@@ -191,10 +205,7 @@ class RunWorkflow:
     # -- steps
 
     async def _carry_out(self, ask: driver_scheduler.Ask) -> None:
-        waits = all(key in self._idle for key in self._steps)
-        order = messages.StepOrder(
-            run_id=self._run_id, key=ask.key, operation=ask.fingerprint, branch=ask.branch, waits=waits
-        )
+        order = messages.StepOrder(run_id=self._run_id, key=ask.key, operation=ask.fingerprint, branch=ask.branch)
         try:
             await (self._wait(ask, order) if ask.operation.idle else self._perform(order))
         except ActivityError as error:
@@ -216,6 +227,8 @@ class RunWorkflow:
         if announced.recorded:
             self._news = True
             return
+        self._announced.add(ask.key)
+        self._turn += 1
         if announced.child is not None:
             order = self._children[ask.key] = dataclasses.replace(order, child=announced.child)
             await self._collect(order)
@@ -249,7 +262,8 @@ class RunWorkflow:
 
     def _forget(self, key: str) -> None:
         self._children.pop(key, None)
-        self._idle.discard(key)
+        self._idle.pop(key, None)
+        self._announced.discard(key)
         self._steps.pop(key, None)
 
     def _cut(self, key: str) -> None:

@@ -102,6 +102,11 @@ class Pool:
 
     # -- runs
 
+    @property
+    def elsewhere(self) -> bool:
+        """Return False: runs are executed here."""
+        return False
+
     def refuse(self, start: runs.RunStart) -> None:
         """Refuse nothing: this engine executes every run."""
 

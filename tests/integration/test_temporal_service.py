@@ -1,0 +1,143 @@
+"""A service on Temporal over HTTP: what clients see of runs that other processes execute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration import temporal_server
+
+temporal_server.require()
+
+from temporalio.client import Client  # noqa: E402
+
+from app import bootstrap  # noqa: E402
+from app.temporal import messages, slices, worker  # noqa: E402
+from tests.integration import project as projects  # noqa: E402
+from tests.integration import served  # noqa: E402
+from tests.integration.test_temporal_engine import ASKING, WORK, chosen  # noqa: E402
+
+COUNTING = [{"id": f"s{number}", "type": "bash", "command": f"echo {number} >> count"} for number in range(10)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
+    """Run a server."""
+    running = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> projects.Project:
+    """Make a project with recipes for this engine."""
+    made = projects.Project(tmp_path / "project")
+    counting = {"schema": "1.7", "name": "counting", "description": "Counts", "version": "1.0.0", "steps": COUNTING}
+    made.write(".control-room/recipes/amplifier/counting.yaml", json.dumps(counting))
+    made.write(".control-room/recipes/amplifier/asking.yaml", json.dumps(ASKING))
+    return made
+
+
+@pytest.fixture
+async def service(project: projects.Project, server: temporal_server.DevServer) -> AsyncIterator[served.Served]:
+    """Serve a project, with one worker."""
+    await temporal_server.connected(server.address)
+    async with (
+        served.in_process(project, engine="temporal", temporal=server.address) as service,
+        bootstrap.build(chosen(project, server.address), WORK),
+    ):
+        yield service
+
+
+async def test_a_run_at_a_gate_is_shown_as_waiting(service: served.Served) -> None:
+    """Detail, list and gates show it, also by long polls; its answer lets it go on to its end."""
+    run_id = await service.start("asking")
+    shown = await service.until(run_id, "waiting")
+    listed = await _listed(service, "/api/runs?status=waiting")
+    gate = await _listed(service, "/api/gates")
+
+    assert (listed["run_id"], gate["run_id"], gate["options"]) == (run_id, run_id, ["approve", "deny"])
+    assert shown["steps"][-1]["key"] == gate["key"]
+    answer = await service.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": "approve"})
+    assert answer.status_code == 200
+    assert (await service.until(run_id, "done"))["error"] is None
+    assert (await service.http.get("/api/gates")).json() == []
+
+
+async def _listed(service: served.Served, address: str) -> dict[str, Any]:
+    # Rows follow the journal a moment later.
+    found: list[dict[str, Any]] = []
+
+    async def is_there() -> bool:
+        found[:] = (await service.http.get(address)).json()
+        return len(found) == 1
+
+    await temporal_server.until(is_there)
+    return found[0]
+
+
+async def test_labels_of_a_run_at_a_gate_can_be_changed(service: served.Served) -> None:
+    """The run keeps waiting, and shows them."""
+    run_id = await service.start("asking")
+    await service.until(run_id, "waiting")
+    marked = await service.http.patch(f"/api/runs/{run_id}", json={"labels": {"team": "blue"}})
+
+    assert marked.status_code == 200, marked.text
+    shown = await service.show(run_id)
+    assert (shown["labels"], shown["status"]) == ({"team": "blue"}, "waiting")
+    assert (await service.http.post(f"/api/runs/{run_id}/cancel")).status_code == 200
+    await service.until(run_id, "cancelled")
+
+
+async def test_a_long_run_continues_in_further_workflows(
+    service: served.Served,
+    server: temporal_server.DevServer,
+    project: projects.Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each workflow performs a limited number of steps, each step is performed once, and every history replays."""
+    monkeypatch.setattr(messages, "STEPS_OF_A_HISTORY", 4)
+    run_id = await service.start("counting")
+    shown = await service.until(run_id, "done", "failed")
+    client = await Client.connect(server.address)
+    workflow_id = messages.workflow_id(run_id)
+    found = [each async for each in client.list_workflows(f"WorkflowId = '{workflow_id}'")]
+
+    assert shown["status"] == "done"
+    assert (project.root / "count").read_text().split() == [str(number) for number in range(10)]
+    assert len(found) == 3
+    async with bootstrap.build(chosen(project, server.address), bootstrap.OpenMode(look_only=True)) as reader:
+        replayer = worker.replayer(slices.Contents(reader.store))
+        for each in found:
+            await replayer.replay_workflow(
+                await client.get_workflow_handle(workflow_id, run_id=each.run_id).fetch_history()
+            )
+
+
+async def test_an_order_is_answered_while_the_server_is_away(project: projects.Project, tmp_path: Path) -> None:
+    """A cancel is durable at once, and reaches the run when the server is there again."""
+    away = temporal_server.DevServer(tmp_path)
+    away.start()
+    await temporal_server.connected(away.address)
+    async with (
+        served.in_process(project, engine="temporal", temporal=away.address) as service,
+        bootstrap.build(chosen(project, away.address), WORK),
+    ):
+        run_id = await service.start("asking")
+        await service.until(run_id, "waiting")
+        away.stop()
+        cancelled = await service.http.post(f"/api/runs/{run_id}/cancel")
+        control: Any = [
+            json.loads(line)["kind"]
+            for line in (project.root / f".control-room/runs/{run_id}/control.jsonl").read_text().splitlines()
+        ]
+        away.start()
+        assert cancelled.status_code == 200, cancelled.text
+        assert control[-1] == "cancel_requested"
+        await service.until(run_id, "cancelled")
+    away.stop()
