@@ -81,7 +81,7 @@ async def test_orchestrate(project: Project, tmp_path: Path, monkeypatch: pytest
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     project.write("prompts/review.md", "Is it fine?\n")
-    project.write(".control-room/recipes/orchestrate/review.yaml", _example("orchestrate.md", "yaml"))
+    project.write(".control-room/recipes/orchestrate/review.yaml", _example("orchestrate.md", "yaml", 'version: "1.3"'))
     async with served.in_process(project) as service:
         run = await service.run("review")
 

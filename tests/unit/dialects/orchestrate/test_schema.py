@@ -142,8 +142,8 @@ def test_the_reference_tells_the_limits():
     assert f"{dependencies.CAP_BYTES // 1024} KiB" in REFERENCE
 
 
-def test_the_example_of_the_reference():
-    """The workflow in docs/reference/orchestrate.md is valid."""
-    example = REFERENCE.split("```yaml\n")[1].split("```")[0]
+def test_the_examples_of_the_reference():
+    """The workflows in docs/reference/orchestrate.md are valid."""
+    examples = re.findall(r"^```yaml\n(.*?)^```", REFERENCE, re.MULTILINE | re.DOTALL)
 
-    assert parse.parse(example, "example").label == "Review what is new"
+    assert [parse.parse(example, "example").label for example in examples] == ["example", "Review what is new"]
