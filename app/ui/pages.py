@@ -18,7 +18,22 @@ from starlette.types import Receive, Scope, Send
 FILES = "/ui/"
 """Beginning of the addresses of the UI's files."""
 
-PAGES = frozenset(("runs", "inbox", "plans", "start", "recipes", "agents", "issues", "conferences", "cost", "sign-in"))
+PAGES = frozenset(
+    (
+        "runs",
+        "inbox",
+        "plans",
+        "start",
+        "recipes",
+        "agents",
+        "issues",
+        "conferences",
+        "cost",
+        "triggers",
+        "access",
+        "sign-in",
+    )
+)
 """First parts of the addresses of all pages except `/`."""
 
 _INLINE = re.compile(rb"<script type=\"importmap\">(.*?)</script>", re.DOTALL)

@@ -32,6 +32,7 @@ PAGES = {
     "/runs": "Runs",
     "/plans": "Plans",
     "/cost": "Cost",
+    "/triggers": "Triggers",
     "/cost?by=day&show=tokens": "Cost",
     "/issues": "Issues",
     "/conferences": "Conferences",
@@ -215,6 +216,33 @@ def test_outputs_open_in_the_page(project: Project, page: Page) -> None:
     page.tab.locator("summary", has_text="discovery").click()
 
     expect(page.tab.locator("details[open] pre")).to_contain_text('"match_count"')
+
+
+def test_a_recipe_starts_by_itself(project: Project, page: Page) -> None:
+    """The form of a recipe makes a schedule of what is filled in, and the page of the trigger governs it."""
+    page.open("/start?recipe=quick")
+    page.tab.locator("summary", has_text="Start it by itself").click()
+    page.tab.get_by_label("Minute, hour, day, month, weekday").fill("61 * * * *")
+    page.button("Create a trigger").click()
+    expect(page.tab.get_by_role("alert")).to_contain_text("61")
+    page.complaints.clear()  # The browser itself complains of the refusal.
+    page.tab.get_by_label("Minute, hour, day, month, weekday").fill("30 7 * * MON-FRI")
+    page.tab.get_by_label("Time zone").fill("Europe/Berlin")
+    page.button("Create a trigger").click()
+    page.shows("at 30 7 * * MON-FRI (Europe/Berlin)")
+    page.shows("Nothing has happened yet.")
+    page.button("Start a run now").click()
+    page.shows("started")
+    page.button("Pause").click()
+    expect(page.button("Continue")).to_be_visible()
+    page.open("/triggers")
+    page.shows("paused")
+    page.tab.locator("td.wide a").click()
+    page.button("Remove").click()
+    page.tab.locator("dialog").get_by_role("button", name="Remove").click()
+    page.shows("Nothing starts runs by itself.")
+
+    assert len(page.api("GET", "/api/runs")) == 1
 
 
 def test_runs_are_labelled(project: Project, page: Page) -> None:

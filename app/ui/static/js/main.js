@@ -18,6 +18,7 @@ import { Plan, Plans } from "./pages/plans.js";
 import { Run } from "./pages/run.js";
 import { Runs } from "./pages/runs.js";
 import { Start } from "./pages/start.js";
+import { Trigger, Triggers } from "./pages/triggers.js";
 
 /** @type {[string, (props: any) => any, string][]} */
 const PAGES = [
@@ -30,6 +31,8 @@ const PAGES = [
   ["/start", Start, "Start a run"],
   ["/conferences", Conferences, "Conferences"],
   ["/conferences/:id", Conference, "Conference"],
+  ["/triggers", Triggers, "Triggers"],
+  ["/triggers/:id", Trigger, "Trigger"],
   ["/cost", Cost, "Cost"],
   ["/recipes", Recipes, "Recipes"],
   ["/agents", Agents, "Agents"],
@@ -44,6 +47,7 @@ const NAVIGATION = [
   ["/inbox", "Inbox"],
   ["/runs", "Runs"],
   ["/plans", "Plans"],
+  ["/triggers", "Triggers"],
   ["/cost", "Cost"],
   ["/issues", "Issues"],
   ["/conferences", "Conferences"],

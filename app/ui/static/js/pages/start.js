@@ -8,6 +8,7 @@ import { address, navigate, setQuery } from "../lib/router.js";
 import { fields, places, read } from "../lib/schema_form.js";
 import { Empty, Fault, PageTitle, Section, Status, useFault } from "../parts/basics.js";
 import { Preflight, usePreflight } from "../parts/preflight.js";
+import { Schedule } from "../parts/schedule.js";
 
 /** Start: describe it, or choose a recipe and fill in its form. */
 export function Start() {
@@ -79,11 +80,14 @@ function Filled({ recipe }) {
   const [found, others] = beside(report?.problems || [], all);
   // Nobody is told of a field that is still to be filled in.
   const refused = Object.fromEntries(Object.entries(found).filter(([name]) => values[name] !== "" && values[name] !== undefined));
-  const start = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const filled = () => {
     const given = read(all, values);
     setFaults(given.faults);
-    if (Object.keys(given.faults).length) return;
+    return Object.keys(given.faults).length ? null : given.args;
+  };
+  const start = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (!filled()) return;
     try {
       const run = await post("/api/runs", request, { "Idempotency-Key": `${key}-${await digest(request)}` });
       navigate(`/runs/${run.run_id}`);
@@ -106,6 +110,7 @@ function Filled({ recipe }) {
     ${all.map((each) => html`<${Input} field=${each} value=${values[each.name]} fault=${faults[each.name] || refused[each.name]} onChange=${change(each.name)} />`)}
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary" id="start">Start</button></div>
+    <${Schedule} recipe=${recipe.recipe_id} args=${filled} />
   </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} /></div>`;
 }
 
