@@ -81,7 +81,7 @@ class AgentPerformer:
             model=None if model is None else self._backends.get(operation.backend).resolve_model(model),
             tools=operation.tools,
             working_dir=PurePath(call.run.working_dir),
-            agent_session_id=operation.agent_session_id,
+            agent_session_id=_conversation(call, operation),
             session_created=operation.session_created,
             reply_schema=operation.reply_schema,
             max_tokens=operation.max_tokens,
@@ -120,8 +120,8 @@ class AgentPerformer:
 
     async def _in_conversation(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
         """Send a prompt; one in a conversation that a person had begun again brings what the journal holds of that."""
-        session_id = prompt.agent_session_id
-        orders = 0 if session_id is None else call.run.begun_again.get(session_id, 0)
+        session_id, named = prompt.agent_session_id, getattr(call.operation, "agent_session_id", None)
+        orders = 0 if session_id is None else call.run.begun_again.get(str(named), 0)
         if session_id is not None and orders:
             fresh = agent_sessions.AgentSession(
                 agent_session_id=session_id,
@@ -154,6 +154,11 @@ class AgentPerformer:
         if prompt.agent_session_id is None:
             return nullcontext()
         return self._turns.setdefault(prompt.agent_session_id, live_steps.BackendQueue(backend)).turn(prompt.live)
+
+
+def _conversation(call: ports.Call, operation: operations.AgentCall) -> str | None:
+    named = operation.agent_session_id
+    return None if named is None else call.run.conversation(named)
 
 
 def _outside(limit: asyncio.Timeout, retry_until_space: ports.RetryUntilSpace) -> ports.RetryUntilSpace:

@@ -177,6 +177,12 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"run_id": _RUN, "recipe_id": "creative_draft_scene"},
     ),
     errors.Conflict(
+        f"run {_RUN} continues the conversation review, whose beginning is in other runs; a fork could not begin it"
+        " from its journal. Start a new run, or fork the run that began the conversation",
+        code="conversation_shared",
+        detail={"agent_session_id": "review"},
+    ),
+    errors.Conflict(
         "4 runs are meant, and 3 were expected; nothing was changed",
         code="bulk_count_differs",
         detail={"matched": 4, "expected": 3},

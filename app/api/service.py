@@ -23,6 +23,7 @@ from app.api import (
     document,
     errors,
     feed,
+    forks,
     gates,
     gateway,
     guards,
@@ -44,6 +45,7 @@ from app.api import (
 _ROUTERS = (
     runs.router,
     bulk.router,
+    forks.router,
     statistics.router,
     feed.router,
     run_parts.router,

@@ -11,7 +11,18 @@ from typing import Any
 import click
 
 from app import printable
-from app.cli import arguments, bulk_orders, exit_codes, formats, marking, options, run_limits, terminal, use_cases
+from app.cli import (
+    again,
+    arguments,
+    bulk_orders,
+    exit_codes,
+    formats,
+    marking,
+    options,
+    run_limits,
+    terminal,
+    use_cases,
+)
 from app.cli.client import Access, Answer, Client
 
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
@@ -118,15 +129,24 @@ def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
 @click.option(
     "--conversation", type=click.Choice(["new"]), help="Start the agent's conversation anew, from the journal."
 )
+@click.option("--dry-run", is_flag=True, help="Only show which steps would run again.")
 @options.as_json
 @options.anywhere
 def resume(
-    place: options.Place, as_json: bool, run_id: str, given: tuple[str, ...], conversation: str | None, **how: Any
+    place: options.Place,
+    as_json: bool,
+    run_id: str,
+    given: tuple[str, ...],
+    conversation: str | None,
+    dry_run: bool,
+    **how: Any,
 ) -> int:
     """Resume a failed, cancelled or interrupted run; without --server, execute it in this process."""
-    from app.services import requests
+    from app.services import fork_requests, requests
 
     args = arguments.collect(given, None) or None
+    if dry_run:
+        return again.previewed(place, as_json, run_id, "resume", fork_requests.ForkRequest(args=args, **how))
     request = requests.ResumeRequest(args=args, new_conversation=conversation == "new", **how)
 
     async def work(client: Client) -> int:
@@ -340,5 +360,5 @@ def _moved(moved: Answer, as_json: bool) -> int:
     return exit_codes.shown(moved, as_json, formats.moved)
 
 
-for _command in (bulk_orders.bulk, marking.label, marking.pin, marking.unpin):
+for _command in (again.fork, bulk_orders.bulk, marking.label, marking.pin, marking.unpin):
     runs.add_command(_command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar
 
@@ -226,6 +226,14 @@ class Record:
         body = self.line["operation"].get("body")
         is_check = isinstance(body, dict) and body.get("kind") == "check" and isinstance(self.output, dict)
         return self.output.get("holds") if is_check else None
+
+    def blobs(self) -> Iterator[BlobRef]:
+        """Return the blobs that the line refers to."""
+        if self.blob is not None:
+            yield self.blob
+        operation = self.line["operation"]
+        if isinstance(operation, dict) and isinstance(operation.get("blob"), dict):
+            yield BlobRef.from_json(operation["blob"])
 
 
 def read(position: int, line: Mapping[str, Any]) -> Record:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from app.domain import authors, plain, shapes
+from app.domain import agent_sessions, authors, plain, shapes
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.states import MOVES, RunState
 from app.domain.usage_sums import RunFacts
@@ -100,6 +100,35 @@ class RunStart(shapes.Shape):
     """Whether the run was resumed after it had ended."""
     pinned: bool = shapes.omitted(default=False)
     """Whether retention keeps it whatever its age."""
+
+    forked_from: str | None = shapes.omitted()
+    """Run whose steps it took over; None: it began with none."""
+    up_to: int = shapes.omitted(default=0)
+    """Lines that it took over."""
+    source_hash: str | None = shapes.omitted()
+    """Bare hash of those lines as the source's journal holds them."""
+    id_root: str | None = shapes.omitted()
+    """Run that a chain of forks began with: ids that drivers derive are made of its id."""
+    root_created_at: str | None = shapes.omitted()
+    """When that run was accepted."""
+    replaced: Mapping[str, Mapping[str, plain.Json]] | None = shapes.omitted()
+    """Fields of agent calls by step that a fork put in place of the recipe's."""
+
+    @property
+    def root_id(self) -> str:
+        """Return the id that drivers put into prompts and names, the same for a run and its forks."""
+        return self.id_root or self.run_id
+
+    @property
+    def root_at(self) -> str:
+        """Return the instant that drivers put into prompts and names."""
+        return self.root_created_at or self.created_at
+
+    def conversation(self, agent_session_id: str) -> str:
+        """Return the conversation in which the run speaks where its driver names one; a fork shares none."""
+        if self.forked_from is None:
+            return agent_session_id
+        return agent_sessions.derived_id(f"conversation {agent_session_id} of the fork {self.run_id}")
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RunStart:

@@ -288,8 +288,15 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
         ending=view.ending or None,
         recipe_sha256=start.recipe_sha256,
         parent_run_id=start.parent_run_id,
-        machine=progress.machine,
+        machine=_machine(start, progress.machine),
     ).to_json()
+
+
+def _machine(start: RunStart, machine: Mapping[str, plain.Json] | None) -> Mapping[str, plain.Json] | None:
+    named = (machine or {}).get("sessionId")
+    if machine is None or start.forked_from is None or not isinstance(named, str):
+        return machine
+    return {**machine, "sessionId": start.conversation(named)}
 
 
 Attempts: TypeAlias = Mapping[str, Sequence[Record]]

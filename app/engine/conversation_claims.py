@@ -110,8 +110,8 @@ class ConversationClaims:
         dialect = self._dialects.get(loaded.start.dialect)
         read_blob = functools.partial(self._store.read_blob, run_id)
         progress = (await dry_replay.review(loaded, dialect, read_blob)).board.progress
-        told = (progress.machine or {}).get("sessionId")
-        return told if isinstance(told, str) else None
+        named = (progress.machine or {}).get("sessionId")
+        return loaded.start.conversation(named) if isinstance(named, str) else None
 
 
 def continued(start: runs.RunStart) -> str | None:

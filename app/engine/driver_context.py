@@ -28,6 +28,7 @@ class DriverContext:
         self._progress = Progress()
         self._slots: dict[str, Slot] = {}
         self._projections: list[Projection] = []
+        self._replaced = run.replaced
 
     @property
     def run(self) -> RunStart:
@@ -40,6 +41,8 @@ class DriverContext:
     ) -> Generator[Any, Any, Record]:
         """Return the final record of an operation."""
         # A plain generator: one frame to resume where a coroutine that awaits its request has two.
+        if self._replaced is not None and key in self._replaced and isinstance(operation, operations.AgentCall):
+            operation = dataclasses.replace(operation, **_fields(self._replaced[key]))
         record: Record = yield driver_scheduler.Ask(key=key, operation=operation, place=place or Place(step_id=key))
         return record
 
@@ -101,3 +104,8 @@ class DriverContext:
     def _without_secrets(self, slot: Slot, text: str) -> Slot:
         sha256, summary = plain.sha256(plain.content(text)), self._masker.mask(slot.summary)
         return dataclasses.replace(slot, text=text, sha256=sha256, summary=summary)
+
+
+def _fields(replaced: Mapping[str, plain.Json]) -> dict[str, Any]:
+    # JSON has no tuples.
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in replaced.items()}

@@ -113,11 +113,26 @@ def dead_positions(loaded: Loaded, from_key: str | None) -> set[int]:
         errors.Conflict: `gate_denied`.
         errors.RequestInvalid: `unknown_step`; no living line has that key, `detail.steps` names those that have.
     """
-    living = [record for record in loaded.records if record.position not in loaded.decisions.dead]
-    roots = _causes(loaded, living) if from_key is None else _named(living, from_key)
-    dying = [record for record in living if any(_dies_with(record, root) for root in roots)]
+    living, dying = _living_and_dying(loaded, from_key)
     _refuse_denied(dying if from_key is not None else [*dying, *_ended_by(loaded, living)])
     return {record.position for record in dying}
+
+
+def lasting(loaded: Loaded, from_key: str | None) -> list[Record]:
+    """Return the finished steps that a run which begins anew at a step, or at the causes of the ending, can keep.
+
+    Raises:
+        errors.RequestInvalid: `unknown_step`, as `dead_positions`.
+    """
+    living, dying = _living_and_dying(loaded, from_key)
+    gone = {record.position for record in dying}
+    return [record for record in living if record.final and record.position not in gone]
+
+
+def _living_and_dying(loaded: Loaded, from_key: str | None) -> tuple[list[Record], list[Record]]:
+    living = [record for record in loaded.records if record.position not in loaded.decisions.dead]
+    roots = _causes(loaded, living) if from_key is None else _named(living, from_key)
+    return living, [record for record in living if any(_dies_with(record, root) for root in roots)]
 
 
 def _refuse_denied(dying: list[Record]) -> None:

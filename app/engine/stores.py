@@ -131,6 +131,18 @@ class RunLog(Waiting, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """Steps that a new run takes over from another one."""
+
+    source: str
+    """Run that performed them."""
+    lines: Sequence[Mapping[str, plain.Json]]
+    """Their journal lines, without the chain."""
+    blobs: Sequence[BlobRef]
+    """Outputs that the lines refer to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
     """What came of a request for a new run."""
 
@@ -252,8 +264,11 @@ class RunStore(Readable, KeptUp, Protocol):
     def audit(self) -> audit.AuditLog:
         """Return the log of changes of what has no run's journal."""
 
-    async def create(self, start: RunStart, *, exclusive: bool = False) -> Created:
+    async def create(self, start: RunStart, *, exclusive: bool = False, taken_over: TakenOver | None = None) -> Created:
         """Make an accepted run durable: key look-up, `exclusive` and creation are one critical section.
+
+        Args:
+            taken_over: Steps that it begins with; they become durable together with it, or not at all.
 
         Raises:
             errors.Conflict: `idempotency_conflict`, or `recipe_busy` with the unfinished run's id.

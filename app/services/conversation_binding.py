@@ -86,7 +86,7 @@ def begun_again(view: views.RunView) -> dict[str, plain.Json]:
     Raises:
         errors.RequestInvalid: `no_conversation`.
     """
-    session_id, before = _present(view), view.start.begun_again
+    session_id, before = _named(view), view.start.begun_again
     if session_id is None:
         message = f"run {view.start.run_id} has no conversation to begin again; omit `conversation`"
         flaw = errors.Flaw(path="$.conversation", code="no_conversation", message=message)
@@ -95,6 +95,11 @@ def begun_again(view: views.RunView) -> dict[str, plain.Json]:
 
 
 def _present(view: views.RunView) -> str | None:
+    named = _named(view)
+    return None if named is None else view.start.conversation(named)
+
+
+def _named(view: views.RunView) -> str | None:
     current = (view.board.progress.machine or {}).get("sessionId")
     return current if isinstance(current, str) else conversation_claims.continued(view.start)
 

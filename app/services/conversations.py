@@ -267,8 +267,9 @@ def _asked(record: records.Record) -> str | None:
 
 
 def _speaks(view: views.RunView, agent_session_id: str) -> bool:
-    told = (view.board.progress.machine or {}).get("sessionId")
-    return not view.status.finished and agent_session_id == (told or conversation(view.start))
+    present = (view.board.progress.machine or {}).get("sessionId")
+    named = present if isinstance(present, str) else conversation(view.start)
+    return not view.status.finished and named is not None and agent_session_id == view.start.conversation(named)
 
 
 def _repeats(request: StartRequest, before: runs.RunStart) -> bool:

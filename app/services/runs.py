@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from app import clock, errors
 from app.domain import authors, operations, plain, runs, states
@@ -15,6 +16,10 @@ from app.services.recipe_versions import RecipeVersion
 from app.services.requests import Marked, Moved, ResumeRequest, Started, StartRequest
 from app.services.run_queries import RunQueries
 from app.services.starting import Starter
+
+if TYPE_CHECKING:
+    from app.services.forking import Forks
+    from app.services.previews import Previews
 
 Listener: TypeAlias = Callable[[runs.RunStart], None]
 """Is told what begins; it may not wait."""
@@ -179,6 +184,20 @@ class Runs(RunQueries):
             await self._conversation_binding.resume(run_id, view, how)
         self.started_listeners.tell(view.start)
         return await self._reader.moved(run_id)
+
+    @functools.cached_property
+    def forks(self) -> Forks:
+        """Return what makes forks; the start of a run does not load it."""
+        from app.services.forking import Forks
+
+        return Forks(self._store, self._engine, self._starter, self._dialects, self.started_listeners.tell)
+
+    @functools.cached_property
+    def previews(self) -> Previews:
+        """Return what says what orders would do."""
+        from app.services.previews import Previews
+
+        return Previews(self._store, self.forks, self._starter, self._dialects)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: authors.Author | None = None) -> Marked:
         """Change a run's labels and its pin, whatever its state.

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from app import clock, errors
 from app.agents import documents
@@ -174,6 +175,45 @@ class Starter:
         if request.args is None and request.options is None and not request.current_recipe:
             return {}
         return await asyncio.to_thread(self._renew, start, request)
+
+    def forked(
+        self, source: runs.RunStart, overrides: Mapping[str, plain.Json], labels: Mapping[str, str | None]
+    ) -> runs.RunStart:
+        """Return what a new run begins with that takes steps of another one over.
+
+        Args:
+            overrides: As `renewed` returns them.
+            labels: Changes of the labels; None for one that goes.
+        """
+        now = self._clock.now()
+        run_id, runs_folder = self._ids.run_id(now), self._rules.runs_folder
+        own: dict[str, plain.Json] = {
+            "run_id": run_id,
+            "created_at": clock.stamp(now),
+            "folder": None if runs_folder is None else str(runs_folder / run_id),
+            "id_root": source.root_id,
+            "root_created_at": source.root_at,
+            "forked_from": source.run_id,
+            "session_plan_task_id": None,
+            "idempotency_key": None,
+            "request_sha256": None,
+            "parent_run_id": None,
+            "owner": "service",
+            "resumed": False,
+            "pinned": False,
+        }
+        start = source.overridden({**overrides, **own, "labels": labels})
+        # An agent that was replaced for the source stays replaced.
+        return dataclasses.replace(start, started_by=None)
+
+    def agent(self, start: runs.RunStart, name: str) -> Mapping[str, Any] | None:
+        """Return an agent that a run froze, or that is configured now, or one that is a backend's alone; or None."""
+        frozen = start.frozen.get("agents")
+        known: list[Any] = list(frozen.values()) if isinstance(frozen, dict) else []
+        if start.dialect not in flows.DRIVERS:
+            known += [agent.to_json() for agent in self._catalogue.get(start.recipe_id).definition_cache.agents]
+        found = next((agent for agent in known if isinstance(agent, dict) and agent.get("id") == name), None)
+        return {"id": name, "backend": name} if found is None and name in self._rules.backends else found
 
     def _renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
         if start.dialect in flows.DRIVERS:

@@ -38,6 +38,8 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "GET /api/usage",
         "POST /api/runs/bulk",
         "PATCH /api/runs/{run_id}",
+        "POST /api/runs/{run_id}/fork",
+        "POST /api/runs/{run_id}/preview",
         "GET /api/events",
         "GET /api/runs/{run_id}/graph",
         "GET /api/runs/{run_id}/why",

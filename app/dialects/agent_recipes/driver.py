@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app import errors
 from app.dialects.agent_recipes import composition, outcomes, schema, transitions
-from app.domain import frozen_agents, operations, plain, records, runs, slots
+from app.domain import agent_sessions, frozen_agents, operations, plain, records, runs, slots
 from app.engine import ports
 
 BACKEND_ERROR, ORCHESTRATION_ERROR = "backend-error", "orchestration-error"
@@ -23,10 +23,7 @@ async def drive(ctx: ports.Context) -> runs.Ending:
 
 def agent_session_id(run_id: str, restarts: int) -> str:
     """Return the conversation that a run begins after so many restarts: made of the run's id, in the form of a UUID."""
-    digits = plain.sha256(f"agent session {run_id} {restarts}".encode())
-    # Programs look at version and variant; 5 is the version of ids that are made of names.
-    version, variant = f"5{digits[13:16]}", f"{int(digits[16], 16) & 0x3 | 0x8:x}{digits[17:20]}"
-    return f"{digits[:8]}-{digits[8:12]}-{version}-{variant}-{digits[20:32]}"
+    return agent_sessions.derived_id(f"agent session {run_id} {restarts}")
 
 
 class _Machine:
@@ -142,14 +139,14 @@ class _Machine:
     def _first_state(self) -> transitions.State:
         run = self._ctx.run
         existing: str | None = self._args.get("agent_session_id")
-        session_id = existing or agent_session_id(run.run_id, 0)
+        session_id = existing or agent_session_id(run.root_id, 0)
         return transitions.State.begun(run.recipe, session_id, run.created_at, session_created=existing is not None)
 
     def _restart(self, recipe_id: str) -> None:
         run, left = self._ctx.run, self._state
         self._recipe = run.recipe if recipe_id == run.recipe["id"] else run.frozen["recipes"][recipe_id]
         self._guardrails = transitions.Guardrails.of(self._recipe, self._args)
-        session_id = agent_session_id(run.run_id, left.restarts + 1)
+        session_id = agent_session_id(run.root_id, left.restarts + 1)
         began_at = self._last.completed_at if self._last is not None else run.created_at
         self._state = transitions.State.begun(self._recipe, session_id, began_at, restarts=left.restarts + 1)
         self._tell("recipe:restarted", fromSessionId=left.session_id, restarts=left.restarts + 1)

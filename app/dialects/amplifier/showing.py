@@ -17,7 +17,7 @@ def facts(run: runs.RunStart) -> dict[str, templates.Value]:
     recipe = run.recipe
     known: dict[str, templates.Value] = {
         "recipe": {name: recipe[name] for name in ("name", "version", "description")},
-        "session": {"id": run.run_id, "started": run.created_at, "project": slug(run.working_dir)},
+        "session": {"id": run.root_id, "started": run.root_at, "project": slug(run.working_dir)},
     }
     if recipe.get("schema", schema.FIRST) != schema.FIRST:
         known[templates.APPROVAL] = dict(failures.NONE_YET)

@@ -80,7 +80,7 @@ class Values:
             "args": ctx.run.args,
             "initial_args": ctx.run.args,
             "session_plan_task_id": ctx.run.session_plan_task_id,
-            "run_id": ctx.run.run_id,
+            "run_id": ctx.run.root_id,
             OUTPUTS: dict[str, str](),
         }
 

@@ -192,14 +192,14 @@ class State:
 
 def facts(run: runs.RunStart) -> dict[str, str]:
     """Return what `${run.…}` names."""
-    stamp = run.created_at[:_SECONDS].replace("-", "").replace(":", "")
-    return {"id": run.run_id, "root": _root(run), "timestamp_utc": f"{stamp}Z"}
+    stamp = run.root_at[:_SECONDS].replace("-", "").replace(":", "")
+    return {"id": run.root_id, "root": _root(run), "timestamp_utc": f"{stamp}Z"}
 
 
 def _root(run: runs.RunStart) -> str:
     """Return the run's folder from the workspace; as an absolute path where it lies outside."""
     if run.folder is None:
-        return run.run_id
+        return run.root_id
     folder, workspace = PurePosixPath(run.folder), PurePosixPath(run.working_dir)
     return str(folder.relative_to(workspace) if folder.is_relative_to(workspace) else folder)
 

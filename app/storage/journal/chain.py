@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -100,6 +101,16 @@ def seal(fields: bytes, *, batch: int, prev: str) -> Sealed:
     line = b'%b,"crc32":"%b"}' % (body, check.encode())
     ending = {"batch": batch, "prev": prev, "crc32": check}
     return Sealed(content=line + b"\n", digest=plain.labelled_sha256(line), ending=ending)
+
+
+def sealed(lines: Iterable[Mapping[str, plain.Json]], anchor: str) -> tuple[bytes, str]:
+    """Return a journal of new lines, and the hash of the last."""
+    contents, prev = list[bytes](), anchor
+    for line in lines:
+        made = seal(plain.encode(line), batch=0, prev=prev)
+        contents.append(made.content)
+        prev = made.digest
+    return b"".join(contents), prev
 
 
 def read(content: bytes, anchor: str) -> Reading:

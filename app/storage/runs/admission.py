@@ -46,7 +46,9 @@ class Admission:
         self._shows = aio.BackgroundTasks()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
+    async def create(
+        self, start: runs.RunStart, exclusive: bool, taken_over: stores.TakenOver | None = None
+    ) -> stores.Created:
         """Make a run durable, unless its key finds one or another is in its way.
 
         Raises:
@@ -57,7 +59,7 @@ class Admission:
         layout.run_folder(start.run_id)
         await self._make_sure_of_room()
         if start.idempotency_key is None and not exclusive:
-            await self._make(start)
+            await self._make(start, taken_over)
             return stores.Created(run_id=start.run_id, existed=False)
         async with self._locks.taken():
             await self._reconciliation.once()
@@ -66,7 +68,7 @@ class Admission:
                 return stores.Created(run_id=existing, existed=True)
             if exclusive:
                 await self._refuse_second(start.recipe_id)
-            await self._make(start, shown=True)
+            await self._make(start, taken_over, shown=True)
         return stores.Created(run_id=start.run_id, existed=False)
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str | None) -> str | None:
@@ -154,24 +156,27 @@ class Admission:
         if not await self.has_space():
             raise errors.DiskFull
 
-    async def _make(self, start: runs.RunStart, *, shown: bool = False) -> None:
+    async def _make(self, start: runs.RunStart, taken_over: stores.TakenOver | None, *, shown: bool = False) -> None:
         with self._new_runs.birth(start.run_id):
-            born = await self._built(start)
+            born = await self._built(start, taken_over)
             try:
                 await self._put_in_place(start.run_id, born)
                 await self._index(start, shown=shown)
             except BaseException:
-                if born.lock is not None:
-                    born.lock.release()
+                born.release()
                 raise
-            if not self._new_runs.keep(start, born):
+            # What took steps over is read from its folder, where they are.
+            if taken_over is not None:
+                born.release()
+            elif not self._new_runs.keep(start, born):
                 await self._show(start)
         self._show_soon()
 
-    async def _built(self, start: runs.RunStart) -> creation.Born:
+    async def _built(self, start: runs.RunStart, taken_over: stores.TakenOver | None) -> creation.Born:
         context = self._context
+        workers = self._workers if taken_over is None else context.workers
         try:
-            return await self._workers.run(lambda: creation.build(context, start))
+            return await workers.run(lambda: creation.build(context, start, taken_over))
         except FileExistsError as error:
             message = f"there is a run {start.run_id} already"
             raise errors.Conflict(message, code="run_exists", detail={"run_id": start.run_id}) from error

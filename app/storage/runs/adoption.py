@@ -115,12 +115,12 @@ def convert(found: Found, start: runs.RunStart, now: str, *, inline: bool = Fals
     anchor = plain.labelled_sha256(start_content)
     outputs: list[bytes] = []
     lines = [_converted(kept, None if inline else outputs) for kept in found.kept]
-    steps, head = _sealed(lines, anchor)
+    steps, head = chain.sealed(lines, anchor)
     status = status_of(found.manifest)
     decided = [_ended(found, status, len(lines), head, now)] if status.finished else []
     if status is states.RunState.PAUSED:
         decided = [_paused(found, now)]
-    control, _ = _sealed(decided, anchor)
+    control, _ = chain.sealed(decided, anchor)
     return Converted(start=start_content, steps=steps, control=control, outputs=outputs)
 
 
@@ -236,14 +236,6 @@ def _paused(found: Found, now: str) -> dict[str, plain.Json]:
         "at": str(found.manifest.get("updated_at") or now),
         "reason": decisions.PAUSED_BY_PERSON,
     }
-
-
-def _sealed(lines: list[dict[str, plain.Json]], anchor: str) -> tuple[bytes, str]:
-    content, prev = b"", anchor
-    for line in lines:
-        sealed = chain.seal(plain.encode(line), batch=0, prev=prev)
-        content, prev = content + sealed.content, sealed.digest
-    return content, prev
 
 
 def _old_journal(files: Disk, folder: str) -> bytes:

@@ -291,17 +291,8 @@ def _against_endings(steps: Reading, decided: decisions.Decisions, endings: list
 def _missing_blobs(disk: Disk, run_id: str, folder: str, found: list[records.Record]) -> Iterator[Damage]:
     for record in found:
         try:
-            flaws = [blobs.flaw(disk, run_id, folder, blob) for blob in blobs_of(record)]
+            flaws = [blobs.flaw(disk, run_id, folder, blob) for blob in record.blobs()]
         except (KeyError, TypeError) as error:
             flaws = [f"refers to no blob ({type(error).__name__}: {error})"]
         for reason in filter(None, flaws):
             yield Damage(file=layout.STEPS, line=record.position + 1, reason=reason)
-
-
-def blobs_of(record: records.Record) -> Iterator[records.BlobRef]:
-    """Return the blobs that a line refers to."""
-    if record.blob is not None:
-        yield record.blob
-    operation = record.line["operation"]
-    if isinstance(operation, dict) and isinstance(operation.get("blob"), dict):
-        yield records.BlobRef.from_json(operation["blob"])

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from app import errors
 from app.domain import events, plain, runs, states, views
+from app.engine import stores
 from app.storage import layout
 from app.storage.committer import Commit
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
-from app.storage.runs import deletion, events_file
+from app.storage.runs import deletion, events_file, inheritance
 from app.storage.storage_context import StorageContext
 
 _FILES = (layout.START, layout.STEPS, layout.CONTROL)
@@ -34,14 +35,20 @@ class Born:
     durable: bool
     """Whether it was synced, and its projections written; otherwise it is to be committed."""
 
+    def release(self) -> None:
+        """Let go of the folder."""
+        if self.lock is not None:
+            self.lock.release()
 
-def build(context: StorageContext, start: runs.RunStart) -> Born:
+
+def build(context: StorageContext, start: runs.RunStart, taken_over: stores.TakenOver | None = None) -> Born:
     """Build a run's folder aside.
 
     Both journals are made here, empty, so that their names are synced with the folder and never again.
 
     Raises:
         FileExistsError: there is a run of that id.
+        errors.JournalCorrupt: a blob of the steps that it takes over is missing or damaged.
         OSError: the disk refused.
     """
     files, reach = context.disk, context.probes.reach
@@ -53,10 +60,13 @@ def build(context: StorageContext, start: runs.RunStart) -> Born:
         if files.has_folder(final):
             raise FileExistsError(final)
         content = plain.encode(start.to_json()) + b"\n"
-        durable = not context.committer.shares or len(content) > _MOST_COMMITTED_BYTES
-        _fill(context, folder, start, content, sync=durable)
+        large = taken_over is not None or len(content) > _MOST_COMMITTED_BYTES
+        durable = large or not context.committer.shares
+        if taken_over is not None:
+            inheritance.write(files, folder, content, taken_over, reach)
+        _fill(context, folder, start, content, sync=durable, empty=taken_over is None)
     except BaseException as error:
-        if isinstance(error, OSError | errors.StorageFault):
+        if isinstance(error, OSError | errors.StorageFault | errors.JournalCorrupt):
             with contextlib.suppress(OSError, errors.StorageFault):
                 files.remove_tree(folder)
         if lock is not None:
@@ -188,11 +198,13 @@ def _is_there(files: Disk, folder: str, lock: Lock | None) -> bool:
     return there
 
 
-def _fill(context: StorageContext, folder: str, start: runs.RunStart, content: bytes, *, sync: bool) -> None:
+def _fill(
+    context: StorageContext, folder: str, start: runs.RunStart, content: bytes, *, sync: bool, empty: bool
+) -> None:
     files, reach = context.disk, context.probes.reach
     reach("storage.create.before_start")
     files.write(f"{folder}/{layout.START}", content, sync=sync)
-    for name in (layout.STEPS, layout.CONTROL):
+    for name in (layout.STEPS, layout.CONTROL) if empty else (layout.CONTROL,):
         files.write(f"{folder}/{name}", b"", sync=False)
     if sync:
         show(context, start, folder)

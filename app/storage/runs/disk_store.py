@@ -7,7 +7,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app import errors
@@ -34,6 +33,7 @@ from app.storage.runs.maintenance import Maintenance
 from app.storage.runs.opener import Adopt, Opener
 from app.storage.runs.rechecks import Rechecks
 from app.storage.runs.reconciliation import Reconciliation
+from app.storage.runs.store_parts import StoreParts
 from app.storage.storage_context import StorageContext
 
 if TYPE_CHECKING:
@@ -42,25 +42,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    context: StorageContext
-    identity: str
-    reconciliation: Reconciliation
-    admission: Admission
-    opener: Opener
-    archive: Archive
-    maintenance: Maintenance
-    issues: Issues
-    audit: AuditLog
-
-
 class DiskStore(abc.ABC):
     """`stores.RunStore` over whatever disk and index a subclass brings."""
 
     def __init__(self, adopt: Adopt | None) -> None:
         self._adopt = adopt
-        self._found: _Parts | None = None
+        self._found: StoreParts | None = None
         self._plans: Plans | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._stopping = threading.Event()
@@ -148,9 +135,11 @@ class DiskStore(abc.ABC):
 
     # -- runs
 
-    async def create(self, start: runs.RunStart, *, exclusive: bool = False) -> stores.Created:
+    async def create(
+        self, start: runs.RunStart, *, exclusive: bool = False, taken_over: stores.TakenOver | None = None
+    ) -> stores.Created:
         """Make an accepted run durable."""
-        return await worker_threads.uncut(self._parts.admission.create(start, exclusive=exclusive))
+        return await worker_threads.uncut(self._parts.admission.create(start, exclusive, taken_over))
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:
         """Return the run that an earlier request with this key made, or None."""
@@ -338,7 +327,7 @@ class DiskStore(abc.ABC):
         return await self._parts.reconciliation.rebuild()
 
     @property
-    def _parts(self) -> _Parts:
+    def _parts(self) -> StoreParts:
         if self._found is None:
             raise errors.StorageFault("the store is closed")
         return self._found
@@ -351,7 +340,7 @@ class DiskStore(abc.ABC):
     def _let_go(self) -> None:
         """Stop what `_prepare` brought, finishing what is under way."""
 
-    async def _begin(self, context: StorageContext, identity: str) -> _Parts:
+    async def _begin(self, context: StorageContext, identity: str) -> StoreParts:
         hold = self._hold
         assert hold is not None
         recovered = await hold.recover(context)
@@ -362,11 +351,11 @@ class DiskStore(abc.ABC):
         hold.let_others_in()
         return parts
 
-    def _assembled(self, context: StorageContext, identity: str, *, index_is_new: bool) -> _Parts:
+    def _assembled(self, context: StorageContext, identity: str, *, index_is_new: bool) -> StoreParts:
         issues = Issues(context)
         reconciliation = Reconciliation(context, identity, issues, index_is_new=index_is_new, serves=self._serves)
         opener = Opener(context, identity, self._adopt, reconciliation.renew)
-        return _Parts(
+        return StoreParts(
             context=context,
             identity=identity,
             reconciliation=reconciliation,

@@ -1,0 +1,100 @@
+"""Routes that begin again from a step: fork a run, and see first what a resume or a fork would do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+from pydantic import BaseModel, Field, model_validator
+from starlette.responses import Response
+
+from app.api import refusals, request_models, responses
+from app.api.authors import AuthorDep
+from app.api.dependencies import ServicesDep
+from app.api.runs import RunId
+from app.domain import plain
+from app.services import fork_requests, requests
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+
+_REFUSED = (*refusals.WRITE, *refusals.RECIPE, "run_not_found", "journal_corrupt", "unknown_step", "unknown_dialect")
+_FORKED = responses.declared(
+    fork_requests.Forked,
+    *_REFUSED,
+    "conversation_shared",
+    "resume_unchangeable",
+    status=201,
+    meaning="The new run is on disk with the steps that it took over.",
+    headers={"Location": "Address of the run."},
+)
+_PREVIEWED = responses.declared(fork_requests.PreviewReport, *refusals.BODY, "run_not_found", "journal_corrupt")
+
+_Words = Annotated[str, Field(min_length=1, max_length=requests.DESCRIPTION_CHARACTERS)]
+
+
+class ForkBody(BaseModel):
+    """A new run that takes over the steps of another one; empty: all that fit."""
+
+    model_config = request_models.strict(
+        {"from": "draft", "prompt": "Write the scene in the present tense."},
+        {"args": {"scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md"}, "labels": {"take": "two"}},
+    )
+
+    begin: Annotated[str, Field(min_length=1, max_length=300)] | Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        alias="from",
+        description="Step to perform again first, by its key or the position of its journal line; by default the cause "
+        "of a failure, else the first step that differs.",
+    )
+    args: dict[str, plain.Json] | None = Field(None, description="Arguments put over those that the run has.")
+    options: dict[str, plain.Json] | None = Field(None, description="Options put over those that the run has.")
+    recipe: Annotated[str, Field(pattern="^current$")] | None = Field(
+        None, description="`current` freezes the recipe anew, as it is now."
+    )
+    prompt: _Words | None = Field(None, description="Words sent at the step `from` in place of the recipe's.")
+    agent: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
+        None, description="Agent of agents.json, or backend, that is asked at the step `from`."
+    )
+    labels: request_models.Labelling = Field(default_factory=dict)
+
+    def request(self) -> fork_requests.ForkRequest:
+        """Return the request that the body makes."""
+        return fork_requests.ForkRequest(
+            from_key=self.begin if isinstance(self.begin, str) else None,
+            line=self.begin if isinstance(self.begin, int) else None,
+            args=self.args,
+            options=self.options,
+            current_recipe=self.recipe == "current",
+            prompt=self.prompt,
+            agent=self.agent,
+            labels=self.labels,
+        )
+
+
+class PreviewBody(ForkBody):
+    """An order that is only previewed."""
+
+    model_config = request_models.strict({"order": "resume"}, {"order": "fork", "from": "draft"})
+
+    order: fork_requests.Order = Field(description="Order that would be given.")
+
+    @model_validator(mode="after")
+    def _fits_its_order(self) -> PreviewBody:
+        if self.order == "resume" and (self.prompt or self.agent or self.labels or isinstance(self.begin, int)):
+            raise ValueError("a resume takes no `prompt`, `agent`, `labels` or line: preview a fork")
+        return self
+
+
+@router.post("/{run_id}/fork", summary="Fork a run", status_code=201, responses=_FORKED)
+async def fork_run(
+    services: ServicesDep, run_id: RunId, author: AuthorDep, body: Annotated[ForkBody | None, Body()] = None
+) -> Response:
+    """Start a run with the finished steps of another one, in any state, up to the first that would differ."""
+    forked = await services.runs.forks.fork(run_id, body.request() if body else fork_requests.ForkRequest(), author)
+    return responses.as_json(forked, status=201, headers={"Location": f"/api/runs/{forked.run_id}"})
+
+
+@router.post("/{run_id}/preview", summary="Preview a resume or a fork", responses=_PREVIEWED)
+async def preview_order(services: ServicesDep, run_id: RunId, body: PreviewBody) -> Response:
+    """Show which steps a resume or a fork would perform again, and what it would cost at most. Nothing is written."""
+    return responses.as_json(await services.runs.previews.report(run_id, body.order, body.request()))

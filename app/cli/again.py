@@ -1,0 +1,136 @@
+"""The commands that begin again from a step: fork a run, and what a resume or a fork would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app import printable
+from app.cli import arguments, exit_codes, following, formats, options
+from app.cli.client import Access, Answer, Client, use_case
+from app.domain import authors
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+    from app.services import fork_requests
+
+
+def _body(run_id: str, request: fork_requests.ForkRequest) -> dict[str, Any]:
+    given = {
+        "from": request.from_key if request.line is None else request.line,
+        "args": request.args,
+        "recipe": "current" if request.current_recipe else None,
+        "prompt": request.prompt,
+        "agent": request.agent,
+        "labels": dict(request.labels) or None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@use_case("POST /api/runs/{run_id}/fork", Access.CHANGE, body=_body)
+async def fork_run(folder: FolderClient, run_id: str, request: fork_requests.ForkRequest) -> Answer:
+    """Fork a run; the new one executes in this process."""
+    found = await folder.application.store.summary(run_id)
+    if found.exclusive_workspace:
+        await folder.claims.take(found.working_dir)
+    return (await folder.application.runs.forks.fork(run_id, request, authors.LOCAL)).to_json()
+
+
+def _preview_body(run_id: str, order: fork_requests.Order, request: fork_requests.ForkRequest) -> dict[str, Any]:
+    return {"order": order, **_body(run_id, request)}
+
+
+@use_case("POST /api/runs/{run_id}/preview", Access.EXAMINE, body=_preview_body)
+async def preview_order(
+    folder: FolderClient, run_id: str, order: fork_requests.Order, request: fork_requests.ForkRequest
+) -> Answer:
+    """Return what a resume or a fork would do."""
+    return (await folder.application.runs.previews.report(run_id, order, request)).to_json()
+
+
+def previewed(
+    place: options.Place, as_json: bool, run_id: str, order: fork_requests.Order, request: fork_requests.ForkRequest
+) -> int:
+    """Show what an order would do; the exit code says whether it would be accepted."""
+    found = place.ask(preview_order, run_id, order, request)
+    exit_codes.shown(found, as_json, _report)
+    return exit_codes.ExitCode.DONE if found["ok"] else exit_codes.ExitCode.FAILED
+
+
+@click.command()
+@click.argument("run_id")
+@click.option(
+    "--from", "begin", metavar="KEY|LINE", help="Step to perform again first.  [default: the one that failed]"
+)
+@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Replace an argument; repeatable.")
+@click.option("--current-recipe", is_flag=True, help="Take the recipe's current version.")
+@click.option("--prompt", metavar="TEXT", help="Send TEXT at the step --from in place of the recipe's prompt.")
+@click.option("--agent", metavar="ID", help="Ask this agent at the step --from.")
+@click.option("--label", "changes", multiple=True, metavar="NAME=TEXT|NAME-", help="Set or remove a label; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Only show which steps would run again.")
+@options.as_json
+@options.anywhere
+def fork(
+    place: options.Place,
+    as_json: bool,
+    run_id: str,
+    begin: str | None,
+    given: tuple[str, ...],
+    changes: tuple[str, ...],
+    dry_run: bool,
+    **how: Any,
+) -> int:
+    """Start a run with the finished steps of another one; without --server, execute it in this process.
+
+    Steps that it would perform exactly as before are taken over and not paid again. Files are not restored.
+    """
+    from app.services import fork_requests
+
+    line = int(begin) if begin is not None and begin.isascii() and begin.isdigit() else None
+    request = fork_requests.ForkRequest(
+        from_key=begin if line is None else None,
+        line=line,
+        args=arguments.collect(given, None) or None,
+        labels=arguments.label_changes(changes),
+        **how,
+    )
+    if dry_run:
+        return previewed(place, as_json, run_id, "fork", request)
+
+    async def work(client: Client) -> int:
+        forked = await client.call(fork_run, run_id, request)
+        if not client.executes:
+            return exit_codes.shown(forked, as_json, _forked)
+        if not as_json:
+            click.echo(_forked(forked))
+        output = following.Shown.DETAIL if as_json else following.Shown.TEXT
+        return await following.follow(client, forked["run_id"], output, answers=True)
+
+    return place.work(work, Access.CHANGE)
+
+
+def _forked(found: Answer) -> str:
+    return printable.one_line(
+        f"run {found['run_id']} {found['status']}: {found['taken_over']} steps taken over from {found['forked_from']}"
+    )
+
+
+def _report(found: Answer) -> str:
+    problems = [f"{flaw['path']}: {flaw['message']}" for flaw in found["problems"]]
+    if problems:
+        return "\n".join(["refused:", *map(printable.one_line, problems)])
+    rows = [
+        (step["action"], step["key"], step.get("agent_id") or step.get("tool") or "", step["why"])
+        for step in found["steps"]
+    ]
+    calls = "no limit known" if found["calls_at_most"] is None else str(found["calls_at_most"])
+    cost = "no limit known" if found["cost_usd_at_most"] is None else f"${found['cost_usd_at_most']:.2f}"
+    return "\n".join(
+        [
+            formats.table(("action", "step", "by", "why"), rows),
+            f"{found['taken_over']} steps are not performed again, {found['again']} are",
+            f"calls of agents at most: {calls}; cost at most: {cost}",
+            found["workspace_note"],
+        ]
+    )

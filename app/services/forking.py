@@ -1,0 +1,182 @@
+"""Forking: new runs that begin with steps of other runs, whatever the state of those."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app import errors
+from app.domain import authors, plain, runs
+from app.engine import conversation_claims, forking, ports, run_engine, step_decisions, stores
+from app.services import faults, requests, run_reader
+from app.services.fork_requests import Forked, ForkRequest
+from app.services.requests import ResumeRequest
+from app.services.starting import Starter
+
+_MOST_NEXT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A fork that is ready to be made."""
+
+    source: stores.Loaded
+    """The run whose steps it takes over."""
+    start: runs.RunStart
+    """What the new run begins with."""
+    replayed: forking.Replayed
+    """Which steps fit."""
+    left_out: frozenset[int]
+    """Positions of finished steps that are not taken over because of where the fork begins."""
+
+
+class Forks:
+    """Make runs that begin with steps of other runs."""
+
+    def __init__(
+        self,
+        store: stores.RunStore,
+        engine: run_engine.RunEngine,
+        starter: Starter,
+        dialects: Mapping[str, ports.Driver],
+        begun: Callable[[runs.RunStart], None],
+    ) -> None:
+        """Args: begun: Is told of every new run."""
+        self._store = store
+        self._engine = engine
+        self._starter = starter
+        self._dialects = dialects
+        self._begun = begun
+
+    async def fork(self, run_id: str, request: ForkRequest, author: authors.Author | None = None) -> Forked:
+        """Make a run that takes over the steps of another one up to the first that it would perform otherwise.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+            errors.RequestInvalid: the step, the arguments or what replaces the prompt do not fit.
+            errors.Conflict: `conversation_shared`, the run continues the conversation of others.
+            errors.DiskFull: the disk is full or failing.
+        """
+        planned = await self.planned(run_id, request)
+        started_by = None if author is None else author.to_json()
+        start, kept = dataclasses.replace(planned.start, started_by=started_by), planned.replayed.kept
+        taken_over = stores.TakenOver(
+            source=run_id,
+            lines=[forking.line(record) for record in kept],
+            blobs=[blob for record in kept for blob in record.blobs()],
+        )
+        self._engine.expect(start.run_id)
+        with faults.as_errors():
+            created = await self._store.create(start, taken_over=taken_over)
+        status = await self._engine.submit(created.run_id)
+        self._begun(start)
+        return Forked(
+            run_id=created.run_id,
+            status=status,
+            forked_from=run_id,
+            taken_over=len(kept),
+            next=tuple(planned.replayed.asks)[:_MOST_NEXT],
+        )
+
+    async def planned(self, run_id: str, request: ForkRequest) -> Planned:
+        """Return a fork as it would be made; nothing is written.
+
+        Raises:
+            errors.ControlRoomError: as `fork`.
+        """
+        run_reader.check_run_id(run_id)
+        requests.check_labels(request.labels)
+        with faults.as_errors():
+            source = await self._store.read(run_id)
+        dialect = self._dialects.get(source.start.dialect)
+        if dialect is None:
+            message = f"this version does not know the language {source.start.dialect!r}"
+            raise errors.RequestInvalid(message, code="unknown_dialect")
+        _refuse_shared_conversation(source.start)
+        key = request.from_key if request.line is None else _key_at(source, request.line)
+        candidates = step_decisions.lasting(source, key)
+        start = self._starter.forked(source.start, await self._starter.renewed(source.start, request), request.labels)
+        _refuse_too_many(start)
+        start = dataclasses.replace(start, replaced=self._replaced(source, key, request))
+        found = await forking.replayed(start, candidates, dialect, functools.partial(self._store.read_blob, run_id))
+        start = dataclasses.replace(
+            start,
+            up_to=len(found.kept),
+            source_hash=forking.source_hash(found.kept),
+            begun_again=dict.fromkeys(found.conversations, 1),
+        )
+        lasting = {record.position for record in candidates}
+        left_out = frozenset(record.position for record in forking.living(source) if record.position not in lasting)
+        return Planned(source=source, start=start, replayed=found, left_out=left_out)
+
+    def _replaced(
+        self, source: stores.Loaded, key: str | None, request: ForkRequest
+    ) -> dict[str, Mapping[str, plain.Json]] | None:
+        before = dict(source.start.replaced or {})
+        if request.prompt is None and request.agent is None:
+            return before or None
+        named = next((record for record in forking.living(source) if record.key == key), None)
+        path = "$.prompt" if request.prompt is not None else "$.agent"
+        if key is None or named is None:
+            raise _invalid(path, "needs `from`, the step whose prompt or agent changes")
+        if named.line.get("agent_id") is None:
+            raise _invalid(path, f"the step {key!r:.80} asks no agent")
+        fields: dict[str, plain.Json] = dict(before.get(key, {}))
+        if request.prompt is not None:
+            fields["prompt"] = [request.prompt]
+        if request.agent is not None:
+            fields |= self._speaker(source.start, request.agent)
+        return {**before, key: fields}
+
+    def _speaker(self, start: runs.RunStart, name: str) -> dict[str, plain.Json]:
+        agent: Mapping[str, Any] | None = self._starter.agent(start, name)
+        if agent is None:
+            raise _invalid("$.agent", f"there is no agent {name!r:.80}; name one of agents.json, or a backend")
+        fields: dict[str, plain.Json] = {
+            "agent_id": agent["id"],
+            "backend": agent["backend"],
+            "model": agent.get("model"),
+            "max_tokens": agent.get("max_output_tokens"),
+            "on_cut_off": agent.get("on_cut_off", "fail"),
+        }
+        return fields | ({"system": agent["role"]} if agent.get("role") else {})
+
+
+def resumed(request: ForkRequest) -> ResumeRequest:
+    """Return the resume that is asked for with the same words."""
+    names = [item.name for item in dataclasses.fields(ResumeRequest)]
+    return ResumeRequest(**{name: getattr(request, name) for name in names})
+
+
+def _key_at(source: stores.Loaded, line: int) -> str:
+    named = next((record for record in forking.living(source) if record.position == line), None)
+    if named is None:
+        message = f"line {line} of the journal holds no finished step that counts"
+        raise errors.RequestInvalid(message, code="unknown_step", flaws=[_flaw("$.from", message)])
+    return named.key
+
+
+def _refuse_shared_conversation(start: runs.RunStart) -> None:
+    named = conversation_claims.continued(start)
+    if named is not None:
+        message = (
+            f"run {start.run_id} continues the conversation {named}, whose beginning is in other runs; a fork could"
+            " not begin it from its journal. Start a new run, or fork the run that began the conversation"
+        )
+        raise errors.Conflict(message, code="conversation_shared", detail={"agent_session_id": named})
+
+
+def _refuse_too_many(start: runs.RunStart) -> None:
+    if len(start.labels) > runs.LABELS:
+        raise _invalid("$.labels", f"a run has at most {runs.LABELS} labels; this one would have {len(start.labels)}")
+
+
+def _invalid(path: str, message: str) -> errors.RequestInvalid:
+    return errors.RequestInvalid(f"{path}: {message}", flaws=[_flaw(path, message)])
+
+
+def _flaw(path: str, message: str) -> errors.Flaw:
+    return errors.Flaw(path=path, code="invalid", message=message)

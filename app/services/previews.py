@@ -1,0 +1,201 @@
+"""Previews: what a resume or a fork would do, step by step, before anything happens."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from app import errors
+from app.domain import call_limits, records, runs, states, views
+from app.engine import forking, ports, step_decisions, stores
+from app.services import faults, fork_requests, run_reader
+from app.services.fork_requests import ForkRequest, Order, PreviewReport, StepPreviewed
+from app.services.forking import Forks, resumed
+from app.services.starting import Starter
+
+_MOST_STEPS = 2000
+_NAMED = "it is the step that you named, or comes after it"
+_CAUSE = "it made the run fail, or comes after what did"
+
+
+class Previews:
+    """Say what orders would do."""
+
+    def __init__(
+        self, store: stores.RunStore, forks: Forks, starter: Starter, dialects: Mapping[str, ports.Driver]
+    ) -> None:
+        self._store = store
+        self._forks = forks
+        self._starter = starter
+        self._dialects = dialects
+
+    async def report(self, run_id: str, order: Order, request: ForkRequest) -> PreviewReport:
+        """Return what an order would do; one that would be refused is reported with the problems.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+        """
+        run_reader.check_run_id(run_id)
+        try:
+            with faults.as_errors():
+                return await (self._fork if order == "fork" else self._resume)(run_id, request)
+        except errors.NotFound:
+            raise
+        except (errors.InputRefused, errors.Conflict, errors.WrongState) as error:
+            return _refused(run_id, order, error)
+
+    async def _fork(self, run_id: str, request: ForkRequest) -> PreviewReport:
+        planned = await self._forks.planned(run_id, request)
+        found, living = planned.replayed, forking.living(planned.source)
+        kept = {record.position for record in found.kept}
+        named = request.from_key is not None or request.line is not None
+        why = _Why(
+            kept="the fork asks for exactly this",
+            left_out=planned.left_out,
+            root=_NAMED if named else _CAUSE,
+            differs=found.differs,
+        )
+        return self._report(run_id, "fork", planned.start, living, kept, why, found)
+
+    async def _resume(self, run_id: str, request: ForkRequest) -> PreviewReport:
+        source = await self._store.read(run_id)
+        wanted, status = resumed(request), source.decisions.status
+        if status not in (states.RunState.FAILED, states.RunState.CANCELLED):
+            message = f"run {run_id} is {status}; only a failed or cancelled run is resumed, any run can be forked"
+            raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
+        overrides = await self._starter.renewed(source.start, wanted)
+        start, dead = source.start.overridden(overrides), step_decisions.dead_positions(source, wanted.from_key)
+        candidates = [record for record in forking.living(source) if record.position not in dead]
+        dialect = self._dialects.get(start.dialect)
+        if dialect is None:
+            message = f"this version does not know the language {start.dialect!r}"
+            raise errors.RequestInvalid(message, code="unknown_dialect")
+        read_blob = functools.partial(self._store.read_blob, run_id)
+        found = await forking.replayed(start, candidates, dialect, read_blob)
+        if found.differs is not None:
+            # A resume keeps its lines, so all of them must fit.
+            message = f"the steps that the run keeps do not fit: {found.differs.message}"
+            raise errors.RequestInvalid(message, code="recipe_differs", key=found.differs.key)
+        why = _Why(
+            kept="it is finished",
+            left_out=frozenset(dead),
+            root=_NAMED if wanted.from_key is not None else _CAUSE,
+            differs=None,
+        )
+        return self._report(
+            run_id, "resume", start, forking.living(source), {r.position for r in candidates}, why, found
+        )
+
+    def _report(
+        self,
+        run_id: str,
+        order: Order,
+        start: runs.RunStart,
+        living: Sequence[records.Record],
+        kept: AbstractSet[int],
+        why: _Why,
+        found: forking.Replayed,
+    ) -> PreviewReport:
+        again = [record for record in living if record.position not in kept]
+        limit = self._limit(start, found, sum(record.line.get("agent_id") is not None for record in found.kept))
+        free = limit.most == 0
+        return PreviewReport(
+            run_id=run_id,
+            order=order,
+            ok=True,
+            problems=(),
+            steps=tuple([*_steps(living, kept, why, order), *_next(found, again)][:_MOST_STEPS]),
+            taken_over=len(living) - len(again),
+            again=len(again),
+            finished=found.finished,
+            calls_at_most=limit.most,
+            cost_usd_at_most=0.0 if free else None,
+            paid_before=views.total_usage(again),
+            note=limit.note if limit.most is None else None if free else "No limit of the price of a call is known.",
+            workspace=start.working_dir,
+            workspace_note=fork_requests.WORKSPACE_NOTE,
+        )
+
+    def _limit(self, start: runs.RunStart, found: forking.Replayed, made: int) -> call_limits.CallLimit:
+        if found.finished:
+            return call_limits.CallLimit(most=0)
+        driver = self._dialects[start.dialect]
+        if not isinstance(driver, ports.BoundedDriver):
+            return call_limits.CallLimit(most=None, note="The language sets no limit.")
+        limit = driver.call_limit(start)
+        if limit.most is None:
+            return limit
+        # The worst case of the whole run contains the calls whose replies are kept.
+        return call_limits.CallLimit(most=max(limit.most - made, 0))
+
+
+class _Why:
+    def __init__(
+        self, kept: str, left_out: AbstractSet[int], root: str, differs: errors.NondeterminismFault | None
+    ) -> None:
+        self.kept = kept
+        self._left_out = left_out
+        self._root = root
+        self._differs = differs
+
+    def again(self, record: records.Record) -> str:
+        if record.position in self._left_out or self._differs is None:
+            return self._root
+        if record.key != self._differs.key:
+            return f"it comes after {self._differs.key!r}, which differs"
+        return _difference(self._differs)
+
+
+def _difference(fault: errors.NondeterminismFault) -> str:
+    recorded, asked = fault.detail.get("recorded"), fault.detail.get("asked")
+    before = recorded.get("body") if isinstance(recorded, dict) else None
+    after: Any = asked.get("body") if isinstance(asked, dict) and "hash" in asked else None
+    if not isinstance(asked, dict) or "hash" not in asked:
+        return "the recipe does not come to it this way any more"
+    if not isinstance(before, dict) or not isinstance(after, Mapping):
+        return "the new run asks for something else there"
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    return f"the new run asks for something else there: {', '.join(names)}"
+
+
+def _steps(
+    living: Iterable[records.Record], kept: AbstractSet[int], why: _Why, order: Order
+) -> Iterator[StepPreviewed]:
+    for record in living:
+        stays = record.position in kept
+        yield StepPreviewed(
+            key=record.key,
+            action=("taken_over" if order == "fork" else "kept") if stays else "again",
+            why=why.kept if stays else why.again(record),
+            usage=record.usage,
+            **fork_requests.fields(record.line),
+        )
+
+
+def _next(found: forking.Replayed, again: Sequence[records.Record]) -> Iterator[StepPreviewed]:
+    known = {record.key for record in again}
+    for key, ask in found.asks.items():
+        if key not in known:
+            agent_id, tool = getattr(ask.operation, "agent_id", None), getattr(ask.operation, "tool", None)
+            yield StepPreviewed(key=key, action="next", why="it has not been finished", agent_id=agent_id, tool=tool)
+
+
+def _refused(run_id: str, order: Order, error: errors.ControlRoomError) -> PreviewReport:
+    return PreviewReport(
+        run_id=run_id,
+        order=order,
+        ok=False,
+        problems=fork_requests.as_flaws(error),
+        steps=(),
+        taken_over=0,
+        again=0,
+        finished=False,
+        calls_at_most=None,
+        cost_usd_at_most=None,
+        paid_before=records.Usage(),
+        note=None,
+        workspace=None,
+        workspace_note=fork_requests.WORKSPACE_NOTE,
+    )

@@ -1,0 +1,196 @@
+"""Forks: runs that begin with the steps of others, in any state, and previews of what they would do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration import served
+from tests.integration.project import Project
+
+ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+BRIDGE = {"scene_path": "Story/Scenes/SCN-the-bridge.md"}
+
+
+async def forked(service: served.Served, run_id: str, **body: Any) -> dict[str, Any]:
+    """Fork a run, and return the answer once the new run has ended, with what it shows."""
+    answer = await service.http.post(f"/api/runs/{run_id}/fork", json=body)
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["location"] == f"/api/runs/{answer.json()['run_id']}"
+    return dict(answer.json()) | {"shown": await service.until(answer.json()["run_id"], "done", "failed")}
+
+
+async def previewed(service: served.Served, run_id: str, order: str, **body: Any) -> dict[str, Any]:
+    """Preview an order."""
+    answer = await service.http.post(f"/api/runs/{run_id}/preview", json={"order": order} | body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+async def lines(service: served.Served, run_id: str) -> list[dict[str, Any]]:
+    """Return a run's journal."""
+    return list((await service.http.get(f"/api/runs/{run_id}/steps")).json())
+
+
+def files(project: Project) -> dict[str, bytes]:
+    """Return every file of all run folders."""
+    folder = project.data / "runs"
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_a_done_run_is_forked_from_a_step_with_another_prompt(project: Project) -> None:
+    """Steps before are taken over and cost nothing, the step speaks the new words, and receipts are the source's."""
+    project.say("*", text="The lantern was dark.", usage={"input_tokens": 5, "output_tokens": 7})
+    async with served.in_process(project) as service:
+        source = await service.run("draft", args=ARRIVAL, labels={"book": "one"})
+        before = await lines(service, source["run_id"])
+        found = await forked(
+            service,
+            source["run_id"],
+            **{"from": "draft", "prompt": "Say it in the present tense.", "labels": {"take": "2"}},
+        )
+        after = await lines(service, found["run_id"])
+        report = (await service.http.get(f"/api/runs/{found['run_id']}/verification")).json()
+        logs = (await service.http.get(f"/api/runs/{found['run_id']}/logs/draft.1.prompt.md")).text
+        start = json.loads((project.data / "runs" / found["run_id"] / "start.json").read_text())
+        receipts = (await service.http.get(f"/api/audit/receipts?run_id={found['run_id']}")).json()
+        kept = [line["key"] for line in before if line["key"] != "draft"][: found["taken_over"]]
+
+    assert found["forked_from"] == source["run_id"]
+    assert found["shown"]["status"] == "done"
+    assert found["shown"]["labels"] == {"book": "one", "take": "2"}
+    assert [line["key"] for line in after] == [line["key"] for line in before]
+    assert [line["key"] for line in after if line.get("taken_over")] == kept != []
+    assert [line["receipt_id"] for line in after if line.get("taken_over")] == [
+        line["receipt_id"] for line in before if line["key"] in kept
+    ]
+    assert all(line["usage"] is None for line in after if line.get("taken_over"))
+    assert "Say it in the present tense." in logs
+    assert receipts == []
+    assert report["ok"], report
+    assert (start["forked_from"], start["id_root"], start["up_to"]) == (source["run_id"],) * 2 + (found["taken_over"],)
+    assert len(start["source_hash"]) == 64
+
+
+async def test_changed_arguments_take_over_what_they_leave_alike(project: Project) -> None:
+    """The driver decides: the first step that would differ is performed, and all behind it."""
+    async with served.in_process(project) as service:
+        source = await service.run("draft", args=ARRIVAL)
+        same = await forked(service, source["run_id"])
+        other = await forked(service, source["run_id"], args=BRIDGE)
+        again = await forked(service, same["run_id"], **{"from": "draft"})
+        preview = await previewed(service, source["run_id"], "fork", args=BRIDGE)
+        executed = [line["key"] for line in await lines(service, other["run_id"]) if not line.get("taken_over")]
+
+    assert same["taken_over"] == len(source["steps"])
+    assert same["shown"]["status"] == "done"
+    assert same["shown"]["usage"]["input_tokens"] == 0
+    assert [step["key"] for step in preview["steps"] if step["action"] != "taken_over"] == executed
+    assert "something else" in next(step["why"] for step in preview["steps"] if step["action"] == "again")
+    assert again["shown"]["status"] == "done"
+
+
+async def test_a_preview_tells_what_will_happen_and_writes_nothing(project: Project) -> None:
+    """It names each step with its reason, calls and costs at most, and what happens to files."""
+    project.say("draft", error={"code": "agent_failed", "message": "No."})
+    async with served.in_process(project) as service:
+        failed = await service.run("draft", args=ARRIVAL)
+        before = files(project)
+        resume = await previewed(service, failed["run_id"], "resume")
+        fork = await previewed(service, failed["run_id"], "fork")
+        wrong = await previewed(service, failed["run_id"], "resume", **{"from": "nowhere"})
+        done = await previewed(service, (await service.run("quick"))["run_id"], "resume")
+        project.say("draft", text="The lantern was dark.")
+        assert {name: text for name, text in files(project).items() if name in before} == before
+        resumed = await service.http.post(f"/api/runs/{failed['run_id']}/resume")
+        ended = await service.until(failed["run_id"], "done", "failed")
+
+    keys = [step["key"] for step in failed["steps"]]
+    again = [step["key"] for step in resume["steps"] if step["action"] == "again"]
+
+    assert failed["status"] == "failed"
+    assert resume["ok"]
+    assert again == ["draft"]
+    assert [step["key"] for step in resume["steps"] if step["action"] == "kept"] == [
+        key for key in keys if key != "draft"
+    ]
+    assert {step["action"] for step in fork["steps"]} == {"taken_over", "again"}
+    assert all(step["why"] for step in (*resume["steps"], *fork["steps"]))
+    assert resume["calls_at_most"] is None or resume["calls_at_most"] >= 1
+    assert "not restored" in fork["workspace_note"]
+    assert (wrong["ok"], wrong["problems"][0]["code"]) == (False, "unknown_step")
+    assert (done["ok"], done["problems"][0]["code"]) == (False, "wrong_state")
+    assert (resumed.status_code, ended["status"]) == (200, "done")
+
+
+async def test_a_running_run_is_forked(project: Project) -> None:
+    """A source that works goes on undisturbed, and the fork performs what the source has not finished."""
+    project.say("draft", hang=True)
+    async with served.in_process(project) as service:
+        source = await service.start("draft", args=ARRIVAL)
+        await service.until(source, step="draft")
+        answer = (await service.http.post(f"/api/runs/{source}/fork", json={})).json()
+        fork = await service.until(answer["run_id"], step="draft")
+        both = [(await service.show(run_id))["status"] for run_id in (source, answer["run_id"])]
+        for run_id in (source, answer["run_id"]):
+            await service.http.post(f"/api/runs/{run_id}/cancel")
+
+    assert answer["next"] == ["draft"]
+    assert answer["taken_over"] == len(fork["steps"]) - 1 > 0
+    assert both == ["running", "running"]
+
+
+async def test_a_large_output_is_copied_and_outlives_its_source(project: Project) -> None:
+    """Blobs are the fork's own: it is sound and readable after the source is deleted."""
+    project.say("draft", text=" ".join(f"Kael passed lantern number {n}." for n in range(4000)))
+    async with served.in_process(project) as service:
+        source = await service.run("draft", args=ARRIVAL)
+        found = await forked(service, source["run_id"])
+        before = await service.http.get(f"/api/runs/{source['run_id']}/cache/draft")
+        await service.http.delete(f"/api/runs/{source['run_id']}")
+        report = (await service.http.get(f"/api/runs/{found['run_id']}/verification")).json()
+        after = await service.http.get(f"/api/runs/{found['run_id']}/cache/draft")
+
+    assert len(before.text) > 64 * 1024
+    assert after.text == before.text
+    assert report["ok"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "path"),
+    [
+        ({"from": "nowhere"}, "unknown_step", None),
+        ({"from": 99}, "unknown_step", "$.from"),
+        ({"from": -1}, "request_invalid", "$.from"),
+        ({"prompt": "x"}, "request_invalid", "$.prompt"),
+        ({"from": "discover", "prompt": "x"}, "request_invalid", "$.prompt"),
+        ({"from": "draft", "agent": "nobody"}, "request_invalid", "$.agent"),
+        ({"args": {"scene_path": 4}}, "args_invalid", "$.args.scene_path"),
+        ({"labels": {"a b": "x"}}, "request_invalid", "$.labels"),
+        ({"form": "draft"}, "request_invalid", "$.form"),
+    ],
+)
+async def test_bad_forks_are_refused_with_their_place(
+    service: served.Served, body: dict[str, Any], code: str, path: str | None
+) -> None:
+    """Nothing is made of them, and a preview says the same."""
+    source = (await service.run("draft", args=ARRIVAL))["run_id"]
+    answer = await service.http.post(f"/api/runs/{source}/fork", json=body)
+    rows = (await service.http.get("/api/runs")).json()
+
+    assert (answer.status_code, answer.json()["code"]) == (400, code), answer.text
+    assert path is None or answer.json()["flaws"][0]["path"].startswith(path)
+    assert [row["run_id"] for row in rows] == [source]
+
+
+async def test_another_agent_is_asked(project: Project) -> None:
+    """The step asks the agent that the fork names, with its role; all others stay."""
+    async with served.in_process(project) as service:
+        source = await service.run("draft", args=ARRIVAL)
+        found = await forked(service, source["run_id"], **{"from": "draft", "agent": "editor-1"})
+        asked = {line["key"]: line.get("agent_id") for line in await lines(service, found["run_id"])}
+
+    assert found["shown"]["status"] == "done", found["shown"]["error"]
+    assert asked["draft"] == "editor-1"

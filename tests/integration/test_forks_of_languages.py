@@ -1,0 +1,115 @@
+"""Forks of all four languages, and conversations, which a fork never shares with its source."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from tests.integration import served
+from tests.integration.project import Project
+from tests.unit.dialects.agent_recipes import recipe_harness as machines
+from tests.unit.dialects.amplifier import recipe_harness as flows
+
+SAYING = """
+import json, pathlib, sys
+home, argv = pathlib.Path(sys.argv[1]), sys.argv[2:]
+way = "--resume" if "--resume" in argv else "--session-id"
+talk, prompt = argv[argv.index(way) + 1], sys.stdin.read() or argv[-1]
+with (home / "calls.jsonl").open("a") as lines:
+    lines.write(json.dumps({"way": way, "talk": talk, "prompt": prompt}) + "\\n")
+step = max(("Review it.", "Mend it.", "Commit it.", "Commit slowly."), key=prompt.rfind)
+outcome = {"Review it.": "no-issues"}.get(step, "committed")
+result = {"type": "result", "session_id": talk, "is_error": False, "result": 'WORDS\\n{"outcome": "%s"}' % outcome}
+print(json.dumps(result | {"usage": {"input_tokens": 5, "output_tokens": 3}, "total_cost_usd": 0.5}))
+"""
+
+
+async def forked(service: served.Served, run_id: str, **body: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Fork a run, and return what it shows when it has ended, and its journal."""
+    answer = await service.http.post(f"/api/runs/{run_id}/fork", json=body)
+    assert answer.status_code == 201, answer.text
+    shown = await service.until(answer.json()["run_id"], "done", "failed")
+    return shown, list((await service.http.get(f"/api/runs/{shown['run_id']}/steps")).json())
+
+
+async def test_a_conversation_is_begun_from_the_journal(project: Project) -> None:
+    """A fork speaks in a conversation of its own, which begins with what the steps that it took over said."""
+    project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(machines.recipe()))
+    command = [sys.executable, "-IS", str(project.write("agent.py", SAYING)), str(project.root)]
+    backend = {"type": "claude-code", "command": command, "allowed_tools": ["Bash"]}
+    project.write(".control-room/agents.json", json.dumps({"agents": [], "backends": {"own": backend}}))
+    async with served.in_process(project) as service:
+        source = await service.run("small", args={"backend": "own"})
+        fork, lines = await forked(service, source["run_id"], **{"from": "commit", "prompt": "Commit slowly."})
+        second, _ = await forked(service, fork["run_id"], **{"from": "commit"})
+    calls = [json.loads(line) for line in (project.root / "calls.jsonl").read_text().splitlines()]
+    spoken = [call["talk"] for call in calls]
+
+    assert (source["status"], fork["status"], second["status"]) == ("done",) * 3, (fork["error"], second["error"])
+    assert [line["key"] for line in lines if line.get("taken_over")] == ["review"]
+    assert len(calls) == 4
+    assert len(set(spoken)) == 3
+    assert spoken[0] == spoken[1] == source["machine"]["sessionId"]
+    assert len({shown["machine"]["sessionId"] for shown in (source, fork, second)}) == 3
+    assert (calls[2]["way"], calls[3]["way"]) == ("--session-id", "--session-id")
+    assert calls[2]["prompt"].index("Review it.") < calls[2]["prompt"].index("Commit slowly.")
+    assert fork["usage"]["cost_usd"] == 0.5
+
+
+async def test_a_flow_of_amplifier(project: Project) -> None:
+    """Variables that are made of the run's identity stay as they were, so that later steps are taken over, too."""
+    project.say("*", text="The lantern was dark.")
+    document = flows.recipe(
+        flows.step("first", agent="writer", prompt="Write of {{session.id}}.", output="one"),
+        flows.step("second", agent="writer", prompt="Go on: {{one}}", output="two"),
+        flows.step("third", agent="editor", prompt="Mend: {{two}}"),
+    )
+    project.write(".control-room/recipes/amplifier/small.yaml", json.dumps(document))
+    async with served.in_process(project) as service:
+        source = await service.run("small")
+        fork, lines = await forked(service, source["run_id"], **{"from": "third"})
+        changed, changed_lines = await forked(service, source["run_id"], **{"from": "second", "prompt": "Be brief."})
+
+    assert (source["status"], fork["status"], changed["status"]) == ("done",) * 3, (source["error"], fork["error"])
+    assert [line["key"] for line in lines if line.get("taken_over")] == ["first", "second"]
+    assert [line["key"] for line in changed_lines if line.get("taken_over")] == ["first"]
+
+
+async def test_a_workflow_of_orchestrate(project: Project) -> None:
+    """Programs before the step do not run again; the folder of the run is the fork's own."""
+    count = f"{sys.executable} -c \"open('ran','a').write('x')\""
+    document = {
+        "version": "1.1",
+        "name": "count",
+        "steps": [
+            {"name": "One", "command": ["sh", "-c", count]},
+            {"name": "Two", "command": ["sh", "-c", count + " && echo ${run.id}"], "output_capture": "text"},
+            {"name": "Three", "command": ["sh", "-c", count]},
+        ],
+    }
+    project.write(".control-room/recipes/orchestrate/count.yaml", json.dumps(document))
+    async with served.in_process(project) as service:
+        source = await service.run("count")
+        fork, lines = await forked(service, source["run_id"], **{"from": "Three"})
+        state = json.loads((project.data / "runs" / fork["run_id"] / "state.json").read_text())
+
+    assert (source["status"], fork["status"]) == ("done", "done"), (source["error"], fork["error"])
+    assert [line["key"] for line in lines if line.get("taken_over")] == ["One", "Two"]
+    assert (project.root / "ran").read_text() == "x" * 4
+    assert state["run_id"] == fork["run_id"]
+
+
+async def test_what_continues_another_conversation_is_refused(project: Project) -> None:
+    """A run whose conversation began in other runs cannot be forked: nothing tells the fork how it began."""
+    project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(machines.recipe()))
+    for name, outcome in (("review", "no-issues"), ("commit", "committed")):
+        project.say(name, text=machines.says(outcome))
+    async with served.in_process(project) as service:
+        first = await service.run("small", args={"backend": "said"})
+        args = {"backend": "said", "agent_session_id": first["machine"]["sessionId"]}
+        second = await service.run("small", args=args)
+        answer = await service.http.post(f"/api/runs/{second['run_id']}/fork", json={})
+
+    assert second["status"] == "done", second["error"]
+    assert (answer.status_code, answer.json()["code"]) == (409, "conversation_shared")
