@@ -245,6 +245,27 @@ def test_a_recipe_starts_by_itself(project: Project, page: Page) -> None:
     assert len(page.api("GET", "/api/runs")) == 1
 
 
+def test_a_run_is_run_again_from_a_step(project: Project, page: Page) -> None:
+    """The drawer of a step offers a fork, tells before what runs again, and leads to the new run."""
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "quick"})
+    page.open(f"/runs/{run['run_id']}")
+    page.shows("It is done.")
+    page.tab.get_by_role("link", name="discover", exact=True).first.click()
+    page.button("Run again from here").click()
+    dialog = page.tab.locator("dialog")
+    expect(dialog).to_contain_text("0 finished steps are kept, 1 runs again.")
+    dialog.get_by_label("Other arguments").fill("{")
+    expect(dialog).to_contain_text("not valid JSON")
+    dialog.get_by_label("Other arguments").fill("")
+    dialog.get_by_role("button", name="Fork").click()
+    expect(dialog).to_have_count(0)
+    page.shows("It is done.")
+    rows = page.api("GET", "/api/runs")
+
+    assert [row["status"] for row in rows] == ["done"] * 2
+    assert page.tab.url.endswith(next(row["run_id"] for row in rows if row["run_id"] != run["run_id"]))
+
+
 def test_runs_are_labelled(project: Project, page: Page) -> None:
     """Labels of one run are edited as lines, several runs get one together, and a pin is set and taken back."""
     runs = [page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"run {at}"}) for at in range(2)]

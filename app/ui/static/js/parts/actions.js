@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { get, post, remove } from "../lib/api.js";
 import { html } from "../lib/html.js";
 import { navigate } from "../lib/router.js";
+import { Fork, Preview } from "./again.js";
 import { Confirm, Fault, Status, announce, useFault } from "./basics.js";
 
 /**
@@ -49,7 +50,7 @@ const ORDERS = {
 
 /**
  * Buttons for everything that can be ordered of a run now, each confirmed.
- * @param {{run: {run_id: string, status: string}, onDone?: () => void}} props
+ * @param {{run: any, onDone?: () => void}} props
  */
 export function RunActions({ run, onDone }) {
   const [asked, setAsked] = useState("");
@@ -65,7 +66,9 @@ export function RunActions({ run, onDone }) {
       .map(([name, each]) => html`<button type="button" class=${each.danger ? "quiet danger" : each.next ? "primary" : ""}
         onClick=${() => setAsked(name)}>${each.label}</button>`)}
     ${order && html`<${Confirm} title=${order.title} confirm=${order.label} danger=${order.danger}
-      onConfirm=${act} onClose=${() => setAsked("")}><p>${order.text}</p></${Confirm}>`}`;
+      onConfirm=${act} onClose=${() => setAsked("")}><p>${order.text}</p>${asked === "resume" && html`<${Preview} id=${run.run_id} body=${{ order: "resume" }} />`}</${Confirm}>`}
+    <button type="button" onClick=${() => setAsked("fork")}>Fork</button>
+    ${asked === "fork" && html`<${Fork} run=${run} onClose=${() => setAsked("")} />`}`;
 }
 
 /** @param {string} name @param {string} runId */

@@ -14,16 +14,16 @@ const MOST = 20;
 
 /**
  * What a request would do, looked at again after each change of it.
- * @param {any} body
+ * @param {any} body @param {string} [path]
  * @returns {{report: any, error: Error | null}}
  */
-export function usePreflight(body) {
+export function usePreflight(body, path = "/api/preflight") {
   const [found, setFound] = useState({ report: /** @type {any} */ (null), error: /** @type {Error | null} */ (null) });
   const text = JSON.stringify(body);
   useEffect(() => {
     let over = false;
     const look = async () => {
-      const next = await post("/api/preflight", body).then(
+      const next = await post(path, body).then(
         (report) => ({ report, error: null }),
         (error) => ({ report: null, error }),
       );

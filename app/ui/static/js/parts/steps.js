@@ -6,6 +6,7 @@ import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { bar, isOpen, nameOf, rows, span } from "../lib/run_state.js";
 import { useNow } from "../lib/signal.js";
+import { Fork } from "./again.js";
 import { Ago, Content, Empty, Fault, Opened, Section, Status, Took, useFault } from "./basics.js";
 import { Decided } from "./gate_card.js";
 import { Virtual } from "./rows.js";
@@ -95,6 +96,7 @@ export function StepDrawer({ state, name, onClose }) {
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
   const [lines, setLines] = useState(/** @type {any[] | null} */ (null));
   const [error, setError] = useFault();
+  const [forks, setForks] = useState(false);
   const first = state.finished.findIndex((step) => step && belongs(step, name));
   const mine = state.finished.filter((step) => step && belongs(step, name));
   useEffect(() => {
@@ -109,8 +111,10 @@ export function StepDrawer({ state, name, onClose }) {
   const close = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose();
   const shown = lines || mine;
   return html`<div class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
-    <header><h2>${name}</h2><button type="button" class="quiet" onClick=${onClose} aria-label="Close">✕</button></header>
+    <header><h2>${name}</h2>${mine.length > 0 && html`<button type="button" class="small" onClick=${() => setForks(true)}>Run again from here</button>`}
+      <button type="button" class="quiet" onClick=${onClose} aria-label="Close">✕</button></header>
     <${Fault} error=${error} />
+    ${forks && html`<${Fork} run=${run} from=${name} onClose=${() => setForks(false)} />`}
     ${open.map((step) => html`<${Attempt} key=${`open-${step.key}`} step=${step} />`)}
     ${[...shown].reverse().map((step) => html`<${Attempt} key=${`${step.key}#${step.attempt}`} step=${step} />`)}
     ${lines && !open.length && !lines.length && html`<p class="muted">This step has not begun.</p>`}
