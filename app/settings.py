@@ -148,6 +148,12 @@ class PoolSettings:
     stop_grace_seconds: float = _setting(
         10.0, "STOP_GRACE_SECONDS", "Seconds that steps in flight get when the service stops.", 0
     )
+    stalled_after_seconds: float = _setting(
+        300.0,
+        "STALLED_AFTER_SECONDS",
+        "Silence of an agent or program after which its run is reported as stalled.",
+        0.1,
+    )
     max_depth: int = _setting(3, "MAX_DEPTH", "Maximum depth of runs that start runs.", 0)
 
 
@@ -166,6 +172,9 @@ class ProcessSettings:
 
     containment: str = _setting(
         "auto", "CONTAINMENT", "Containment of agent processes: auto, namespace, user_namespace or guard."
+    )
+    idle_seconds: float = _setting(
+        0.0, "IDLE_SECONDS", "Longest silence of agent programs whose backend sets no `idle_seconds`; 0: no limit.", 0
     )
     agent_secrets: tuple[str, ...] = _setting(
         (), "AGENT_SECRETS", "Patterns of secret variables that every agent program receives besides its own keys."

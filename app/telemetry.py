@@ -127,6 +127,9 @@ class Metrics:
         self._queued = prometheus_client.Gauge(
             "control_room_queue_length", "Runs that wait for a slot.", registry=registry
         )
+        self._stalled = prometheus_client.Gauge(
+            "control_room_stalled_steps", "Steps whose agent or program has been silent for long.", registry=registry
+        )
         self._steps = prometheus_client.Counter(
             "control_room_steps",
             "Tries of steps by operation and what came of them.",
@@ -167,8 +170,9 @@ class Metrics:
         pair[0].inc()
         pair[1].observe(seconds)
 
-    def pool(self, *, slots: int, queued: int) -> None:
+    def pool(self, *, slots: int, queued: int, stalled: int = 0) -> None:
         """Note how busy the pool is."""
+        self._stalled.set(stalled)
         self._slots.set(slots)
         self._queued.set(queued)
 

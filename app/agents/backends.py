@@ -213,3 +213,15 @@ TYPES: Mapping[str, BackendType] = {
     ),
 }
 """Every type, by its name in `agents.json`."""
+
+
+def with_idle_seconds(
+    found: Mapping[str, configuration.BackendConfig], seconds: float
+) -> dict[str, configuration.BackendConfig]:
+    """Return backends of which those that can be silent too long, and set no limit, have this one."""
+    return {
+        name: dataclasses.replace(config, idle_seconds=seconds)
+        if config.idle_seconds is None and "idle_seconds" in TYPES[config.type].fields
+        else config
+        for name, config in found.items()
+    }

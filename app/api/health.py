@@ -51,6 +51,6 @@ async def ready(services: ServicesDep) -> Response:
 async def metrics(services: ServicesDep) -> Response:
     """Return metrics in Prometheus text format."""
     status = services.health.busy()
-    services.metrics.pool(slots=status.limit, queued=status.queued)
+    services.metrics.pool(slots=status.limit, queued=status.queued, stalled=status.stalled)
     services.metrics.runs(await services.health.census())
     return Response(services.metrics.text(), headers={"Content-Type": telemetry.METRICS_TYPE})

@@ -347,7 +347,14 @@ def _engine(
         EngineParts(
             store=store,
             drivers=platform.drivers,
-            equipment=plans.equipped(dataclasses.replace(equipment, performers=performers, observe=metrics.step)),
+            equipment=plans.equipped(
+                dataclasses.replace(
+                    equipment,
+                    performers=performers,
+                    observe=metrics.step,
+                    stalled_after_seconds=chosen.pool.stalled_after_seconds,
+                )
+            ),
             start_child=start_child,
             pool=chosen.pool,
         )

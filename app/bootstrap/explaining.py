@@ -32,5 +32,9 @@ def explanations_of(
         view=use_cases.view,
         clock=platform.clock,
         masker=masker,
-        surroundings=explanations.Surroundings(service=directory_of(chosen.project, platform).service, pids=pids),
+        surroundings=explanations.Surroundings(
+            service=directory_of(chosen.project, platform).service,
+            pids=pids,
+            stalled_after_seconds=chosen.pool.stalled_after_seconds,
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,9 @@ def roster_of(chosen: settings.Settings) -> configuration.Roster:
     """Return the agents and backends of a project, with the files that cannot be used."""
     own = chosen.project.data_directory / "agents.json"
     described = chosen.project.project / agent_files.FOLDER
-    return roster.load([resources.bundled("recipes", "agents.json"), described, own])
+    found = roster.load([resources.bundled("recipes", "agents.json"), described, own])
+    idle = chosen.processes.idle_seconds
+    return dataclasses.replace(found, backends=backends.with_idle_seconds(found.backends, idle)) if idle else found
 
 
 def sound_roster(chosen: settings.Settings) -> configuration.Roster:

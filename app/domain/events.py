@@ -22,6 +22,8 @@ class EventType(StrEnum):
     """A paused run continues."""
     RUN_WAITING = "run.waiting"
     """Every open step is a gate."""
+    RUN_STALLED = "run.stalled"
+    """An agent or program at work has been silent for long; told once per silence."""
     RUN_CANCEL_REQUESTED = "run.cancel_requested"
     """A person asked for the run's end."""
     RUN_RESUMED = "run.resumed"
@@ -70,6 +72,7 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
     EventType.RUN_PAUSED: ("reason", "error", "author"),
     EventType.RUN_UNPAUSED: ("author",),
     EventType.RUN_WAITING: ("keys",),
+    EventType.RUN_STALLED: ("agent_id", "silent_seconds"),
     EventType.RUN_CANCEL_REQUESTED: ("author",),
     EventType.RUN_RESUMED: ("dead", "author"),
     EventType.RUN_ENDED: ("status", "error", "ending"),

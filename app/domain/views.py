@@ -39,6 +39,20 @@ class Queued(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stalled(shapes.Shape):
+    """A step whose agent or program says nothing."""
+
+    key: str
+    """Step."""
+    agent_id: str | None
+    """Agent that is silent; None for a program."""
+    since: shapes.Instant
+    """When its newest output came, or the step began."""
+    silent_seconds: int
+    """How long it had been silent when that was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptShown(shapes.Shape):
     """An attempt of a step that was not its last."""
 
@@ -76,6 +90,8 @@ class OpenStep:
     """When its newest output came, to the second; None before the first."""
     queued: Queued | None = None
     """Its place in the queue of its backend; None while it does not wait there."""
+    stalled: Stalled | None = None
+    """Its present silence, once that has been told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +272,8 @@ class RunDetail(Manifest):
     """Its slots, by name."""
     holder: str | None
     """Run that holds the workspace that this one waits for."""
+    stalled: Stalled | None = shapes.omitted()
+    """A step whose agent or program has been silent for longer than `CONTROL_ROOM_STALLED_AFTER_SECONDS`."""
     unreadable: Unreadable | None
     """File that cannot be read now, None if all can; until it can, the last known state is shown."""
 

@@ -62,6 +62,8 @@ class Equipment:
     """What gives inputs their values from within, by their names."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Environment that recipes can name secrets of."""
+    stalled_after_seconds: float | None = None
+    """Silence after which a step at work counts as stalled; None: it is not watched."""
     observe: Callable[[str, str, float], None] | None = None
     """Counts a performed try by the kind of its operation, its status and its seconds; not those that only wait."""
 

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
+from app.domain.views import Stalled
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LiveStep:
@@ -15,6 +17,8 @@ class LiveStep:
 
     output_at: datetime | None = None
     """When the newest output of its present try came; None before the first."""
+    stalled: Stalled | None = None
+    """Its present silence, once that has been told."""
     queue: BackendQueue | None = None
     """Queue of its backend that it waits in; None while it does not."""
 

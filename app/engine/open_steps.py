@@ -41,6 +41,8 @@ class StepWait:
     """The try before, after which it waits for the next one."""
     output_at: str | None = None
     """When its newest output came, if that is known."""
+    step: StepAttempt | None = None
+    """The step itself, where it is in memory."""
     queued: views.Queued | None = None
     """Its place in the queue of its backend."""
 
@@ -58,6 +60,7 @@ def shown(step: StepAttempt) -> views.OpenStep:
         tools=isinstance(operation, operations.AgentCall) and operation.tools,
         output_at=None if step.output_at is None else clock.stamp(step.output_at.replace(microsecond=0)),
         queued=None if step.queue is None else _queued(step, step.queue),
+        stalled=step.stalled,
     )
 
 
@@ -122,6 +125,7 @@ def _of_step(step: StepAttempt, due: Mapping[str, str]) -> StepWait:
         performing=step.away,
         failed=step.history[-1] if waits and step.history[-1].retry_at else None,
         output_at=view.output_at,
+        step=step,
         queued=view.queued,
     )
 

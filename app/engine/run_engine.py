@@ -34,6 +34,8 @@ class EngineStatus:
     """Slots in all."""
     stopping: bool
     """Whether it is shutting down."""
+    stalled: int = 0
+    """Steps whose agent or program has been silent for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -304,12 +304,14 @@ class RunResponseCache:
         self._catch_up(view, living)
         opened = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in view.open]
         shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
-        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b,"unreadable":%b}' % (
+        stalled = next((step.stalled for step in view.open if step.stalled is not None), None)
+        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b%b,"unreadable":%b}' % (
             plain.encode(views.manifest(view))[:-1],
             b",".join(shown),
             len(living) + len(opened),
             b",".join(self._summaries(view.board.slots)),
             plain.encode(holder),
+            b"" if stalled is None else b',"stalled":' + plain.encode(stalled.to_json()),
             plain.encode(view.unreadable.to_json() if view.unreadable else None),
         )
 

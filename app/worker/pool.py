@@ -12,7 +12,7 @@ from app.domain import authors, operations, records, runs, states, views
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.engine import aio, open_steps, ports, run_engine, runner, stores
-from app.worker import inputs, recovery
+from app.worker import inputs, recovery, stall_watch
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
@@ -57,6 +57,8 @@ class Pool:
         self._deliveries = Deliveries(self._inputs, store, self._active)
         self._helpers = aio.BackgroundTasks(self._died)
         self._time_limits = TimeLimits(self._active, self._clock, self._helpers)
+        self._stalled_after_seconds = equipment.stalled_after_seconds
+        self._stall_watch: stall_watch.StallWatch | None = None
         self._recovery: asyncio.Task[None] | None = None
         self._stop: asyncio.Task[None] | None = None
         self._death: BaseException | None = None
@@ -77,6 +79,9 @@ class Pool:
             if lock is not None:
                 self._active.guard(lock)
             self._recovery = self._helpers.begin(self._recover(recover), "recovery")
+            self._stall_watch = stall_watch.begun(
+                self._active, self._clock, self._stalled_after_seconds, self._helpers.begin
+            )
 
     async def recovered(self) -> int:
         """Wait until every run that was unfinished at the start is queued, and return how many."""
@@ -256,6 +261,7 @@ class Pool:
             resting=max(0, shown - capacity.taken - capacity.queued) + len(self._active.parked),
             limit=capacity.limit,
             stopping=self._active.stopping,
+            stalled=self._stall_watch.count if self._stall_watch is not None else 0,
         )
 
     # -- helpers

@@ -116,6 +116,31 @@ async def test_an_agent_at_work_and_a_prompt_behind_it(project: Project, held: H
     assert "(backend_queue)" in told["chain"][1]["text"]
 
 
+async def test_a_silent_agent(project: Project, held: Held) -> None:
+    """An agent that says nothing for long is told in the detail, the metrics, an event and the explanation."""
+    project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
+    async with served.in_process(project, stalled_after_seconds=0.2) as service:
+        run_id = await service.start("draft", args=ARRIVAL)
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while "stalled" not in (shown := await service.show(run_id)):
+                await service.http.get(f"/api/runs/{run_id}?wait=5")
+            told = await why(service, run_id)
+            metrics = (await service.http.get("/metrics")).text
+        held.release()
+        ended = await service.until(run_id, "done")
+    lines = (project.data / "runs" / run_id / "events.jsonl").read_text().splitlines()
+    (event,) = [event for event in map(json.loads, lines) if event["type"] == "run.stalled"]
+
+    assert (event["key"], event["data"]["agent_id"]) == ("draft", "writer-1")
+    assert shown["stalled"]["key"] == "draft"
+    assert shown["stalled"]["silent_seconds"] == event["data"]["silent_seconds"]
+    assert kinds(told) == [(run_id, "agent_silent")]
+    assert told["sentence"].startswith("Step draft: agent writer-1 (backend said) has been silent for ")
+    assert told["chain"][0]["act"] == f"control-room runs pause {run_id} --now"
+    assert "control_room_stalled_steps 1.0" in metrics
+    assert "stalled" not in ended
+
+
 async def test_times_files_and_retries(project: Project) -> None:
     """A timer and a retry tell their time, and a wait for files its pattern."""
     asking.add(project, "wait", {"timer": "nap", "seconds": 3000})

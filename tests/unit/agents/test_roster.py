@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from app import resources
-from app.agents import entries, roster, roster_rules
+from app.agents import backends, entries, roster, roster_rules
 from app.agents.configuration import BackendConfig, Recording, Roster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -298,3 +298,23 @@ def test_every_field_is_documented(part: str, schema: dict[str, Any]) -> None:
 
     assert set(rows) == set(schema["properties"])
     assert all(rows[name] == rule["title"] for name, rule in schema["properties"].items() if "title" in rule)
+
+
+def test_the_usual_idle_seconds_hold_where_a_backend_sets_none(tmp_path: Path) -> None:
+    """Programs without a limit of silence get the usual one; their own wins, and services have none."""
+    own = tmp_path / "agents.json"
+    document = {
+        "backends": {
+            "patient": {"type": "claude-code", "idle_seconds": 900},
+            "usual": {"type": "acp", "command": ["agent"]},
+            "service": {"type": "openai"},
+        }
+    }
+    own.write_text(json.dumps(document), encoding="utf-8")
+    found = backends.with_idle_seconds(roster.load([own]).backends, 60)
+
+    assert {name: config.idle_seconds for name, config in found.items()} == {
+        "patient": 900,
+        "usual": 60,
+        "service": None,
+    }

@@ -32,6 +32,7 @@ class Bench:
         time: clock.Clock | None = None,
         grace_seconds: float = 10.0,
         kept_loaded: int = eviction.KEPT_LOADED,
+        stalled_after_seconds: float | None = None,
     ) -> None:
         self.clock: clock.Clock = time or clock.FakeClock()
         self.probes = recording.RecordingProbes()
@@ -45,6 +46,7 @@ class Bench:
         self._limit = limit
         self._grace_seconds = grace_seconds
         self._kept_loaded = kept_loaded
+        self._stalled_after_seconds = stalled_after_seconds
         self._numbers = itertools.count(1)
         self.pool = self._new_pool()
 
@@ -219,6 +221,7 @@ class Bench:
             clock=self.clock,
             masker=plain.Masker(),
             probes=self.probes,
+            stalled_after_seconds=self._stalled_after_seconds,
         )
         return pool.Pool(
             store=self.store,

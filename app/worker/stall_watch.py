@@ -1,0 +1,91 @@
+"""The stall watch: tells, once per silence, that an agent or program at work says nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from app import clock, errors
+from app.domain import events, operations, plain, views
+from app.engine import open_steps, run_writer
+from app.worker.active_run import ActiveRun
+from app.worker.active_runs import ActiveRuns
+
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 15.0
+
+
+class StallWatch:
+    """Look at the runs that execute, of which there are only as many as the pool has places."""
+
+    def __init__(
+        self, active: ActiveRuns, time: clock.Clock, after_seconds: float, begin: Callable[..., object]
+    ) -> None:
+        """Args: begin: Starts a task of the pool."""
+        self._begin = begin
+        self._active = active
+        self._clock = time
+        self._after_seconds = after_seconds
+        self.count = 0
+        """Steps that are silent now."""
+
+    async def watch(self) -> None:
+        """Look again and again, until the pool stops."""
+        pause = min(max(self._after_seconds / 4, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        while not self._active.stopping:
+            await self._clock.sleep(pause)
+            now = self._clock.now()
+            self.count = sum(self._look(run_id, now) for run_id in tuple(self._active.capacity.holding))
+
+    def _look(self, run_id: str, now: datetime) -> int:
+        active_run = self._active.active_runs.get(run_id)
+        found = None if active_run is None else active_run.runner or active_run.evicted
+        if active_run is None or found is None:
+            return 0
+        waits = [
+            wait for wait in found.waits() if isinstance(wait.operation, operations.AgentCall | operations.Command)
+        ]
+        return sum(self._judge(active_run, wait, now) for wait in waits if wait.performing)
+
+    def _judge(self, active_run: ActiveRun, wait: open_steps.StepWait, now: datetime) -> bool:
+        step, since = wait.step, wait.output_at or wait.since
+        if step is None or since is None:
+            return False
+        silent = (now - clock.instant(since)).total_seconds()
+        if wait.queued is not None or silent < self._after_seconds:
+            if step.stalled is not None:
+                step.stalled = None
+                self._active.changes.note(active_run.run_id)
+            return False
+        if step.stalled is None:
+            self._tell(active_run, wait, since, silent)
+        return True
+
+    def _tell(self, active_run: ActiveRun, wait: open_steps.StepWait, since: str, silent_seconds: float) -> None:
+        assert wait.step is not None
+        agent_id = wait.operation.agent_id if isinstance(wait.operation, operations.AgentCall) else None
+        seconds = round(silent_seconds)
+        wait.step.stalled = views.Stalled(key=wait.key, agent_id=agent_id, since=since, silent_seconds=seconds)
+        facts = {"agent_id": agent_id, "silent_seconds": seconds}
+        if active_run.log is not None:
+            active_run.log.add_event(events.EventType.RUN_STALLED, wait.key, facts)
+        elif active_run.evicted is not None:
+            self._begin(self._write(active_run.evicted.executor.writer, wait.key, facts), "stalled")
+        self._active.changes.note(active_run.run_id)
+
+    async def _write(self, writer: run_writer.RunWriter, key: str, facts: Mapping[str, plain.Json]) -> None:
+        """Write the event of an evicted run, which is loaded for it."""
+        with contextlib.suppress(errors.InterruptionFault):
+            async with writer.use() as owner:
+                owner.log.add_event(events.EventType.RUN_STALLED, key, facts)
+
+
+def begun(
+    active: ActiveRuns, time: clock.Clock, after_seconds: float | None, begin: Callable[..., object]
+) -> StallWatch | None:
+    """Begin to watch, unless nothing is to be told."""
+    if not after_seconds:
+        return None
+    watch = StallWatch(active, time, after_seconds, begin)
+    begin(watch.watch(), "stall watch")
+    return watch
