@@ -215,9 +215,7 @@ TYPES: Mapping[str, BackendType] = {
 """Every type, by its name in `agents.json`."""
 
 
-def with_idle_seconds(
-    found: Mapping[str, configuration.BackendConfig], seconds: float
-) -> dict[str, configuration.BackendConfig]:
+def with_idle_seconds(found: Mapping[str, BackendConfig], seconds: float) -> dict[str, BackendConfig]:
     """Return backends of which those that can be silent too long, and set no limit, have this one."""
     return {
         name: dataclasses.replace(config, idle_seconds=seconds)

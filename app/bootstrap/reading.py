@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class _Idle:
     """The engine of a process in which nothing executes."""
 
+    elsewhere = False
+
     def view(self, run_id: str) -> None:
         return None
 

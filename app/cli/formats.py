@@ -48,11 +48,11 @@ def run(detail: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def explanation(told: Mapping[str, Any]) -> str:
+def explanation(found: Mapping[str, Any]) -> str:
     """Return why a run does not move, the chain behind it, and the commands that send it on."""
-    chain = [(link["run_id"], link["kind"], link["since"], link.get("until")) for link in told["chain"]]
-    acts = list(dict.fromkeys(link["act"] for link in told["chain"] if link.get("act")))
-    parts = [printable.one_line(told["sentence"]), table(("run_id", "cause", "since", "until"), chain)]
+    chain = [(link["run_id"], link["kind"], link["since"], link.get("until")) for link in found["chain"]]
+    acts = list(dict.fromkeys(link["act"] for link in found["chain"] if link.get("act")))
+    parts = [printable.one_line(found["sentence"]), table(("run_id", "cause", "since", "until"), chain)]
     return "\n\n".join([*parts, *(["\n".join(acts)] if acts else [])])
 
 

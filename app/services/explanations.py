@@ -144,6 +144,9 @@ class Explanations:
 
     async def _elsewhere(self, run_id: str, view: views.RunView) -> list[Cause]:
         """Return why a run is not executed by this process."""
+        if self._engine.elsewhere:
+            waits = [_cause(run_id, "queued", "It waits for a worker", view.updated_at)]
+            return waits if view.status is states.RunState.PENDING else []
         service, act = self._surroundings.service(), f"control-room runs resume {run_id}"
         if view.start.owner != "service":
             text = "A command of the command line executes it; if that has ended, nothing does"
@@ -218,8 +221,8 @@ def _status(status: states.RunState, waits: Sequence[open_steps.StepWait]) -> st
 
 def _sentence(run_id: str, chain: Sequence[Cause]) -> str:
     root = chain[-1].run_id
-    told = "; ".join(cause.text for cause in chain if cause.run_id == root)
-    return f"{told}." if root == run_id else f"It waits for run {root}: {told}."
+    text = "; ".join(cause.text for cause in chain if cause.run_id == root)
+    return f"{text}." if root == run_id else f"It waits for run {root}: {text}."
 
 
 def _cause(run_id: str, kind: explanations.CauseKind, text: str, since: str | None, *, act: str | None = None) -> Cause:

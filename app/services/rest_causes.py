@@ -21,12 +21,12 @@ def ending(run_id: str, view: views.RunView) -> Cause:
     act: str | None = f"control-room runs resume {run_id}"
     if view.status is states.RunState.CANCELLED:
         return _cause(run_id, "ended", "It was cancelled", view.completed_at, act=act)
-    told = f"It failed: {_told(view.error)}"
+    text = f"It failed: {_reported(view.error)}"
     if view.error is not None and view.error.get("code") == "journal_corrupt":
-        return _cause(run_id, "damaged", told, view.completed_at, act=f"control-room runs repair {run_id}")
+        return _cause(run_id, "damaged", text, view.completed_at, act=f"control-room runs repair {run_id}")
     if any(_is_denial(record) for record in view.living()[-_DENIALS_SOUGHT:]):
-        told, act = f"{told}; a denial is final, so only a new run can continue", None
-    return _cause(run_id, "ended", told, view.completed_at, act=act)
+        text, act = f"{text}; a denial is final, so only a new run can continue", None
+    return _cause(run_id, "ended", text, view.completed_at, act=act)
 
 
 def _is_denial(record: records.Record) -> bool:
@@ -40,11 +40,11 @@ def pause(run_id: str, view: views.RunView) -> Cause:
     act = stop.act.format(run_id=run_id) if stop.act else None
     if reason == stop_reasons.BY_PERSON:
         return _cause(run_id, "paused", "A person paused it", view.updated_at, act=act)
-    told = _told(view.error) if view.error else stop.text
-    return _cause(run_id, "parked", f"It is parked ({reason}): {told}", view.updated_at, act=act)
+    text = _reported(view.error) if view.error else stop.text
+    return _cause(run_id, "parked", f"It is parked ({reason}): {text}", view.updated_at, act=act)
 
 
-def _told(error: Mapping[str, plain.Json] | None) -> str:
+def _reported(error: Mapping[str, plain.Json] | None) -> str:
     return "the reason is not known" if not error else f"{error.get('message')} [{error.get('code')}]"
 
 
