@@ -63,7 +63,10 @@ async def test_agent_recipes(service: served.Served) -> None:
 
 async def test_amplifier(service: served.Served) -> None:
     """The loop collects a reply for each file, and the last step has its variable."""
-    service.project.write(".control-room/recipes/amplifier/review-changes.yaml", _example("amplifier.md", "yaml"))
+    service.project.write(
+        ".control-room/recipes/amplifier/review-changes.yaml",
+        _example("amplifier.md", "yaml", 'name: "review-changes"'),
+    )
     service.project.say("*", text="It is fine.")
     run = await service.run("review-changes")
     answer = await service.http.get(f"/api/runs/{run['run_id']}/cache/reviews")

@@ -118,11 +118,11 @@ def test_the_reference_names_every_code():
     assert codes - set(re.findall(r"`([a-z_0-9]+)`", REFERENCE)) == set()
 
 
-def test_the_example_of_the_reference():
-    """The recipe in docs/reference/amplifier.md is valid."""
-    example = REFERENCE.split("```yaml\n")[1].split("```")[0]
+def test_the_examples_of_the_reference():
+    """The recipes in docs/reference/amplifier.md are valid."""
+    examples = re.findall(r"^```yaml\n(name: .*?)^```", REFERENCE, re.MULTILINE | re.DOTALL)
 
-    assert recipe_harness.parsed(example).recipe_id == "review-changes"
+    assert [recipe_harness.parsed(example).recipe_id for example in examples] == ["greet", "review-changes"]
 
 
 def _required(field):
