@@ -194,6 +194,19 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationSettings:
+    """Settings of notifications."""
+
+    notify_allowed: tuple[str, ...] = _setting(
+        (), "NOTIFY_ALLOWED", "Host names, addresses and networks that webhooks may contact though they are private."
+    )
+    smtp_url: str | None = _setting(
+        None, "SMTP_URL", "Server for e-mail, `smtp://USER:PASSWORD@HOST:PORT`, or `smtps://…` for TLS from the start."
+    )
+    mail_from: str | None = _setting(None, "MAIL_FROM", "Sender of e-mail.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings."""
 
@@ -209,6 +222,8 @@ class Settings:
     """The programs that runs start."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     """Logs."""
+    notifications: NotificationSettings = field(default_factory=NotificationSettings)
+    """Notifications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from app.services import (
     runs,
     statistics,
 )
+from app.services.notifications import endpoints
 from app.services.plans import plans
 from app.services.triggers import hooks, triggers
 
@@ -61,6 +62,8 @@ class Services:
     """What starts runs by itself."""
     hooks: hooks.Hooks
     """Deliveries from outside."""
+    endpoints: endpoints.Endpoints
+    """Who is told what happens to runs."""
     max_message_bytes: int
     """Largest message that a client of the WebSocket may send."""
     catalogue: recipes.Catalogue

@@ -23,6 +23,7 @@ DESCRIPTION = (
 TAGS = [
     {"name": "runs", "description": "Executions of recipes."},
     {"name": "triggers", "description": "Schedules, webhooks and file drops that start runs."},
+    {"name": "notifications", "description": "Who is told what happens to runs."},
     {"name": "gates", "description": "Questions of runs to people, and their answers."},
     {"name": "issues", "description": "Findings of runs and notes of people."},
     {"name": "plans", "description": "Session plans: tasks and their dependencies, each task one run."},

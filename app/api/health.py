@@ -35,7 +35,9 @@ async def alive() -> Response:
 @router.get(
     "/readyz",
     summary="Readiness",
-    responses=declared(health.Readiness, "disk_failing", "planner_broken", "triggers_broken", "starting"),
+    responses=declared(
+        health.Readiness, "disk_failing", "planner_broken", "triggers_broken", "notifications_broken", "starting"
+    ),
 )
 async def ready(services: ServicesDep) -> Response:
     """Return 200 with the load if the service accepts runs, else 503 with the reason. Needs no token."""

@@ -321,6 +321,11 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.RequestInvalid(
         "the delivery is not signed as github wants it, or its timestamp is too old", code="signature_invalid"
     ),
+    # -- notifications
+    errors.NotFound("there is no endpoint 'ep_5h2m9q0x7c1v8b3n'", code="endpoint_not_found"),
+    errors.NotFound("there is no dead letter 'msg_5h2m9q0x7c1v8b3n'", code="message_not_found"),
+    errors.Conflict("there are 100 endpoints; remove one first", code="too_many_endpoints"),
+    errors.Unavailable("notifications do not work: KeyError('x'); restart the service", code="notifications_broken"),
     # -- the service
     errors.Unavailable("the service is stopping", code="stopping"),
     errors.Unavailable("the service is starting", code="starting"),

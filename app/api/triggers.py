@@ -85,10 +85,10 @@ async def show_trigger(services: ServicesDep, trigger_id: TriggerId) -> Response
     responses=declared(triggers.TriggerShown, *refusals.WRITE, *_RECIPE, "trigger_not_found", "trigger_changed"),
 )
 async def edit_trigger(
-    services: ServicesDep, trigger_id: TriggerId, body: trigger_requests.TriggerEditBody
+    services: ServicesDep, trigger_id: TriggerId, body: trigger_requests.TriggerEditBody, author: AuthorDep
 ) -> Response:
     """Change a trigger. With `revision`, reject stale updates."""
-    return as_json(await services.triggers.edit(trigger_id, body.edit()))
+    return as_json(await services.triggers.edit(trigger_id, body.edit(), author))
 
 
 @router.delete(
@@ -97,9 +97,9 @@ async def edit_trigger(
     status_code=204,
     responses=refusals.documented(("trigger_not_found", "no_room")),
 )
-async def remove_trigger(services: ServicesDep, trigger_id: TriggerId) -> Response:
+async def remove_trigger(services: ServicesDep, trigger_id: TriggerId, author: AuthorDep) -> Response:
     """Remove a trigger. Its runs stay."""
-    await services.triggers.remove(trigger_id)
+    await services.triggers.remove(trigger_id, author)
     return Response(status_code=204)
 
 

@@ -25,7 +25,7 @@ from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import OpenMode, Platform, directory_of, real_platform, sessions_of, store_of
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
 from app.bootstrap.statistics import statistics_of
-from app.bootstrap.triggers import Triggering, triggering_of
+from app.bootstrap.unattended import Unattended, unattended_of
 from app.bootstrap.use_cases import conversation_service_of, gates_of, inventory_of, issues_of
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain
@@ -80,8 +80,8 @@ class Application:
     """Loads the runs of session plans when they have something to do."""
     conferences: conferences.Conferences
     """Use cases of conferences."""
-    triggering: Triggering
-    """What starts runs by itself."""
+    unattended: Unattended
+    """What works without a person."""
     starter: starting.Starter
     """Completes requests; also for dry runs."""
     catalogue: recipes.Catalogue
@@ -144,8 +144,8 @@ async def build(
             closing.push_async_callback(application.planner.stop)
             application.planner.start(recover=serves)
         if serves:
-            closing.push_async_callback(application.triggering.scheduler.stop)
-            application.triggering.scheduler.start()
+            closing.push_async_callback(application.unattended.stop)
+            application.unattended.start()
         if serves and chosen.project.keep_conversations_days:
             age = timedelta(days=chosen.project.keep_conversations_days)
             sweeping = asyncio.create_task(conversation_retention.sweep(sessions, store, platform.clock.now() - age))
@@ -303,10 +303,10 @@ def _application(
 
     def working() -> None:
         planner.check()
-        triggering.scheduler.check()
+        unattended.check()
         store.read_faults.refuse()
 
-    triggering = triggering_of(use_cases, store, engine, definitions, platform)
+    unattended = unattended_of(chosen, use_cases, store, engine, definitions, platform, processes)
     plans, planner = planning_of(use_cases, store, engine, definitions, platform, equipment.masker, performing)
     return Application(
         runs=use_cases,
@@ -318,7 +318,7 @@ def _application(
         plans=plans,
         planner=planner,
         conferences=conferences.Conferences(runs=use_cases, store=store, library=definitions.definition_cache.library),
-        triggering=triggering,
+        unattended=unattended,
         starter=definitions.starter,
         catalogue=definitions.catalogue,
         route=definitions.starter.route,

@@ -20,7 +20,7 @@ from app.storage import data_directory, memory_store, read_only_store, store_mar
 from app.storage.runs import disk_store
 
 if TYPE_CHECKING:
-    from app.bootstrap import triggers
+    from app.bootstrap import unattended
     from app.engine import ports, run_engine
     from app.services import explanations, gates, issues, maintenance, recipes
     from app.services.plans import plan_queries
@@ -144,11 +144,11 @@ class Reading:
         )
 
     @cached_property
-    def triggering(self) -> triggers.ReadTriggers:
-        """Return the queries of triggers."""
-        from app.bootstrap import triggers
+    def unattended(self) -> unattended.ReadUnattended:
+        """Return the queries of triggers and notifications."""
+        from app.bootstrap import unattended
 
-        return triggers.ReadTriggers(self.store)
+        return unattended.ReadUnattended(self.store)
 
     @cached_property
     def plans(self) -> plan_queries.PlanQueries:

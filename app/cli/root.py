@@ -22,6 +22,7 @@ _MODULES = {
     "gates": "gates",
     "issues": "issues",
     "triggers": "triggers",
+    "notifications": "notifications",
     "plan": "plans",
     "receipts": "receipts",
     "audit": "audit",

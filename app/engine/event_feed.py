@@ -72,6 +72,8 @@ class EventFeed:
         self._news = asyncio.Event()
         self.followers = 0
         """How many follow; while nobody does, events are written when it suits their run."""
+        self.listeners = 0
+        """How many wait for what is written, without hurrying it."""
         self.last = 0
         """Place of the newest event."""
 
@@ -99,7 +101,7 @@ class EventFeed:
         self._count += len(events)
         self._bytes += size_bytes
         self._trim()
-        if self.followers:
+        if self.followers or self.listeners:
             self._news.set()
             self._news = asyncio.Event()
 

@@ -236,6 +236,8 @@ class RunQuery:
     """Only runs created at or after this instant."""
     created_before: str | None = None
     """Only runs created before this instant."""
+    updated_after: str | None = None
+    """Only runs whose state changed at or after this instant."""
     parent_run_id: str | None = None
     """Only runs that this run started."""
     session_id: str | None = None

@@ -7,7 +7,7 @@ import logging
 from weakref import WeakValueDictionary
 
 from app import errors
-from app.domain import triggers
+from app.domain import audit, authors, triggers
 from app.engine import documents
 from app.services import faults
 
@@ -20,8 +20,10 @@ _log = logging.getLogger(__name__)
 class TriggerRepository:
     """Keep triggers in memory as their files have them."""
 
-    def __init__(self, kept: documents.Documents) -> None:
+    def __init__(self, kept: documents.Documents, log: audit.AuditLog) -> None:
+        """Args: log: Where changes by people are recorded."""
         self._documents = kept
+        self._audit = log
         self._triggers: dict[str, triggers.Trigger] | None = None
         self._reading = asyncio.Lock()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -53,6 +55,16 @@ class TriggerRepository:
     def lock(self, trigger_id: str) -> asyncio.Lock:
         """Return what the one that changes a trigger holds."""
         return self._locks.setdefault(trigger_id, asyncio.Lock())
+
+    async def record(self, author: authors.Author | None, action: str, trigger: triggers.Trigger) -> None:
+        """Record a change that a person is about to make.
+
+        Raises:
+            errors.DiskFull: it cannot be written.
+        """
+        with faults.as_errors():
+            facts = {"recipe_id": trigger.recipe_id, "kind": trigger.kind, "revision": trigger.revision}
+            await self._audit.append(author, f"trigger.{action}", trigger.trigger_id, facts)
 
     async def put(self, trigger: triggers.Trigger) -> None:
         """Keep a trigger; it is durable afterwards.

@@ -108,11 +108,14 @@ class Triggers(TriggerQueries):
             await self._check(trigger)
             trigger, once = self._with_secrets(trigger)
             trigger = await self._with_baseline(trigger)
+            await self._repository.record(author, "created", trigger)
             await self._repository.put(trigger)
         self._repository.changed.set()
         return Added(trigger=self._shown(trigger, **once), existed=False)
 
-    async def edit(self, trigger_id: str, edit: requests.TriggerEdit) -> triggers.TriggerShown:
+    async def edit(
+        self, trigger_id: str, edit: requests.TriggerEdit, author: authors.Author | None
+    ) -> triggers.TriggerShown:
         """Change a trigger, and return it once that is durable.
 
         Raises:
@@ -129,11 +132,12 @@ class Triggers(TriggerQueries):
             changed = requests.edited(trigger, edit, clock.stamp(self._clock.now()))
             if set(edit.changes()) - {"paused", "name", "overlap", "catch_up", "schedule"}:
                 await self._check(changed)
+            await self._repository.record(author, "edited", changed)
             await self._repository.put(changed)
         self._repository.changed.set()
         return self._shown(changed)
 
-    async def remove(self, trigger_id: str) -> None:
+    async def remove(self, trigger_id: str, author: authors.Author | None) -> None:
         """Remove a trigger; its runs stay, and go on.
 
         Raises:
@@ -141,7 +145,7 @@ class Triggers(TriggerQueries):
             errors.DiskFull: it cannot be removed.
         """
         async with self._repository.lock(trigger_id):
-            await self._repository.get(trigger_id)
+            await self._repository.record(author, "removed", await self._repository.get(trigger_id))
             await self._repository.remove(trigger_id)
         self._repository.changed.set()
 

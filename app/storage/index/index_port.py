@@ -266,6 +266,8 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
         return False
     if query.created_after is not None and run.created_at < instant(query.created_after):
         return False
+    if query.updated_after is not None and run.updated_at < instant(query.updated_after):
+        return False
     if query.created_before is not None and run.created_at >= instant(query.created_before):
         return False
     return query.cursor is None or age(run) < query.cursor

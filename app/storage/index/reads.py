@@ -214,6 +214,9 @@ def _shown(query: stores.RunQuery) -> str:
 def _span(query: stores.RunQuery, leading: str) -> Iterator[Condition]:
     if query.created_after is not None:
         yield f"{leading}.created_at >= :after", {"after": index_port.instant(query.created_after)}
+    if query.updated_after is not None:
+        # Asked once, at a start: no index serves it.
+        yield "runs.updated_at >= :moved", {"moved": index_port.instant(query.updated_after)}
     yield from _behind(query.cursor, f"({leading}.created_at, {leading}.run_id) <")
     before = index_port.instant(query.created_before) if query.created_before is not None else None
     # Behind a cursor of its own list the second limit says nothing new, and a database might begin there.

@@ -1,0 +1,119 @@
+"""What works without a person, put together: triggers, and notifications."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app import clock, settings
+from app.bootstrap.definitions import Definitions
+from app.bootstrap.engines import Store
+from app.bootstrap.platform import Platform
+from app.engine import run_engine
+from app.processes import supervisor
+from app.services import arguments, runs
+from app.services.notifications import dispatcher, endpoints, senders
+from app.services.notifications import repository as notified
+from app.services.triggers import firing, hooks, repository, scheduler, triggers
+from app.storage import layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unattended:
+    """What works without a person."""
+
+    triggers: triggers.Triggers
+    """Use cases of triggers."""
+    hooks: hooks.Hooks
+    """Deliveries from outside."""
+    endpoints: endpoints.Endpoints
+    """Use cases of notifications."""
+    scheduler: scheduler.TriggerScheduler
+    """Takes what is due."""
+    dispatcher: dispatcher.Dispatcher
+    """Delivers notifications."""
+
+    def start(self) -> None:
+        """Begin to work."""
+        self.scheduler.start()
+        self.dispatcher.start()
+
+    async def stop(self) -> None:
+        """Stop, and wait for it."""
+        await self.scheduler.stop()
+        await self.dispatcher.stop()
+
+    def check(self) -> None:
+        """Raise if something has died.
+
+        Raises:
+            errors.Unavailable: `triggers_broken`, `notifications_broken`.
+        """
+        self.scheduler.check()
+        self.dispatcher.check()
+
+
+class ReadUnattended:
+    """The parts that commands need which only read."""
+
+    def __init__(self, store: Store) -> None:
+        kept = repository.TriggerRepository(store.documents(layout.TRIGGERS), store.audit)
+        self.triggers = triggers.TriggerQueries(kept, clock.SystemClock())
+        """Queries of triggers."""
+        self.endpoints = endpoints.EndpointQueries(_endpoints(store))
+        """Queries of endpoints."""
+
+
+def unattended_of(
+    chosen: settings.Settings,
+    use_cases: runs.Runs,
+    store: Store,
+    engine: run_engine.RunEngine,
+    definitions: Definitions,
+    platform: Platform,
+    processes: supervisor.Supervisor,
+) -> Unattended:
+    """Return what works without a person over a store."""
+    time, ids = platform.clock, platform.ids
+    kept = repository.TriggerRepository(store.documents(layout.TRIGGERS), store.audit)
+    starts = firing.Firing(repository=kept, runs=use_cases, store=store, clock=time)
+
+    def declared(recipe_id: str) -> frozenset[str] | None:
+        schema = definitions.catalogue.get(recipe_id).recipe.args_schema
+        return arguments.declared(schema) if schema.get("additionalProperties", False) is False else None
+
+    orders = triggers.Triggers(
+        repository=kept,
+        firing=starts,
+        starter=definitions.starter,
+        declared=declared,
+        workspaces=definitions.workspaces,
+        clock=time,
+        ids=ids,
+    )
+    told, channels = _endpoints(store), _senders(chosen, platform, processes)
+    return Unattended(
+        triggers=orders,
+        hooks=hooks.Hooks(repository=kept, firing=starts, clock=time, ids=ids),
+        endpoints=endpoints.Endpoints(repository=told, senders=channels, log=store.audit, clock=time, ids=ids),
+        scheduler=scheduler.TriggerScheduler(
+            repository=kept, firing=starts, triggers=orders, engine=engine, clock=time
+        ),
+        dispatcher=dispatcher.Dispatcher(repository=told, store=store, feed=store.feed, senders=channels, clock=time),
+    )
+
+
+def _endpoints(store: Store) -> notified.EndpointRepository:
+    return notified.EndpointRepository(
+        store.documents(layout.OUTBOX), lambda endpoint_id: store.documents(f"{layout.OUTBOX}/{endpoint_id}")
+    )
+
+
+def _senders(
+    chosen: settings.Settings, platform: Platform, processes: supervisor.Supervisor
+) -> dict[str, senders.Sender]:
+    told = chosen.notifications
+    return {
+        "webhook": senders.WebhookSender(senders.AddressGuard(told.notify_allowed), platform.clock),
+        "email": senders.MailSender(told.smtp_url, told.mail_from),
+        "command": senders.CommandSender(processes.run, chosen.project.project),
+    }

@@ -1,0 +1,123 @@
+"""The commands under `notifications`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli import arguments, exit_codes, formats, options, unattended_cases
+
+KINDS = ("waits", "failed", "done", "stalled", "budget")
+"""What is told; a test compares them with the engine's."""
+
+
+@click.group()
+def notifications() -> None:
+    """Tell people and programs what happens to runs."""
+
+
+@notifications.command("list")
+@options.as_json
+@options.anywhere
+def list_(place: options.Place, as_json: bool) -> int:
+    """List the endpoints: who is told what."""
+    return exit_codes.shown(place.ask(unattended_cases.list_endpoints), as_json, _rows)
+
+
+@notifications.command()
+@click.option("--webhook", "url", metavar="URL", help="Post messages there, signed by Standard Webhooks.")
+@click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the secret.")
+@click.option("--email", "to", multiple=True, metavar="ADDRESS", help="Send e-mail there; repeatable.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this; repeatable.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
+@click.option("--label", metavar="NAME:TEXT", help="Only runs with this label.")
+@click.option("--name", metavar="TEXT", help="What people call it.")
+@click.option("--idempotency-key", metavar="KEY", help="Repeating the command returns the same endpoint.")
+@click.argument("argv", nargs=-1, metavar="[-- PROGRAM [ARGUMENT]...]")
+@options.as_json
+@options.anywhere
+def add(place: options.Place, as_json: bool, signing_secret_file: Path | None, **given: Any) -> int:
+    """Add an endpoint: --webhook, --email, or a program that reads the message as JSON on standard input.
+
+    The secret of a webhook is shown now, and never again.
+    """
+    from app.services.notifications import requests
+
+    secret = None if signing_secret_file is None else arguments.read_text(signing_secret_file).strip()
+    new = requests.NewEndpoint(signing_secret=secret, **given)
+    return exit_codes.shown(place.ask(unattended_cases.add_endpoint, new), as_json, _one)
+
+
+@notifications.command()
+@click.argument("endpoint_id")
+@options.anywhere
+def remove(place: options.Place, endpoint_id: str) -> int:
+    """Remove an endpoint with its dead letters."""
+    place.ask(unattended_cases.remove_endpoint, endpoint_id)
+    return exit_codes.ExitCode.DONE
+
+
+@notifications.command()
+@click.argument("endpoint_id")
+@options.as_json
+@options.anywhere
+def test(place: options.Place, as_json: bool, endpoint_id: str) -> int:
+    """Send a test message now; exit code 1 if it is not delivered."""
+    found = place.ask(unattended_cases.try_endpoint, endpoint_id)
+    exit_codes.shown(found, as_json, _tried)
+    return exit_codes.ExitCode.DONE if found["delivered"] else exit_codes.ExitCode.FAILED
+
+
+@notifications.command()
+@click.argument("endpoint_id")
+@options.as_json
+@options.anywhere
+def dead(place: options.Place, as_json: bool, endpoint_id: str) -> int:
+    """List the messages that could not be delivered."""
+    return exit_codes.shown(place.ask(unattended_cases.list_dead, endpoint_id), as_json, _letters)
+
+
+@notifications.command()
+@click.argument("endpoint_id")
+@click.argument("message_id", required=False)
+@options.as_json
+@options.anywhere
+def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: str | None) -> int:
+    """Deliver a message again, or without MESSAGE_ID all dead letters, as soon as the service runs."""
+    found = place.ask(unattended_cases.replay, endpoint_id, message_id)
+    return exit_codes.shown(found, as_json, lambda answer: f"{answer['replayed']} messages are delivered again")
+
+
+def _rows(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "no endpoints"
+    rows = [
+        (one["endpoint_id"], one["name"], one["channel"], _kinds(one), one["waiting"], one["dead"]) for one in found
+    ]
+    return formats.table(("endpoint_id", "name", "channel", "kinds", "waiting", "dead"), rows)
+
+
+def _one(found: Mapping[str, Any]) -> str:
+    secret = f"\nsigning secret: {found['signing_secret']}" if found.get("signing_secret") else ""
+    return f"endpoint {found['endpoint_id']} is told {_kinds(found)} by {found['channel']}{secret}"
+
+
+def _kinds(one: Mapping[str, Any]) -> str:
+    return ", ".join(one["kinds"]) or "everything"
+
+
+def _tried(found: Mapping[str, Any]) -> str:
+    return f"{'delivered' if found['delivered'] else 'not delivered'}: {found['detail']}"
+
+
+def _letters(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "no dead letters"
+    rows = [
+        (one["message"]["message_id"], one["message"]["run_id"], one["message"]["kind"], one["attempts"], one["error"])
+        for one in found
+    ]
+    return formats.table(("message_id", "run_id", "kind", "attempts", "error"), rows)

@@ -1,0 +1,187 @@
+"""Notifications: what is told of runs to the outside, and the endpoints that it is told to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from app.domain import plain, shapes
+
+Kind: TypeAlias = Literal["waits", "failed", "done", "stalled", "budget"]
+"""What is told of a run."""
+
+Channel: TypeAlias = Literal["webhook", "email", "command"]
+"""How an endpoint is reached."""
+
+MOST_DELIVERED = 2000
+"""Ids of delivered messages that an endpoint remembers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(shapes.Shape):
+    """One thing that is told."""
+
+    published_as: ClassVar[str] = "NotificationMessage"
+
+    message_id: str
+    """Id of the message; a repetition has the same."""
+    kind: Kind
+    """What is told."""
+    at: shapes.Instant
+    """When it happened."""
+    run_id: shapes.RunId
+    """The run."""
+    recipe_id: str
+    """Its recipe."""
+    text: str
+    """It, in one sentence."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the run."""
+    data: Mapping[str, plain.Json] = field(default_factory=dict)
+    """More: `gate_id`, `prompt` and `options` of a gate; `error` of a failure; `reason` of a pause."""
+
+    def payload(self) -> dict[str, plain.Json]:
+        """Return what is sent: type, time and facts, as Standard Webhooks has them."""
+        facts = {name: value for name, value in self.to_json().items() if name not in ("data", "at")}
+        return {"type": f"run.{self.kind}", "timestamp": self.at, "data": {**facts, **self.data}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Who is told, and how far; exactly what its file holds."""
+
+    endpoint_id: str
+    """Id of the endpoint."""
+    name: str
+    """What people call it."""
+    channel: Channel
+    """How it is reached."""
+    url: str | None = None
+    """Address of a webhook."""
+    signing_secret: str | None = None
+    """Secret of the signatures of a webhook."""
+    to: tuple[str, ...] = ()
+    """Addresses of e-mail."""
+    argv: tuple[str, ...] = ()
+    """Program and arguments of a command."""
+    kinds: tuple[Kind, ...] = ()
+    """What is told; empty: everything."""
+    recipe_id: str | None = None
+    """Only runs of this recipe."""
+    label: str | None = None
+    """Only runs with this label, `name:value`."""
+    created_at: str
+    """When it was added."""
+    request_sha256: str | None = None
+    """Hash that tells a repetition of the request from another one under the same key."""
+    since: str
+    """Everything before this instant was delivered, or is a dead letter."""
+    delivered: tuple[str, ...] = ()
+    """Ids of the newest messages that were delivered or given up, oldest first."""
+
+    def wants(self, message: Message) -> bool:
+        """Return whether it is told a message."""
+        name, _, value = (self.label or "").partition(":")
+        return (
+            (not self.kinds or message.kind in self.kinds)
+            and self.recipe_id in (None, message.recipe_id)
+            and (self.label is None or message.labels.get(name) == value)
+        )
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return what the file of the endpoint holds."""
+        kept: dict[str, plain.Json] = plain.plain(dataclasses.asdict(self))
+        return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointShown(shapes.Shape):
+    """An endpoint as clients see it, without its secret."""
+
+    published_as: ClassVar[str] = "NotificationEndpoint"
+
+    endpoint_id: str
+    """Id of the endpoint."""
+    name: str
+    """What people call it."""
+    channel: Channel
+    """How it is reached."""
+    url: str | None
+    """Address of a webhook."""
+    to: tuple[str, ...]
+    """Addresses of e-mail."""
+    argv: tuple[str, ...]
+    """Program and arguments of a command."""
+    kinds: tuple[Kind, ...]
+    """What is told; empty: everything."""
+    recipe_id: str | None
+    """Only runs of this recipe."""
+    label: str | None
+    """Only runs with this label, `name:value`."""
+    created_at: shapes.Instant
+    """When it was added."""
+    waiting: int
+    """Messages that are not delivered yet."""
+    dead: int
+    """Messages that were given up, and can be replayed."""
+    signing_secret: str | None = shapes.omitted()
+    """Secret of the signatures, shown only in the answer that adds the endpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter(shapes.Shape):
+    """A message that was given up."""
+
+    message: Message
+    """The message."""
+    attempts: int
+    """How often it was tried."""
+    error: str
+    """Why the last try failed."""
+    given_up_at: shapes.Instant
+    """When it was given up."""
+    replayed: bool = False
+    """Whether it is being tried again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried(shapes.Shape):
+    """What came of a try to deliver."""
+
+    published_as: ClassVar[str] = "NotificationTried"
+
+    delivered: bool
+    """Whether the endpoint took it."""
+    detail: str
+    """The answer, or why it failed."""
+
+
+def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | None = None) -> EndpointShown:
+    """Return an endpoint as clients see it."""
+    own = {each.name for each in dataclasses.fields(Endpoint)} - {"signing_secret"}
+    fields: dict[str, Any] = {
+        each.name: getattr(endpoint, each.name) for each in dataclasses.fields(EndpointShown) if each.name in own
+    }
+    return EndpointShown(**fields, waiting=waiting, dead=dead, signing_secret=signing_secret)
+
+
+def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:
+    """Return the endpoint that a file holds; fields of later versions are left out.
+
+    Raises:
+        TypeError, KeyError: the file holds none.
+    """
+    known = {each.name for each in dataclasses.fields(Endpoint)}
+    fields: dict[str, Any] = {name: value for name, value in kept.items() if name in known}
+    return Endpoint(**fields | {name: tuple(kept.get(name, ())) for name in ("to", "argv", "kinds", "delivered")})
+
+
+def letter_of(kept: Mapping[str, Any]) -> DeadLetter:
+    """Return the dead letter that a file holds.
+
+    Raises:
+        TypeError, KeyError: the file holds none.
+    """
+    return DeadLetter(**{**kept, "message": Message(**kept["message"])})

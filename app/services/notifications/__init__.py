@@ -1,0 +1,1 @@
+"""Notifications: webhooks, e-mail and commands that tell what happens to runs."""

@@ -1,0 +1,106 @@
+"""Derivation: which messages the events of runs make, read from their files, whether or not anyone listened."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from app import clock, errors
+from app.domain import decisions, events, notifications, plain, runs, states
+from app.engine import event_feed, stores
+
+MARGIN = timedelta(hours=1)
+"""How much earlier than its cursor is looked again: rows and events lag, and clocks are set."""
+
+STALLED = "run.stalled"
+"""Type of the event of a run whose agent is silent."""
+
+BUDGET_REASONS = frozenset({"budget_exhausted", "time_limit"})
+"""Reasons of pauses that tell of a budget."""
+
+_UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
+
+
+def of_portion(portion: event_feed.Portion) -> list[notifications.Message]:
+    """Return the messages that events of the feed make."""
+    made = (of_event(event, portion.recipe_id, portion.labels) for event in portion.events)
+    return [message for message in made if message is not None]
+
+
+def of_event(event: events.Event, recipe_id: str, labels: Mapping[str, str]) -> notifications.Message | None:
+    """Return the message that an event makes; the same event always makes the same one."""
+    found = _read(event)
+    if found is None:
+        return None
+    kind, mark, text, data = found
+    return notifications.Message(
+        message_id=_id(event.run_id, mark),
+        kind=kind,
+        at=event.at,
+        run_id=event.run_id,
+        recipe_id=recipe_id,
+        text=f"{recipe_id} {text}"[:500],
+        labels=dict(labels),
+        data=data,
+    )
+
+
+async def since(store: stores.RunStore, instant: str) -> AsyncIterator[notifications.Message]:
+    """Yield the messages of an instant and later, by the events of every run that may have changed since then."""
+    begin = clock.stamp(clock.instant(instant) - MARGIN)
+    seen = set[str]()
+    for query in (stores.RunQuery(status=_UNFINISHED), stores.RunQuery(updated_after=begin)):
+        async for row in stores.every_run(store, query):
+            if row.run_id in seen or runs.is_internal(row.run_id):
+                continue
+            seen.add(row.run_id)
+            for message in await _of_run(store, row):
+                if message.at >= begin:
+                    yield message
+
+
+async def _of_run(store: stores.RunStore, row: stores.RunSummary) -> list[notifications.Message]:
+    try:
+        found = await store.read_events(row.run_id)
+    except (errors.NotFound, errors.StorageFault):
+        found = []
+    made = [message for event in found if (message := of_event(event, row.recipe_id, row.labels)) is not None]
+    ended = [message for message in made if message.kind in ("failed", "done")]
+    if row.status in ("failed", "done") and row.completed_at is not None and not ended:
+        # Its last events were lost with the power.
+        data = {"status": row.status, "error": {"code": row.error_code} if row.error_code else None}
+        last = events.Event(seq=0, at=row.completed_at, type="run.ended", run_id=row.run_id, data=data)
+        made += [message for message in [of_event(last, row.recipe_id, row.labels)] if message is not None]
+    return made
+
+
+def _read(event: events.Event) -> tuple[notifications.Kind, str, str, dict[str, plain.Json]] | None:
+    data = event.data
+    match event.type:
+        case events.EventType.GATE_OPENED:
+            facts = {name: data.get(name) for name in ("gate_id", "prompt", "options", "expires_at")}
+            return "waits", f"gate {data.get('gate_id')}", f"asks: {data.get('prompt')}", facts | {"key": event.key}
+        case events.EventType.RUN_PAUSED:
+            return _paused(event, str(data.get("reason") or ""))
+        case events.EventType.RUN_ENDED if data.get("status") in ("failed", "done"):
+            kind: Any = data["status"]
+            error = data.get("error")
+            reason = f" failed: {error.get('message') or error.get('code')}" if isinstance(error, dict) else ""
+            return kind, f"{event.seq}", reason.strip() or "is done", {"error": error}
+        case _ if event.type == STALLED:
+            return "stalled", f"{event.seq}", f"is silent at {event.key}", dict(data) | {"key": event.key}
+    return None
+
+
+def _paused(event: events.Event, reason: str) -> tuple[notifications.Kind, str, str, dict[str, plain.Json]] | None:
+    if reason == decisions.PAUSED_BY_PERSON:
+        return None
+    error = event.data.get("error")
+    said = error.get("message") if isinstance(error, dict) else None
+    kind: notifications.Kind = "budget" if reason in BUDGET_REASONS else "waits"
+    return kind, f"{event.seq}", f"is parked: {said or reason or 'a fault'}", {"reason": reason, "error": error}
+
+
+def _id(run_id: str, mark: str) -> str:
+    return f"msg_{plain.sha256(f'{run_id} {mark}'.encode())[:24]}"

@@ -1,0 +1,247 @@
+"""The dispatcher: one task that turns events into messages, and delivers each at least once, a run's in order."""
+
+# Nothing that is told lives in memory alone. An endpoint's file holds an instant before which everything was delivered
+# or given up, and the newest ids; what came later is read again from the events of the runs after any end of the
+# process. Ids are made of the event, so that a repetition can be recognised.
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping
+
+from app import clock, errors
+from app.domain import notifications
+from app.engine import event_feed, stores
+from app.services import aio
+from app.services.notifications import derivation
+from app.services.notifications.repository import EndpointRepository
+from app.services.notifications.senders import NotDelivered, Sender
+
+RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0, 3 * 3600.0, 8 * 3600.0)
+"""Pauses between the tries of a message; after the last try it is a dead letter."""
+
+MOST_PENDING = 1000
+"""Messages of an endpoint in memory; the others are read again when these are delivered."""
+
+_AT_ONCE = 4
+_IDLE_SECONDS = 30.0
+_RETRY_STORAGE_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class _Outlet:
+    """One endpoint at work."""
+
+    def __init__(self, endpoint: notifications.Endpoint) -> None:
+        self.endpoint = endpoint
+        self.pending: dict[str, notifications.Message] = {}
+        self.delivered = dict.fromkeys(endpoint.delivered)
+        self.behind: str | None = None
+        self.lanes: dict[str, asyncio.Task[None]] = {}
+        self.room = asyncio.Semaphore(_AT_ONCE)
+        self.is_dirty = False
+
+    def since(self, now: str) -> str:
+        """Return the instant before which nothing is open."""
+        waiting = [message.at for message in self.pending.values()]
+        return min([now, *waiting, *([self.behind] if self.behind else [])])
+
+
+class Dispatcher:
+    """Deliver messages; whoever starts it is the service of the data directory."""
+
+    def __init__(
+        self,
+        *,
+        repository: EndpointRepository,
+        store: stores.RunStore,
+        feed: event_feed.EventFeed,
+        senders: Mapping[str, Sender],
+        clock: clock.Clock,
+    ) -> None:
+        self._repository = repository
+        self._store = store
+        self._feed = feed
+        self._senders = senders
+        self._clock = clock
+        self._outlets: dict[str, _Outlet] = {}
+        self._place = 0
+        self._task: asyncio.Task[None] | None = None
+        self._fault: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to work; nothing when started already."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._work(), name="notifications")
+
+    async def stop(self) -> None:
+        """Stop, and wait for it; what is not delivered is told after the next start."""
+        lanes = [lane for outlet in self._outlets.values() for lane in outlet.lanes.values()]
+        tasks = [task for task in (self._task, *lanes) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def check(self) -> None:
+        """Raise if the task has died.
+
+        Raises:
+            errors.Unavailable: `notifications_broken`.
+        """
+        task, error = self._task, self._fault
+        if task is not None and task.done() and not task.cancelled():
+            error = task.exception()
+        if error is not None:
+            message = f"notifications do not work: {error!r:.200}; restart the service"
+            raise errors.Unavailable(message, code="notifications_broken")
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                await self._turn()
+            except errors.StorageFault as fault:
+                _log.error("notifications wait: %s", fault.message, extra={"code": fault.code})
+                await self._clock.sleep(_RETRY_STORAGE_SECONDS)
+            except errors.DiskFull as full:
+                _log.error("notifications wait: %s", full.message, extra={"code": full.code})
+                await self._clock.sleep(_RETRY_STORAGE_SECONDS)
+
+    async def _turn(self) -> None:
+        """Take what is new, and sleep until more is."""
+        self._repository.changed.clear()
+        await self._open_outlets()
+        if not self._outlets:
+            self._place = self._feed.last
+            await self._repository.changed.wait()
+            return
+        self._feed.listeners += 1
+        try:
+            # Whoever publishes from here on wakes the wait below.
+            news = asyncio.ensure_future(self._feed.news())
+            await asyncio.sleep(0)
+            await self._take()
+            await self._save()
+            if self._place == self._feed.last and not self._repository.changed.is_set():
+                await aio.wait_first(news, self._repository.changed.wait(), self._clock.sleep(_IDLE_SECONDS))
+        finally:
+            news.cancel()
+            self._feed.listeners -= 1
+
+    async def _open_outlets(self) -> None:
+        found = {endpoint.endpoint_id: endpoint for endpoint in await self._repository.all()}
+        for gone in self._outlets.keys() - found.keys():
+            for lane in self._outlets.pop(gone).lanes.values():
+                lane.cancel()
+        for endpoint_id, endpoint in found.items():
+            if endpoint_id not in self._outlets:
+                outlet = self._outlets[endpoint_id] = _Outlet(endpoint)
+                outlet.behind = endpoint.since
+            await self._take_replayed(self._outlets[endpoint_id])
+
+    async def _take(self) -> None:
+        reached = self._feed.last
+        if self._place < self._feed.first - 1:
+            now = clock.stamp(self._clock.now() - derivation.MARGIN)
+            for outlet in self._outlets.values():
+                outlet.behind = outlet.behind or outlet.since(now)
+        portions = self._feed.behind(self._place)
+        for outlet in self._outlets.values():
+            if outlet.behind is not None and len(outlet.pending) < MOST_PENDING // 2:
+                begin, outlet.behind = outlet.behind, None
+                self._enqueue(outlet, [one async for one in derivation.since(self._store, begin)])
+            if outlet.behind is None:
+                self._enqueue(outlet, [one for portion in portions for one in derivation.of_portion(portion)])
+        self._place = reached
+
+    def _enqueue(self, outlet: _Outlet, messages: Iterable[notifications.Message]) -> None:
+        for message in sorted(messages, key=lambda each: each.at):
+            known = message.message_id in outlet.pending or message.message_id in outlet.delivered
+            if known or message.at < outlet.endpoint.created_at or not outlet.endpoint.wants(message):
+                continue
+            if len(outlet.pending) >= MOST_PENDING:
+                # The rest is read again from here when there is room.
+                outlet.behind = message.at
+                return
+            self._begin(outlet, message)
+
+    def _begin(self, outlet: _Outlet, message: notifications.Message) -> None:
+        outlet.pending[message.message_id] = message
+        self._repository.waiting[outlet.endpoint.endpoint_id] = len(outlet.pending)
+        if message.run_id not in outlet.lanes:
+            lane = asyncio.create_task(self._deliver(outlet, message.run_id), name=f"notify {message.run_id}")
+            outlet.lanes[message.run_id] = lane
+            lane.add_done_callback(self._note_fault)
+
+    def _note_fault(self, lane: asyncio.Task[None]) -> None:
+        if not lane.cancelled() and (error := lane.exception()) is not None:
+            self._fault = error
+            _log.error("notifications of a run stop until the next start", exc_info=error)
+
+    async def _deliver(self, outlet: _Outlet, run_id: str) -> None:
+        """Deliver the messages of one run in their order."""
+        try:
+            while message := next((each for each in outlet.pending.values() if each.run_id == run_id), None):
+                letter = await self._tried(outlet, message)
+                await self._settle(outlet, message, letter)
+        finally:
+            outlet.lanes.pop(run_id, None)
+
+    async def _tried(self, outlet: _Outlet, message: notifications.Message) -> notifications.DeadLetter | None:
+        """Try to deliver until it works; return a dead letter once no try is left."""
+        sender = self._senders[outlet.endpoint.channel]
+        for attempt in range(1, len(RETRY_SECONDS) + 2):
+            try:
+                async with outlet.room:
+                    await sender.send(outlet.endpoint, message)
+            except NotDelivered as failure:
+                error = str(failure)
+                _log.warning("message %s not delivered: %s", message.message_id, error, extra={"attempt": attempt})
+            else:
+                return None
+            if attempt <= len(RETRY_SECONDS):
+                await self._clock.sleep(RETRY_SECONDS[attempt - 1])
+        now = clock.stamp(self._clock.now())
+        return notifications.DeadLetter(message=message, attempts=attempt, error=error, given_up_at=now)
+
+    async def _settle(
+        self, outlet: _Outlet, message: notifications.Message, letter: notifications.DeadLetter | None
+    ) -> None:
+        kept = self._repository.dead_letters(outlet.endpoint.endpoint_id)
+        while True:
+            try:
+                if letter is None:
+                    await kept.remove(message.message_id)
+                else:
+                    await kept.put(message.message_id, letter)
+                break
+            except errors.StorageFault as fault:
+                _log.error("a dead letter waits: %s", fault.message, extra={"code": fault.code})
+                await self._clock.sleep(_RETRY_STORAGE_SECONDS)
+        outlet.delivered[message.message_id] = None
+        while len(outlet.delivered) > notifications.MOST_DELIVERED:
+            del outlet.delivered[next(iter(outlet.delivered))]
+        del outlet.pending[message.message_id]
+        self._repository.waiting[outlet.endpoint.endpoint_id] = len(outlet.pending)
+        outlet.is_dirty = True
+        self._repository.changed.set()
+
+    async def _take_replayed(self, outlet: _Outlet) -> None:
+        for letter in await self._repository.dead_letters(outlet.endpoint.endpoint_id).replayed():
+            if letter.message.message_id not in outlet.pending:
+                self._begin(outlet, letter.message)
+
+    async def _save(self) -> None:
+        """Write down how far each endpoint is; what follows is told again after a kill."""
+        now = clock.stamp(self._clock.now())
+        for outlet in list(self._outlets.values()):
+            if not outlet.is_dirty:
+                continue
+            outlet.is_dirty = False
+            since = max(outlet.since(now), outlet.endpoint.created_at)
+            changed = dataclasses.replace(outlet.endpoint, since=since, delivered=tuple(outlet.delivered))
+            if await self._repository.advance(changed):
+                outlet.endpoint = changed

@@ -1,0 +1,141 @@
+"""Endpoints: list, add, try and remove who is told, and send dead letters again."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Mapping
+
+from app import clock, errors
+from app.domain import audit, authors, notifications, plain
+from app.services import faults
+from app.services.notifications import requests
+from app.services.notifications.repository import EndpointRepository
+from app.services.notifications.senders import NotDelivered, Sender
+
+MOST_ENDPOINTS = 100
+"""Most endpoints of a data directory."""
+
+
+class EndpointQueries:
+    """Show endpoints and dead letters."""
+
+    def __init__(self, repository: EndpointRepository) -> None:
+        self._repository = repository
+
+    async def list_endpoints(self) -> list[notifications.EndpointShown]:
+        """Return all endpoints, newest first."""
+        return [await self._shown(endpoint) for endpoint in reversed(await self._repository.all())]
+
+    async def list_dead(self, endpoint_id: str) -> list[notifications.DeadLetter]:
+        """Return the messages that were given up, newest first.
+
+        Raises:
+            errors.NotFound: `endpoint_not_found`.
+        """
+        await self._repository.get(endpoint_id)
+        return (await self._repository.dead_letters(endpoint_id).all())[::-1]
+
+    async def _shown(self, endpoint: notifications.Endpoint, secret: str | None = None) -> notifications.EndpointShown:
+        waiting = self._repository.waiting.get(endpoint.endpoint_id, 0)
+        dead = len(await self._repository.dead_letters(endpoint.endpoint_id).all())
+        return notifications.shown(endpoint, waiting, dead, secret)
+
+
+class Endpoints(EndpointQueries):
+    """Add, try and remove endpoints, and send dead letters again."""
+
+    def __init__(
+        self,
+        *,
+        repository: EndpointRepository,
+        senders: Mapping[str, Sender],
+        log: audit.AuditLog,
+        clock: clock.Clock,
+        ids: clock.Ids,
+    ) -> None:
+        """Args: log: Where changes by people are recorded."""
+        super().__init__(repository)
+        self._senders = senders
+        self._audit = log
+        self._clock = clock
+        self._ids = ids
+
+    async def add(
+        self, new: requests.NewEndpoint, author: authors.Author | None
+    ) -> tuple[notifications.EndpointShown, bool]:
+        """Add an endpoint, durably; return it and whether an earlier request with the same key did.
+
+        Raises:
+            errors.RequestInvalid: its form is wrong.
+            errors.Conflict: `idempotency_conflict`, `too_many_endpoints`.
+            errors.DiskFull: it cannot be written.
+        """
+        key, known = new.idempotency_key, {each.endpoint_id: each for each in await self._repository.all()}
+        endpoint_id = f"ep_{plain.sha256(key.encode())[:24]}" if key is not None else self._ids.token("ep_")
+        if (found := known.get(endpoint_id)) is not None:
+            if found.request_sha256 != new.sha256():
+                message = f"this idempotency key was used for another request, which made the endpoint {endpoint_id}"
+                raise errors.Conflict(message, code="idempotency_conflict", detail={"endpoint_id": endpoint_id})
+            return await self._shown(found), True
+        secret = f"whsec_{base64.b64encode(self._ids.token(self._ids.token('')).encode()).decode()}"
+        endpoint = requests.made(new, endpoint_id, clock.stamp(self._clock.now()), secret)
+        if len(known) >= MOST_ENDPOINTS:
+            raise errors.Conflict(f"there are {MOST_ENDPOINTS} endpoints; remove one first", code="too_many_endpoints")
+        with faults.as_errors():
+            await self._audit.append(author, "endpoint.added", endpoint_id, {"channel": endpoint.channel})
+            await self._repository.put(endpoint)
+        return await self._shown(endpoint, endpoint.signing_secret), False
+
+    async def remove(self, endpoint_id: str, author: authors.Author | None) -> None:
+        """Remove an endpoint; what it was not told yet is never told.
+
+        Raises:
+            errors.NotFound: `endpoint_not_found`.
+            errors.DiskFull: it cannot be removed.
+        """
+        endpoint = await self._repository.get(endpoint_id)
+        with faults.as_errors():
+            await self._audit.append(author, "endpoint.removed", endpoint_id, {"channel": endpoint.channel})
+            await self._repository.remove(endpoint_id)
+
+    async def test(self, endpoint_id: str) -> notifications.Tried:
+        """Send a message of no run once, now, and return what came of it.
+
+        Raises:
+            errors.NotFound: `endpoint_not_found`.
+        """
+        endpoint = await self._repository.get(endpoint_id)
+        message = notifications.Message(
+            message_id=self._ids.token("msg_test_"),
+            kind=endpoint.kinds[0] if endpoint.kinds else "done",
+            at=clock.stamp(self._clock.now()),
+            run_id="test",
+            recipe_id="test",
+            text="This is a test of a notification.",
+            data={"test": True},
+        )
+        try:
+            detail = await self._senders[endpoint.channel].send(endpoint, message)
+        except NotDelivered as failure:
+            return notifications.Tried(delivered=False, detail=str(failure))
+        return notifications.Tried(delivered=True, detail=detail)
+
+    async def replay(self, endpoint_id: str, message_id: str | None, author: authors.Author | None) -> int:
+        """Deliver dead letters again, one or all, and return how many; that is durable then.
+
+        Raises:
+            errors.NotFound: `endpoint_not_found`, `message_not_found`.
+            errors.DiskFull: it cannot be written.
+        """
+        letters = [letter for letter in await self.list_dead(endpoint_id) if not letter.replayed]
+        chosen = [letter for letter in letters if message_id in (None, letter.message.message_id)]
+        if message_id is not None and not chosen:
+            raise errors.NotFound(f"there is no dead letter {message_id!r:.80}", code="message_not_found")
+        kept = self._repository.dead_letters(endpoint_id)
+        with faults.as_errors():
+            await self._audit.append(author, "endpoint.replayed", endpoint_id, {"messages": len(chosen)})
+            for letter in chosen:
+                await kept.put(letter.message.message_id, dataclasses.replace(letter, replayed=True))
+        self._repository.changed.set()
+        return len(chosen)

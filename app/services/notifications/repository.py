@@ -1,0 +1,161 @@
+"""The repository: endpoints and their dead letters, read once, and written by one process."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+
+from app import errors
+from app.domain import notifications, plain
+from app.engine import documents
+
+MOST_DEAD = 1000
+"""Dead letters that an endpoint keeps; the oldest goes first."""
+
+_log = logging.getLogger(__name__)
+
+
+class DeadLetters:
+    """The dead letters of one endpoint."""
+
+    def __init__(self, kept: documents.Documents) -> None:
+        self._documents = kept
+        self._letters: dict[str, notifications.DeadLetter] | None = None
+
+    async def all(self) -> list[notifications.DeadLetter]:
+        """Return all dead letters, oldest first."""
+        if self._letters is None:
+            found = (await self._documents.read_all()).documents
+            self._letters = {name: letter for name, kept in found.items() if (letter := _letter(kept)) is not None}
+        return sorted(self._letters.values(), key=lambda letter: (letter.given_up_at, letter.message.message_id))
+
+    async def replayed(self) -> list[notifications.DeadLetter]:
+        """Return those that are to be delivered again."""
+        return [letter for letter in await self.all() if letter.replayed]
+
+    async def put(self, name: str, letter: notifications.DeadLetter) -> None:
+        """Keep a letter, durably; the oldest goes where there are too many.
+
+        Raises:
+            errors.StorageFault: it cannot be written.
+        """
+        known = await self.all()
+        await self._documents.put(name, plain.plain(dataclasses.asdict(letter)))
+        assert self._letters is not None
+        self._letters[name] = letter
+        if len(self._letters) > MOST_DEAD:
+            await self.remove(known[0].message.message_id)
+
+    async def remove(self, name: str) -> None:
+        """Drop a letter, if there is one.
+
+        Raises:
+            errors.StorageFault: it cannot be removed.
+        """
+        await self.all()
+        assert self._letters is not None
+        if name in self._letters:
+            await self._documents.remove(name)
+            del self._letters[name]
+
+
+class EndpointRepository:
+    """Keep endpoints in memory as their files have them."""
+
+    def __init__(self, kept: documents.Documents, dead: Callable[[str], documents.Documents]) -> None:
+        """Args: dead: Returns the documents of an endpoint's dead letters."""
+        self._documents = kept
+        self._make_dead = dead
+        self._dead: dict[str, DeadLetters] = {}
+        self._endpoints: dict[str, notifications.Endpoint] | None = None
+        self._turn = asyncio.Lock()
+        self.changed = asyncio.Event()
+        """Set by each change; the dispatcher clears it."""
+        self.waiting: dict[str, int] = {}
+        """Messages that are not delivered yet, by endpoint."""
+
+    async def all(self) -> list[notifications.Endpoint]:
+        """Return all endpoints, oldest first.
+
+        Raises:
+            errors.Unreadable: a file cannot be read now.
+        """
+        if self._endpoints is None:
+            found = (await self._documents.read_all()).documents
+            read = {name: endpoint for name, kept in found.items() if (endpoint := _endpoint(kept)) is not None}
+            self._endpoints = read
+        return sorted(self._endpoints.values(), key=lambda each: (each.created_at, each.endpoint_id))
+
+    async def get(self, endpoint_id: str) -> notifications.Endpoint:
+        """Return an endpoint.
+
+        Raises:
+            errors.NotFound: `endpoint_not_found`.
+        """
+        found = next((each for each in await self.all() if each.endpoint_id == endpoint_id), None)
+        if found is None:
+            raise errors.NotFound(f"there is no endpoint {endpoint_id!r:.80}", code="endpoint_not_found")
+        return found
+
+    def dead_letters(self, endpoint_id: str) -> DeadLetters:
+        """Return the dead letters of an endpoint."""
+        if endpoint_id not in self._dead:
+            self._dead[endpoint_id] = DeadLetters(self._make_dead(endpoint_id))
+        return self._dead[endpoint_id]
+
+    async def put(self, endpoint: notifications.Endpoint) -> None:
+        """Keep an endpoint, durably.
+
+        Raises:
+            errors.StorageFault: it cannot be written.
+        """
+        async with self._turn:
+            await self.all()
+            assert self._endpoints is not None
+            await self._documents.put(endpoint.endpoint_id, endpoint.to_json())
+            self._endpoints[endpoint.endpoint_id] = endpoint
+        self.changed.set()
+
+    async def advance(self, endpoint: notifications.Endpoint) -> bool:
+        """Keep how far an endpoint is, if it is still there, and return whether it is.
+
+        Raises:
+            errors.StorageFault: it cannot be written.
+        """
+        async with self._turn:
+            if self._endpoints is None or endpoint.endpoint_id not in self._endpoints:
+                return False
+            await self._documents.put(endpoint.endpoint_id, endpoint.to_json())
+            self._endpoints[endpoint.endpoint_id] = endpoint
+            return True
+
+    async def remove(self, endpoint_id: str) -> None:
+        """Remove an endpoint with its dead letters, durably.
+
+        Raises:
+            errors.StorageFault: a file cannot be removed.
+        """
+        async with self._turn:
+            await self._documents.remove(endpoint_id)
+            (self._endpoints or {}).pop(endpoint_id, None)
+        for letter in await self.dead_letters(endpoint_id).all():
+            await self.dead_letters(endpoint_id).remove(letter.message.message_id)
+        self.changed.set()
+
+
+def _endpoint(kept: Mapping[str, object]) -> notifications.Endpoint | None:
+    try:
+        return notifications.endpoint_of(kept)
+    except (TypeError, KeyError) as error:
+        _log.error("a file of outbox/ holds no endpoint, and is left as it is: %s", error)
+        return None
+
+
+def _letter(kept: Mapping[str, object]) -> notifications.DeadLetter | None:
+    try:
+        return notifications.letter_of(kept)
+    except (TypeError, KeyError) as error:
+        _log.error("a file of outbox/ holds no dead letter, and is left as it is: %s", error)
+        return None

@@ -1,0 +1,121 @@
+"""Requests for endpoints of notifications, checked before anything happens."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import get_args
+from urllib.parse import urlsplit
+
+from app import errors
+from app.domain import notifications, plain
+from app.services.triggers import pointers
+
+NAME_CHARACTERS = 100
+"""Longest name of an endpoint."""
+
+MOST_WORDS = 50
+"""Most addresses of e-mail, and most arguments of a command."""
+
+_MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEndpoint:
+    """An endpoint as asked for; one of `url`, `to` and `argv`."""
+
+    name: str | None = None
+    """What people call it; None: how it is reached."""
+    url: str | None = None
+    """Address of a webhook."""
+    signing_secret: str | None = None
+    """Secret of the signatures; None: one is made."""
+    to: tuple[str, ...] = ()
+    """Addresses of e-mail."""
+    argv: tuple[str, ...] = ()
+    """Program and arguments of a command."""
+    kinds: tuple[str, ...] = ()
+    """What is told; empty: everything."""
+    recipe_id: str | None = None
+    """Only runs of this recipe."""
+    label: str | None = None
+    """Only runs with this label, `name:value`."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same endpoint."""
+
+    def sha256(self) -> str:
+        """Return the hash that tells a repetition from another request with the same key."""
+        asked = dataclasses.asdict(self) | {"idempotency_key": None}
+        return plain.sha256(plain.canonical(plain.plain(asked)))
+
+
+def made(new: NewEndpoint, endpoint_id: str, at: str, secret: str) -> notifications.Endpoint:
+    """Return the endpoint that a request asks for.
+
+    Args:
+        secret: Secret of signatures, if none is brought.
+
+    Raises:
+        errors.RequestInvalid: with every flaw.
+    """
+    if found := list(_flaws(new)):
+        raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)
+    channel: notifications.Channel = "webhook" if new.url is not None else "email" if new.to else "command"
+    names = {"webhook": urlsplit(new.url or "").hostname, "email": ", ".join(new.to), "command": " ".join(new.argv)}
+    return notifications.Endpoint(
+        endpoint_id=endpoint_id,
+        name=new.name or str(names[channel])[:NAME_CHARACTERS],
+        channel=channel,
+        url=new.url,
+        signing_secret=(new.signing_secret or secret) if channel == "webhook" else None,
+        to=new.to,
+        argv=new.argv,
+        kinds=new.kinds,  # type: ignore[arg-type]
+        recipe_id=new.recipe_id,
+        label=new.label,
+        created_at=at,
+        request_sha256=new.sha256() if new.idempotency_key else None,
+        since=at,
+    )
+
+
+def _flaws(new: NewEndpoint) -> Iterator[errors.Flaw]:
+    if sum(bool(given) for given in (new.url, new.to, new.argv)) != 1:
+        yield _flaw("", "needs exactly one of url, to and argv", "missing")
+    if new.name is not None and not (0 < len(new.name) <= NAME_CHARACTERS and new.name.isprintable()):
+        yield _flaw(".name", f"must be printable and have at most {NAME_CHARACTERS} characters")
+    if new.url is not None and (reason := _wrong_url(new.url)):
+        yield _flaw(".url", reason)
+    secret = new.signing_secret
+    if secret is not None and (new.url is None or pointers.key_of(secret) is None or len(secret) > 500):
+        yield _flaw(".signing_secret", "must be whsec_ and a key in base64, and belongs to url")
+    for number, address in enumerate(new.to):
+        if not _MAIL.fullmatch(address):
+            yield _flaw(f".to[{number}]", f"{address!r:.80} is not an address of e-mail")
+    for name in ("to", "argv"):
+        if len(getattr(new, name)) > MOST_WORDS or any(len(word) > 4000 or "\0" in word for word in getattr(new, name)):
+            yield _flaw(f".{name}", f"must have at most {MOST_WORDS} words of at most 4000 characters")
+    for number, kind in enumerate(new.kinds):
+        if kind not in get_args(notifications.Kind):
+            yield _flaw(f".kinds[{number}]", f"{kind!r:.80} is not one of {', '.join(get_args(notifications.Kind))}")
+    if new.label is not None and ":" not in new.label:
+        yield _flaw(".label", "must be NAME:VALUE")
+
+
+def _wrong_url(text: str) -> str | None:
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError as error:
+        return f"{text!r:.80} is not an address: {error}"
+    if url.scheme not in ("http", "https") or not url.hostname or not text.isascii() or not text.isprintable():
+        return f"{text!r:.80} is not an address such as https://hooks.example.org/runs"
+    if url.username is not None or url.fragment or len(text) > 2000 or " " in text or port == 0:
+        return "must hold no user, fragment or space, and at most 2000 characters"
+    return None
+
+
+def _flaw(path: str, message: str, code: str = "invalid") -> errors.Flaw:
+    return errors.Flaw(path=f"${path}", code=code, message=message)

@@ -1,0 +1,102 @@
+"""Real endpoints on loopback: an HTTP server that can refuse, and an SMTP server that keeps what it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from tests.integration import served
+
+
+class Post:
+    """A request that was received."""
+
+    def __init__(self, headers: Mapping[str, str], body: bytes) -> None:
+        self.headers = headers
+        self.body = body
+        self.content: dict[str, Any] = json.loads(body)
+
+
+class Receiver:
+    """An HTTP server that answers each post with the next status, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.posts: list[Post] = []
+        self.statuses = [204]
+        self.url = ""
+
+    async def until(self, count: int) -> list[Post]:
+        """Wait until so many posts were received, and return all."""
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while len(self.posts) < count:
+                await served.moment()
+        return self.posts
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        with contextlib.closing(writer):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:]
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head if line)}
+            body = await reader.readexactly(int(headers["content-length"]))
+            self.posts.append(Post(headers, body))
+            status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+            location = f"Location: {self.url}/elsewhere\r\n" if 300 <= status < 400 else ""
+            writer.write(f"HTTP/1.1 {status} X\r\n{location}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+            await writer.drain()
+
+
+class Mailbox:
+    """An SMTP server without TLS."""
+
+    def __init__(self) -> None:
+        self.mails: list[str] = []
+        self.recipients: list[str] = []
+        self.commands: list[str] = []
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Speak with one client."""
+
+        def say(line: str) -> None:
+            writer.write(f"{line}\r\n".encode())
+
+        with contextlib.closing(writer):
+            say("220 here")
+            while line := (await reader.readline()).decode().strip():
+                self.commands.append(line.upper().split()[0])
+                if line.upper().startswith("RCPT"):
+                    self.recipients.append(line.partition(":")[2].strip("<> "))
+                if line.upper() == "DATA":
+                    say("354 go on")
+                    self.mails.append((await reader.readuntil(b"\r\n.\r\n")).decode())
+                say("221 bye" if line.upper() == "QUIT" else "250 fine")
+                if line.upper() == "QUIT":
+                    return
+
+
+@contextlib.asynccontextmanager
+async def receiver() -> AsyncIterator[Receiver]:
+    """Serve a receiver on a free port of loopback."""
+    made = Receiver()
+    async with _serving(made.serve) as port:
+        made.url = f"http://127.0.0.1:{port}"
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def mailbox() -> AsyncIterator[Mailbox]:
+    """Serve a mailbox on a free port of loopback."""
+    made = Mailbox()
+    async with _serving(made.serve) as port:
+        made.url = f"smtp://127.0.0.1:{port}"
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def _serving(serve: Callable[..., Any]) -> AsyncIterator[int]:
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
