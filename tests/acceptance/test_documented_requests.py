@@ -116,5 +116,5 @@ def _filled(http: httpx.Client, path: str, known: dict[str, str]) -> str:
         path = path.replace("{session_id}", plan).replace("SESSION_ID", plan).replace("{task_id}", "2")
     if "{issue_id}" in path:
         path = path.replace("{issue_id}", http.post("/api/issues", json={"title": "x"}).json()["issue_id"])
-    path = path.replace("{proposal_id}", "1").replace("{trigger_id}", "none")
+    path = path.replace("{proposal_id}", "1").replace("{trigger_id}", "none").replace("{endpoint_id}", "none")
     return path.replace("{gate_id}", "none").replace("GATE_ID", "none")

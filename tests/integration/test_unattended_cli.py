@@ -1,4 +1,4 @@
-"""The commands under `triggers`, and the examples of the page that shows them."""
+"""The commands under `triggers` and `notifications`, and the examples of the pages that show them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any, get_args
 
 import pytest
 
-from app.cli import root, triggers
+from app.cli import notifications, root, triggers
+from app.domain import notifications as notified
 from app.domain import triggers as values
 from tests import example_project
 from tests.integration import served
 from tests.integration.project import Project
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "start-runs-by-themselves.md"
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def test_choices_are_those_of_the_engine() -> None:
     assert set(triggers.OVERLAPS) == set(get_args(values.Overlap))
     assert set(triggers.CATCH_UPS) == set(get_args(values.CatchUp))
     assert set(triggers.SCHEMES) == set(get_args(values.Scheme))
+    assert set(notifications.KINDS) == set(get_args(notified.Kind))
 
 
 def test_commands_work_on_a_folder(tmp_path: Path, cli: Any) -> None:
@@ -81,13 +83,37 @@ def test_commands_speak_to_a_service(tmp_path: Path, cli: Any) -> None:
     assert removed[0] == 0
 
 
-def test_the_examples_of_the_page_work(tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each command line of the page is accepted on the example project."""
+@pytest.mark.parametrize(("page", "count"), [("start-runs-by-themselves.md", 6), ("get-told.md", 6)])
+def test_the_examples_of_the_pages_work(
+    tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, page: str, count: int
+) -> None:
+    """Each command line of a page is accepted on the example project; what names an id is not found."""
     monkeypatch.chdir(example_project.copy(tmp_path / "example"))
-    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```sh\n(.*?)^```$", (PAGES / page).read_text(), re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("control-room ")]
     answers = [(command, *cli(*command)) for command in commands]
 
-    assert len(commands) == 6
-    assert [answer for answer in answers if answer[1] != 0] == []
+    assert len(commands) == count
+    assert [answer for answer in answers if answer[1] != (4 if "ENDPOINT_ID" in answer[0] else 0)] == []
+
+
+def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, cli: Any) -> None:
+    """The same words add, list, try, replay and remove an endpoint with and without a service."""
+    made = Project(tmp_path)
+    folder = ("--project", str(made.root))
+    with served.in_a_thread(Project(tmp_path / "served")) as url:
+        for place in (folder, ("--server", url)):
+            added = json.loads(cli("notifications", "add", "--kind", "done", "--json", *place, "--", "cat")[1])
+            listed = cli("notifications", "list", *place)
+            tried = cli("notifications", "test", added["endpoint_id"], *place)
+            dead = cli("notifications", "dead", added["endpoint_id"], *place)
+            replayed = cli("notifications", "replay", added["endpoint_id"], *place)
+            removed = cli("notifications", "remove", added["endpoint_id"], *place)
+            wrong = cli("notifications", "add", "--webhook", "x", *place)
+
+            assert (added["channel"], added["argv"], added["kinds"]) == ("command", ["cat"], ["done"])
+            assert added["endpoint_id"] in listed[1]
+            assert (tried[0], tried[1]) == (0, "delivered: exit code 0\n")
+            assert (dead[1], replayed[1]) == ("no dead letters\n", "0 messages are delivered again\n")
+            assert (removed[0], wrong[0], "$.url" in wrong[2]) == (0, 2, True)

@@ -1,0 +1,39 @@
+"""A disk in memory whose power is lost at an operation by its number, and stores over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from app import bootstrap
+from app.crash_lab.fragile_disk import END, FragileDisk, Operation
+from app.storage import memory_store
+from app.storage.disk import memory_disk
+from app.storage.index import memory_index
+
+
+class PowerCut(FragileDisk):
+    """Lose the power at an operation by its number: files of runs have other names in each life."""
+
+    def __init__(self, number: int | None = None) -> None:
+        super().__init__()
+        self._number = number
+        self.lost_at: Operation = END
+
+    def _meets(self, name: str, path: str) -> bool:
+        met = super()._meets(name, path)
+        if len(self.story) - 1 == self._number:
+            self.lost_at = self.story[-1]
+            self.lose_power()
+        return met
+
+
+def stores(disk: memory_disk.MemoryDisk) -> Callable[..., bootstrap.Store]:
+    """Return what makes stores over a disk, with an index that is new each time."""
+
+    def make(_kept: object, _url: str, platform: bootstrap.Platform, adopt: Any) -> bootstrap.Store:
+        return memory_store.MemoryStore(
+            clock=platform.clock, probes=platform.probes, adopt=adopt, disk=disk, index=memory_index.MemoryIndex()
+        )
+
+    return make

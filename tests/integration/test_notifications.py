@@ -1,0 +1,345 @@
+"""Notifications: what happens to runs is told to webhooks, by e-mail and to commands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import clock
+from app.services.notifications import dispatcher, senders
+from app.services.triggers import pointers
+from tests.integration import endpoints, powercuts, scheduled, served
+from tests.integration.project import Project
+
+ALLOWED = {"notify_allowed": ("127.0.0.0/8",)}
+ADDRESS = "/api/notifications/endpoints"
+ASKING = """schema: "1.7"
+name: ask
+version: 1.0.0
+description: Ask
+stages:
+  - name: plan
+    approval: {required: true, prompt: "Ship it?"}
+    steps: [{id: look, type: bash, command: "true"}]
+"""
+
+
+async def _add(service: served.Served, **body: Any) -> dict[str, Any]:
+    answer = await service.http.post(ADDRESS, json=body)
+    assert answer.status_code == 201, answer.text
+    added: dict[str, Any] = answer.json()
+    return added
+
+
+async def _listed(service: served.Served, endpoint_id: str) -> dict[str, Any]:
+    return next(one for one in (await service.http.get(ADDRESS)).json() if one["endpoint_id"] == endpoint_id)
+
+
+async def test_endings_are_told_signed_and_filtered(tmp_path: Path) -> None:
+    """Each endpoint is told what it asked for, once, with a signature of Standard Webhooks."""
+    project = Project(tmp_path)
+    async with endpoints.receiver() as all_, endpoints.receiver() as failed, endpoints.receiver() as labelled:
+        async with served.in_process(project, **ALLOWED) as service:
+            added = await _add(service, url=f"{all_.url}/x?y=z")
+            await _add(service, url=failed.url, kinds=["failed"])
+            await _add(service, url=labelled.url, label="book:one", recipe_id="quick")
+            done = await service.run("quick", labels={"book": "one"})
+            broken = await service.run("draft", args={"scene_path": "none.md"}, labels={"book": "one"})
+            first, second = await all_.until(2)
+            await failed.until(1)
+            await labelled.until(1)
+        async with served.in_process(project, **ALLOWED) as service:
+            third = await service.run("quick", labels={"book": "one"})
+            await all_.until(3)
+            await labelled.until(2)
+
+    key = pointers.key_of(added["signing_secret"])
+    assert key is not None
+    sent = first.headers
+    signature = pointers.signature(key, sent["webhook-id"], sent["webhook-timestamp"], first.body)
+    assert sent["webhook-signature"] == signature
+    assert (first.content["type"], first.content["data"]["run_id"]) == ("run.done", done["run_id"])
+    assert (second.content["type"], second.content["data"]["run_id"]) == ("run.failed", broken["run_id"])
+    assert second.content["data"]["error"]["code"] == "file_not_found"
+    assert [one.content["data"]["run_id"] for one in failed.posts] == [broken["run_id"]]
+    assert [one.content["data"]["run_id"] for one in labelled.posts] == [done["run_id"], third["run_id"]]
+    assert len({one.headers["webhook-id"] for one in all_.posts}) == len(all_.posts) == 3
+
+
+async def test_a_gate_is_told_once_also_after_restarts(tmp_path: Path) -> None:
+    """A question tells its prompt and options; a restart asks it again and tells nobody twice."""
+    project = Project(tmp_path)
+    project.write(".control-room/recipes/amplifier/ask.yaml", ASKING)
+    async with endpoints.receiver() as receiver:
+        async with served.in_process(project, **ALLOWED) as service:
+            await _add(service, url=receiver.url)
+            run_id = await service.start("ask")
+            (asked,) = await receiver.until(1)
+        async with served.in_process(project, **ALLOWED) as service:
+            await service.until(run_id, "waiting")
+            (gate,) = (await service.http.get("/api/gates")).json()
+            await service.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": "approve"})
+            await service.until(run_id, "done")
+            posts = await receiver.until(2)
+
+    data = asked.content["data"]
+    assert (asked.content["type"], data["gate_id"], data["run_id"]) == ("run.waits", gate["gate_id"], run_id)
+    assert "Ship it?" in data["prompt"]
+    assert [one.content["type"] for one in posts] == ["run.waits", "run.done"]
+
+
+async def test_refusals_are_retried_in_the_order_of_the_run_and_given_up(tmp_path: Path) -> None:
+    """Tries have growing pauses; after the last one the message is a dead letter, which a replay delivers."""
+    async with endpoints.receiver() as receiver:
+        receiver.statuses = [500]
+        async with scheduled.in_process(Project(tmp_path), **ALLOWED) as service:
+            added = await _add(service, url=receiver.url)
+            address = f"{ADDRESS}/{added['endpoint_id']}"
+            run_id = await service.start("quick")
+            await receiver.until(1)
+            for number, pause in enumerate(dispatcher.RETRY_SECONDS, 2):
+                await _asleep(service.time, pause)
+                service.time.advance(pause)
+                await receiver.until(number)
+            dead = await _until_dead(service, address)
+            shown = await _listed(service, added["endpoint_id"])
+            receiver.statuses = [204]
+            wrong = await service.http.post(f"{address}/replay", json={"message_id": "msg_0"})
+            replayed = (await service.http.post(f"{address}/replay")).json()
+            await receiver.until(len(dispatcher.RETRY_SECONDS) + 2)
+            left = await _until_dead(service, address, count=0)
+
+    assert (dead[0]["message"]["run_id"], dead[0]["attempts"]) == (run_id, 8)
+    assert dead[0]["error"] == "the answer was 500"
+    assert (shown["waiting"], shown["dead"]) == (0, 1)
+    assert (wrong.status_code, wrong.json()["code"]) == (404, "message_not_found")
+    assert replayed == {"replayed": 1}
+    assert left == []
+    assert {one.headers["webhook-id"] for one in receiver.posts} == {dead[0]["message"]["message_id"]}
+
+
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+async def test_every_ending_is_told_whenever_the_power_is_lost(tmp_path: Path, step: int) -> None:
+    """Lost at any write or sync: each run that is done after the restart is told, each under one id."""
+    project, whole = Project(tmp_path), powercuts.PowerCut()
+    await _first_life(project, whole)
+    first = next(number for number, each in enumerate(whole.story) if each.path.startswith("outbox"))
+    problems = []
+    for number in range(first, len(whole.story), step):
+        disk = powercuts.PowerCut(number)
+        was_acknowledged = await _first_life(project, disk)
+        disk.lose_power()
+        if (problem := await _second_life(project, disk, was_acknowledged)) is not None:
+            problems.append(f"{problem} after a loss at {number}: {disk.lost_at}")
+
+    assert problems == []
+    assert len(whole.story) - first > 30
+
+
+async def _first_life(project: Project, disk: powercuts.PowerCut) -> bool:
+    """Let two runs end whose messages are refused, and return whether the endpoint was acknowledged before the loss."""
+    async with endpoints.receiver() as receiver:
+        receiver.statuses = [503]
+        async with scheduled.in_process(project, make_store=powercuts.stores(disk), **ALLOWED) as service:
+            await service.http.post(ADDRESS, json={"url": receiver.url}, headers={"Idempotency-Key": "one"})
+            was_acknowledged = disk.left is None
+            for count in (1, 2):
+                await service.until(await service.start("quick"), "done")
+                await receiver.until(count)
+    return was_acknowledged
+
+
+async def _second_life(project: Project, disk: powercuts.PowerCut, was_acknowledged: bool) -> str | None:
+    """Start again from what the disk has kept, with a receiver in the place of the first, and return what is wrong."""
+    assert disk.left is not None
+    files = [name for name in disk.left.names("outbox") if not name.startswith(".")] if disk.left else []
+    if not files:
+        return "the endpoint is lost" if was_acknowledged else None
+    async with endpoints.receiver() as receiver:
+        kept = json.loads(disk.left.read(f"outbox/{files[0]}"))
+        disk.left.write(f"outbox/{files[0]}", json.dumps(kept | {"url": receiver.url}).encode(), sync=True)
+        async with scheduled.in_process(project, make_store=powercuts.stores(disk.left), **ALLOWED) as service:
+            runs = await service.runs()
+            for run in runs:
+                await service.until(run["run_id"], "done")
+            try:
+                async with asyncio.timeout(10):
+                    await receiver.until(len(runs))
+            except TimeoutError:
+                return f"{len(receiver.posts)} of {len(runs)} are told"
+    ids = {(one.content["data"]["run_id"], one.headers["webhook-id"]) for one in receiver.posts}
+    return None if {run_id for run_id, _ in ids} == {run["run_id"] for run in runs} and len(ids) == len(runs) else "ids"
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("8.8.8.8", True),
+        ("2001:4860:4860::8888", True),
+        ("127.0.0.1", False),
+        ("10.0.0.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("fc00::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("64:ff9b::7f00:1", False),
+        ("2002:7f00:1::", False),
+        ("192.168.7.1", True),
+    ],
+)
+def test_private_addresses_are_not_contacted(address: str, allowed: bool) -> None:
+    """Only public addresses are contacted, and those of networks that the settings name."""
+    assert senders.AddressGuard(("192.168.7.0/24",)).allows("hooks.example.org", address) is allowed
+
+
+async def test_a_name_is_checked_by_the_address_that_it_leads_to(tmp_path: Path) -> None:
+    """A name of loopback is refused unless a setting allows it, and redirects are not followed."""
+    async with endpoints.receiver() as receiver:
+        url = receiver.url.replace("127.0.0.1", "localhost")
+        async with served.in_process(Project(tmp_path / "one")) as service:
+            refused = await _tried(service, url)
+            none = await _tried(service, receiver.url)
+        assert receiver.posts == []
+        async with served.in_process(Project(tmp_path / "two"), notify_allowed=("localhost",)) as service:
+            taken = await _tried(service, url)
+            receiver.statuses = [302]
+            redirected = await _tried(service, url)
+        posts = list(receiver.posts)
+
+    assert (refused["delivered"], "not public; CONTROL_ROOM_NOTIFY_ALLOWED" in refused["detail"]) == (False, True)
+    assert none["delivered"] is False
+    assert taken == {"delivered": True, "detail": "the answer was 204"}
+    assert redirected == {"delivered": False, "detail": "the answer was 302; redirects are not followed"}
+    assert len(posts) == 2
+
+
+async def test_messages_travel_by_e_mail(tmp_path: Path) -> None:
+    """A mail has the sentence as its subject and an id of the message; a password is not sent without TLS."""
+    project = Project(tmp_path)
+    async with endpoints.mailbox() as mailbox:
+        mail: dict[str, Any] = {"smtp_url": mailbox.url, "mail_from": "room@example.org"}
+        async with served.in_process(project, **mail) as service:
+            await _add(service, to=["a@example.org", "b@example.org"])
+            run = await service.run("quick", description="x")
+            async with asyncio.timeout(served.WAIT_SECONDS):
+                while not mailbox.mails:
+                    await served.moment()
+        mail["smtp_url"] = mailbox.url.replace("//", "//user:hunter2hunter2@")
+        async with served.in_process(Project(tmp_path / "other"), **mail) as service:
+            added = await _add(service, to=["a@example.org"])
+            unsafe = (await service.http.post(f"{ADDRESS}/{added['endpoint_id']}/test")).json()
+
+    assert mailbox.recipients == ["a@example.org", "b@example.org"]
+    assert "Subject: [Control Room] quick done: quick is done" in mailbox.mails[0]
+    assert f"run: {run['run_id']}" in mailbox.mails[0]
+    assert "Message-ID: <msg_" in mailbox.mails[0]
+    assert unsafe["delivered"] is False
+    assert "offers no TLS" in unsafe["detail"]
+    assert "AUTH" not in mailbox.commands
+
+
+async def test_messages_are_given_to_commands(tmp_path: Path) -> None:
+    """A program reads the message as JSON; one that fails has not taken it."""
+    project = Project(tmp_path)
+    async with served.in_process(project) as service:
+        added = await _add(service, argv=["sh", "-c", "cat >> out.jsonl"])
+        bad = await _add(service, argv=["sh", "-c", "exit 3"], kinds=["stalled"])
+        missing = await _add(service, argv=["no-such-program-here"], kinds=["stalled"])
+        run = await service.run("quick")
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while (await _listed(service, added["endpoint_id"]))["waiting"] or not (tmp_path / "out.jsonl").exists():
+                await served.moment()
+        failed = [(await service.http.post(f"{ADDRESS}/{one['endpoint_id']}/test")).json() for one in (bad, missing)]
+
+    message = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert (message["type"], message["data"]["run_id"]) == ("run.done", run["run_id"])
+    assert [one["delivered"] for one in failed] == [False, False]
+    assert failed[0]["detail"] == "exit code 3"
+    assert "[program_missing]" in failed[1]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, "$"),
+        ({"url": "http://x", "to": ["a@b.c"]}, "$"),
+        ({"url": "ftp://example.org"}, "$.url"),
+        ({"url": "http://user:pw@example.org"}, "$.url"),
+        ({"url": "http://example.org:99999"}, "$.url"),
+        ({"url": "https://exa mple.org"}, "$.url"),
+        ({"url": "https://example.org", "signing_secret": "short"}, "$.signing_secret"),
+        ({"to": ["a@example.org\r\nBcc: b@example.org"]}, "$.to[0]"),
+        ({"to": ["nobody"]}, "$.to[0]"),
+        ({"argv": ["x"], "kinds": ["never"]}, "$.kinds[0]"),
+        ({"argv": ["x"], "label": "book"}, "$.label"),
+        ({"argv": ["x"] * 51}, "$.argv"),
+        ({"argv": ["x"], "colour": "red"}, "$.colour"),
+    ],
+)
+async def test_an_endpoint_of_a_wrong_form_is_refused(tmp_path: Path, body: dict[str, Any], path: str) -> None:
+    """The refusal names the place of the fault, and nothing is added."""
+    async with served.in_process(Project(tmp_path)) as service:
+        answer = await service.http.post(ADDRESS, json=body)
+        found = (await service.http.get(ADDRESS)).json()
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "request_invalid"), answer.text
+    assert answer.json()["flaws"][0]["path"] == path
+    assert found == []
+
+
+async def test_adding_is_repeated_safely_and_removing_ends_it(tmp_path: Path) -> None:
+    """A repetition finds the endpoint without its secret; a removed one is told nothing more."""
+    project, once = Project(tmp_path), {"Idempotency-Key": "one"}
+    async with endpoints.receiver() as receiver, served.in_process(project, **ALLOWED) as service:
+        first = await service.http.post(ADDRESS, json={"url": receiver.url}, headers=once)
+        again = await service.http.post(ADDRESS, json={"url": receiver.url}, headers=once)
+        other = await service.http.post(ADDRESS, json={"argv": ["x"]}, headers=once)
+        listed = (await service.http.get(ADDRESS)).text
+        await service.run("quick")
+        await receiver.until(1)
+        address = f"{ADDRESS}/{first.json()['endpoint_id']}"
+        removed = await service.http.delete(address)
+        gone = await service.http.post(f"{address}/test")
+        await service.run("quick")
+        await _add(service, argv=["sh", "-c", "cat > last.json"])
+        await service.run("quick")
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while not (tmp_path / "last.json").exists():
+                await served.moment()
+
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
+    assert first.json()["signing_secret"].startswith("whsec_")
+    assert "signing_secret" not in again.json()
+    assert "whsec_" not in listed
+    assert (removed.status_code, gone.json()["code"]) == (204, "endpoint_not_found")
+    assert len(receiver.posts) == 1
+
+
+async def _tried(service: served.Served, url: str) -> dict[str, Any]:
+    added = await _add(service, url=url, kinds=["stalled"])
+    found: dict[str, Any] = (await service.http.post(f"{ADDRESS}/{added['endpoint_id']}/test")).json()
+    return found
+
+
+async def _asleep(time: clock.FakeClock, seconds: float) -> None:
+    """Wait until someone sleeps for exactly so long."""
+    async with asyncio.timeout(served.WAIT_SECONDS):
+        while not any(
+            abs(end - time.monotonic() - seconds) < 1e-6 for end, _, waiter in time._sleepers if not waiter.done()
+        ):
+            await served.moment()
+
+
+async def _until_dead(service: served.Served, address: str, count: int = 1) -> list[dict[str, Any]]:
+    async with asyncio.timeout(served.WAIT_SECONDS):
+        while len(found := (await service.http.get(f"{address}/dead")).json()) != count:
+            await served.moment()
+    return list(found)
