@@ -90,15 +90,19 @@ def unattended_of(
         clock=time,
         ids=ids,
     )
-    told, channels = _endpoints(store), _senders(chosen, platform, processes)
+    notified_endpoints, channels = _endpoints(store), _senders(chosen, platform, processes)
     return Unattended(
         triggers=orders,
         hooks=hooks.Hooks(repository=kept, firing=starts, clock=time, ids=ids),
-        endpoints=endpoints.Endpoints(repository=told, senders=channels, log=store.audit, clock=time, ids=ids),
+        endpoints=endpoints.Endpoints(
+            repository=notified_endpoints, senders=channels, log=store.audit, clock=time, ids=ids
+        ),
         scheduler=scheduler.TriggerScheduler(
             repository=kept, firing=starts, triggers=orders, engine=engine, clock=time
         ),
-        dispatcher=dispatcher.Dispatcher(repository=told, store=store, feed=store.feed, senders=channels, clock=time),
+        dispatcher=dispatcher.Dispatcher(
+            repository=notified_endpoints, store=store, feed=store.feed, senders=channels, clock=time
+        ),
     )
 
 
@@ -111,9 +115,9 @@ def _endpoints(store: Store) -> notified.EndpointRepository:
 def _senders(
     chosen: settings.Settings, platform: Platform, processes: supervisor.Supervisor
 ) -> dict[str, senders.Sender]:
-    told = chosen.notifications
+    given = chosen.notifications
     return {
-        "webhook": senders.WebhookSender(senders.AddressGuard(told.notify_allowed), platform.clock),
-        "email": senders.MailSender(told.smtp_url, told.mail_from),
+        "webhook": senders.WebhookSender(senders.AddressGuard(given.notify_allowed), platform.clock),
+        "email": senders.MailSender(given.smtp_url, given.mail_from),
         "command": senders.CommandSender(processes.run, chosen.project.project),
     }

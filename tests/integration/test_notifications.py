@@ -102,7 +102,7 @@ async def test_refusals_are_retried_in_the_order_of_the_run_and_given_up(tmp_pat
             run_id = await service.start("quick")
             await receiver.until(1)
             for number, pause in enumerate(dispatcher.RETRY_SECONDS, 2):
-                await _asleep(service.time, pause)
+                await _until_sleeping(service.time, pause)
                 service.time.advance(pause)
                 await receiver.until(number)
             dead = await _until_dead(service, address)
@@ -329,7 +329,7 @@ async def _tried(service: served.Served, url: str) -> dict[str, Any]:
     return found
 
 
-async def _asleep(time: clock.FakeClock, seconds: float) -> None:
+async def _until_sleeping(time: clock.FakeClock, seconds: float) -> None:
     """Wait until someone sleeps for exactly so long."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while not any(

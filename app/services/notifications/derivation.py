@@ -97,9 +97,9 @@ def _paused(event: events.Event, reason: str) -> tuple[notifications.Kind, str, 
     if reason == decisions.PAUSED_BY_PERSON:
         return None
     error = event.data.get("error")
-    said = error.get("message") if isinstance(error, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
     kind: notifications.Kind = "budget" if reason in BUDGET_REASONS else "waits"
-    return kind, f"{event.seq}", f"is parked: {said or reason or 'a fault'}", {"reason": reason, "error": error}
+    return kind, f"{event.seq}", f"is parked: {message or reason or 'a fault'}", {"reason": reason, "error": error}
 
 
 def _id(run_id: str, mark: str) -> str:
