@@ -9,6 +9,8 @@ ControlRoomError
 │   ├── NotReady
 │   ├── Unroutable
 │   └── TooLarge
+├── Unauthenticated
+├── Denied
 ├── NotFound
 ├── Conflict
 │   └── WrongState
@@ -142,6 +144,18 @@ class TooLarge(InputRefused):
     """The input is too large."""
 
     default_code = "too_large"
+
+
+class Unauthenticated(ControlRoomError):
+    """The caller is not known."""
+
+    default_code = "unauthorized"
+
+
+class Denied(ControlRoomError):
+    """The caller may not do this."""
+
+    default_code = "role_missing"
 
 
 class NotFound(ControlRoomError):

@@ -22,7 +22,8 @@ import uvloop
 
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
 from app.api import connections, dependencies, http_protocol, service, streaming, ws_protocol
-from app.services import bulk, event_feeds, preflight
+from app.services import bulk, event_feeds, keys, preflight
+from app.storage import keys as key_files
 from app.ui import pages
 from app.worker import stop_signals
 
@@ -43,7 +44,7 @@ def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = 
             yield
             _release(start)
 
-    return service.create(chosen.server, lifespan, pages=pages.Pages())
+    return service.create(chosen.server, lifespan, pages.Pages(), _key_ring(chosen))
 
 
 def serve(
@@ -79,7 +80,7 @@ async def _serve(
     ready: Callable[[str], None] | None,
 ) -> int:
     address = _address(chosen.server.host, listener)
-    app = service.create(chosen.server, pages=pages.Pages())
+    app = service.create(chosen.server, None, pages.Pages(), _key_ring(chosen))
     server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, listener, announce))
     async with _started(app, chosen, address, platform) as start:
         signals = stop_signals.StopSignals(lambda hurried: _stop(start, server, hurried))
@@ -100,7 +101,7 @@ def _started(
     app: fastapi.FastAPI, chosen: settings.Settings, address: str, platform: bootstrap.Platform | None = None
 ) -> bootstrap.ServiceStart:
     def opened(application: bootstrap.Application) -> None:
-        app.state.services = _services(application, chosen.server)
+        app.state.services = _services(application, chosen.server, app.state.key_ring)
 
     mode = bootstrap.OpenMode(address=address)
     start = bootstrap.ServiceStart(lambda: bootstrap.build(chosen, mode, platform), opened, clock.SystemClock())
@@ -167,7 +168,15 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _services(application: bootstrap.Application, server: settings.ServerSettings) -> dependencies.Services:
+def _key_ring(chosen: settings.Settings) -> key_files.KeyRing:
+    ring = key_files.KeyRing(chosen.project.data_directory, clock.SystemClock())
+    ring.check()
+    return ring
+
+
+def _services(
+    application: bootstrap.Application, server: settings.ServerSettings, ring: key_files.KeyRing
+) -> dependencies.Services:
     return dependencies.Services(
         runs=application.runs,
         bulk=bulk.BulkOrders(application.runs),
@@ -192,6 +201,8 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
         health=application.health,
         metrics=application.metrics,
         upkeep=application.upkeep,
+        # The ring of the guard, so that a key counts, or not any more, as soon as that was answered.
+        keys=keys.Keys(ring, application.store.audit, clock.SystemClock(), clock.RandomIds()),
         audit=application.store.audit,
     )
 

@@ -11,7 +11,7 @@ import hmac
 import json
 from dataclasses import dataclass
 from http import cookies
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -20,10 +20,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app import clock
+from app import clock, errors
 from app.api import connections, problems, refusals, request_models
 from app.api.responses import as_json, declared
-from app.domain import plain, shapes
+from app.domain import access, authors, keys, plain, shapes
 
 LIFE = dt.timedelta(hours=12)
 """How long a sign-in counts."""
@@ -34,37 +34,77 @@ HEADER = "x-control-room-session"
 PATH = "/api/session"
 """Address of the sign-in; it needs no token."""
 
+_BEARER = access.Caller(author=authors.Author(name=None, claimed=False, via="token"))
 _PURPOSE = b"control-room browser session 1"
 
 
-class BrowserSessions:
-    """Issue and check sign-ins; a restart keeps them, another token ends them all."""
+class Keys(Protocol):
+    """API keys."""
 
-    def __init__(self, token: str | None, time: clock.Clock, ids: clock.Ids) -> None:
+    @property
+    def is_locked(self) -> bool:
+        """Return whether there is, or was, a key."""
+
+    def find(self, sha256: str) -> keys.Key | None:
+        """Return the key of a secret, expired or not."""
+
+    def caller(self, sha256: str) -> access.Caller | None:
+        """Return who asks with a secret, while it counts."""
+
+
+class BrowserSessions:
+    """Issue and check sign-ins with the token or a key; another token ends them all, and a key its own.
+
+    With a token a restart keeps them; without one they are signed with a secret of the process, and end with it.
+    """
+
+    def __init__(self, token: str | None, time: clock.Clock, ids: clock.Ids, ring: Keys = keys.NONE) -> None:
         self._token = token.encode() if token else None
-        self._key = hmac.digest(self._token, _PURPOSE, "sha256") if self._token else b""
+        self._key = hmac.digest(self._token or ids.token(ids.token(ids.token(""))).encode(), _PURPOSE, "sha256")
         self._clock = time
         self._ids = ids
+        self._ring = ring
 
     @property
     def required(self) -> bool:
-        """Return whether requests need a token or a sign-in."""
-        return self._token is not None
+        """Return whether requests need a token, a key or a sign-in."""
+        return self._token is not None or self._ring.is_locked
 
-    def is_token(self, given: str) -> bool:
-        """Return whether a text is the token."""
-        return self._token is not None and hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+    def bearer(self, given: str) -> access.Caller | None:
+        """Return who asks with the token or with the secret of a key; None: it is neither.
 
-    def issue(self, name: str) -> tuple[str, str, str]:
+        Raises:
+            errors.Unauthenticated: `key_expired`.
+        """
+        secret = given.encode("utf-8", "replace")
+        if self._token is not None and hmac.compare_digest(secret, self._token):
+            return _BEARER
+        digest = plain.sha256(secret)
+        key = self._ring.find(digest)
+        if key is None:
+            return None
+        if (caller := self._ring.caller(digest)) is None:
+            message = f"the key {key.name} expired at {key.expires_at}; ask for another"
+            raise errors.Unauthenticated(message, code="key_expired")
+        return caller
+
+    def holder(self, sha256: str) -> access.Caller | None:
+        """Return who asks with the secret of a hash; None: its key does not count any more."""
+        return self._ring.caller(sha256)
+
+    def issue(self, name: str, sha256: str | None = None) -> tuple[str, str, str]:
         """Return the cookie's value, the header's value and the instant of expiry of a new sign-in.
 
         Args:
-            name: How the person wants to be called.
+            name: How the person is called.
+            sha256: Hash of the secret of the key that the person has; None: it is the token.
         """
         now, header = self._clock.now(), self._ids.token(self._ids.token("bs_"))
-        expires = clock.stamp(now + LIFE)
+        key = None if sha256 is None else self._ring.find(sha256)
+        expires = min(clock.stamp(now + LIFE), (key and key.expires_at) or "9999")
         content = {
             "name": name,
+            "key": sha256,
             "issued": clock.stamp(now),
             "expires": expires,
             "header": plain.sha256(header.encode()),
@@ -72,21 +112,35 @@ class BrowserSessions:
         payload = base64.urlsafe_b64encode(plain.encode(content)).decode().rstrip("=")
         return f"{payload}.{self._signature(payload)}", header, expires
 
+    def caller(self, scope: Scope) -> access.Caller | None:
+        """Return who asks with the sign-in that a request carries; None: there is no valid one."""
+        found = self.find(scope)
+        return None if found is None else self._signed_in(found)
+
     def find(self, scope: Scope) -> dict[str, str] | None:
-        """Return the sign-in that a request carries: `{name, issued, expires, header}`; None: no valid one."""
+        """Return the sign-in that a request carries: `{name, key, issued, expires, header}`; None: no valid one."""
         headers = Headers(scope=scope)
         value, header = _cookie(headers.get("cookie", ""), cookie_name(scope)), headers.get(HEADER, "")
         payload, _, signature = value.partition(".")
-        if not self._key or not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
+        if not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
             return None
         # Only what `issue` has encoded has a valid signature.
         content: dict[str, str] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         if clock.instant(content["expires"]) <= self._clock.now():
             return None
-        return content if hmac.compare_digest(plain.sha256(header.encode()), content["header"]) else None
+        if not hmac.compare_digest(plain.sha256(header.encode()), content["header"]):
+            return None
+        # Sign-ins of the release before name no key.
+        return content if self._signed_in(content) is not None else None
+
+    def _signed_in(self, content: dict[str, str]) -> access.Caller | None:
+        if content.get("key"):
+            return self._ring.caller(content["key"])
+        author = authors.Author(name=content["name"] or None, claimed=False, via="browser")
+        return access.Caller(author=author) if self._token is not None else None
 
     def _signature(self, payload: str) -> str:
-        digest = hmac.digest(self._key, payload.encode("utf-8", "replace"), "sha256") if self._key else b""
+        digest = hmac.digest(self._key, payload.encode("utf-8", "replace"), "sha256")
         return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
@@ -105,12 +159,14 @@ def _cookie(header: str, name: str) -> str:
 
 
 class SignInBody(BaseModel):
-    """A sign-in with the token."""
+    """A sign-in with the token or a key."""
 
     model_config = request_models.strict({"token": "the token of the service", "name": "Ada"})
 
-    token: Annotated[str, Field(max_length=4096, description="Token of the service.")]
-    name: Annotated[str, Field(max_length=100, description="Your name, returned with the sign-in.")] = ""
+    token: Annotated[str, Field(max_length=4096, description="Token of the service, or secret of a key.")]
+    name: Annotated[
+        str, Field(max_length=100, description="Your name, returned with the sign-in; a key has its own.")
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +174,13 @@ class BrowserSession(shapes.Shape):
     """Whether this browser is signed in."""
 
     required: bool
-    """Whether the service has a token, so that a sign-in is needed."""
+    """Whether the service has a token or keys, so that a sign-in is needed."""
     signed_in: bool
     """Whether this request carries a valid sign-in."""
     name: str | None
-    """Name given at the sign-in."""
+    """Name given at the sign-in, or that of the key."""
+    role: access.Role | None
+    """What this browser may do; null: nothing before a sign-in."""
     expires_at: shapes.Instant | None
     """When it ends."""
     session: str | None = shapes.omitted()
@@ -136,11 +194,12 @@ router = APIRouter(prefix=PATH, tags=["service"])
 async def show_session(request: Request) -> Response:
     """Return whether the service needs a sign-in, and whether this browser has one. Needs no token."""
     sessions: BrowserSessions = request.app.state.browser_sessions
-    found = sessions.find(request.scope)
+    found, caller = sessions.find(request.scope), sessions.caller(request.scope)
     shown = BrowserSession(
         required=sessions.required,
         signed_in=found is not None,
         name=found["name"] if found else None,
+        role=caller.role if caller else None if sessions.required else access.Role.ADMIN,
         expires_at=found["expires"] if found else None,
     )
     return as_json(shown, headers={"Cache-Control": "no-store"})
@@ -153,20 +212,27 @@ async def show_session(request: Request) -> Response:
     responses=declared(BrowserSession, *refusals.BODY, status=201, meaning="The sign-in."),
 )
 async def sign_in(request: Request, body: SignInBody) -> Response:
-    """Exchange the token for a cookie and a header, which count together for 12 hours.
+    """Exchange the token or the secret of a key for a cookie and a header, which count together for 12 hours.
+
+    Those of a key count no longer than the key.
 
     A service without a token needs no sign-in, and answers so.
     """
     sessions: BrowserSessions = request.app.state.browser_sessions
     if not sessions.required:
-        return as_json(BrowserSession(required=False, signed_in=False, name=None, expires_at=None), status=201)
-    if not sessions.is_token(body.token):
+        everything = BrowserSession(required=False, signed_in=False, name=None, role=access.Role.ADMIN, expires_at=None)
+        return as_json(everything, status=201)
+    caller = sessions.bearer(body.token)
+    if caller is None:
         warnings: connections.Warnings = request.app.state.warnings
         address = request.client.host if request.client else "unknown"
         warnings.tell("unauthorized", "a sign-in with a wrong token", address)
         return problems.of_status(401, "the token is wrong").response()
-    value, header, expires = sessions.issue(body.name)
-    shown = BrowserSession(required=True, signed_in=True, name=body.name, expires_at=expires, session=header)
+    name = caller.author.name or body.name
+    value, header, expires = sessions.issue(name, caller.sha256)
+    shown = BrowserSession(
+        required=True, signed_in=True, name=name, role=caller.role, expires_at=expires, session=header
+    )
     response = as_json(shown, status=201, headers={"Cache-Control": "no-store"})
     _set_cookie(response, request, value, int(LIFE.total_seconds()))
     return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,7 +13,7 @@ from starlette.responses import Response
 
 from app import errors
 from app.api import queries, refusals, request_models, responses
-from app.api.authors import AuthorDep
+from app.api.authors import AuthorDep, LimitsDep
 from app.api.dependencies import ServicesDep
 from app.domain import plain, shapes, states
 from app.engine import run_engine
@@ -104,9 +105,9 @@ class BulkAnswer(shapes.Shape):
     summary="Cancel, pause, continue, label or delete many runs",
     responses=responses.declared(BulkAnswer, *refusals.WRITE, "bulk_count_differs", "too_many_runs"),
 )
-async def order_many(services: ServicesDep, body: BulkBody, author: AuthorDep) -> Response:
+async def order_many(services: ServicesDep, body: BulkBody, author: AuthorDep, limits: LimitsDep) -> Response:
     """Give one order to many runs. Each takes or refuses it by itself; the answer names both."""
-    outcome = await services.bulk.give(body.order(), author)
+    outcome = await services.bulk.give(dataclasses.replace(body.order(), scope=limits), author)
     answer = BulkAnswer(
         matched=outcome.matched,
         done=[BulkDone(run_id=run_id, status=status) for run_id, status in outcome.done],

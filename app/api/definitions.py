@@ -10,10 +10,12 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import queries, refusals, request_models, responses
-from app.api.dependencies import ServicesDep
+from app import errors
+from app.api import authors, queries, refusals, request_models, responses, scoping
+from app.api.authors import LimitsDep
+from app.api.dependencies import Services, ServicesDep
 from app.api.responses import as_json, declared
-from app.domain import graphs, library, receipts
+from app.domain import access, graphs, library, plain, receipts
 from app.services import inventory, preflight, recipe_versions, routing, workspaces
 
 router = APIRouter(prefix="/api")
@@ -27,12 +29,14 @@ async def list_recipes(
     limit: Annotated[int | None, Query(description="Maximum number of recipes; all by default.", ge=1, le=1000)] = None,
     wait: responses.Wait = None,
     if_none_match: responses.IfNoneMatch = None,
+    limits: LimitsDep = None,
 ) -> Response:
     """List all recipes; invalid ones include their errors."""
 
     async def read() -> responses.Page:
         await services.catalogue.settle()
-        return (await asyncio.to_thread(services.catalogue.listed))[:limit], {}
+        found = await asyncio.to_thread(services.catalogue.listed)
+        return [recipe for recipe in found if _is_within(limits, recipe["recipe_id"])][:limit], {}
 
     return await responses.listed(services, if_none_match, wait, read)
 
@@ -61,8 +65,10 @@ async def validate_recipe(services: ServicesDep, body: request_models.ValidateBo
 async def show_recipe(
     services: ServicesDep,
     recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
+    limits: LimitsDep,
 ) -> Response:
     """Return a recipe with the JSON Schema of its arguments and its graph."""
+    _refuse_outside(limits, recipe_id)
     await services.catalogue.settle()
     return as_json(await asyncio.to_thread(services.catalogue.describe, recipe_id))
 
@@ -76,8 +82,10 @@ async def show_recipe(
 async def show_recipe_graph(
     services: ServicesDep,
     recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
+    limits: LimitsDep,
 ) -> Response:
     """Return the flow of a recipe as nodes and edges, as its file is now."""
+    _refuse_outside(limits, recipe_id)
     await services.catalogue.settle()
     return as_json(await asyncio.to_thread(services.catalogue.graph, recipe_id))
 
@@ -90,9 +98,10 @@ async def show_recipe_graph(
         preflight.PreflightReport, *refusals.BODY, meaning="What the request would run; nothing is kept."
     ),
 )
-async def examine_request(services: ServicesDep, body: request_models.StartBody) -> Response:
+async def examine_request(services: ServicesDep, request: Request, body: request_models.StartBody) -> Response:
     """Return steps, agents with their readiness, the worst case of agent calls, and problems. Nothing is started."""
-    return as_json(await services.preflight.report(body.request(None)))
+    wanted = await scoping.started(services, authors.caller_of(request), body.request(None))
+    return as_json(await services.preflight.report(wanted))
 
 
 @router.post(
@@ -134,12 +143,16 @@ async def list_files(
 
 @router.get("/agents", tags=["library"], summary="List agents", responses=responses.whole(list[inventory.AgentListed]))
 async def list_agents(
-    services: ServicesDep, wait: responses.Wait = None, if_none_match: responses.IfNoneMatch = None
+    services: ServicesDep,
+    limits: LimitsDep,
+    wait: responses.Wait = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List the agents with their state and the run that each is working for."""
 
     async def read() -> responses.Page:
-        return await services.inventory.agents(), {}
+        found = await services.inventory.agents()
+        return [await _seen(services, limits, agent) for agent in found], {}
 
     return await responses.listed(services, if_none_match, wait, read)
 
@@ -176,3 +189,19 @@ async def show_receipt(
 ) -> Response:
     """Return a receipt with its arguments, full payload and whether it is unchanged."""
     return as_json(await services.runs.receipt(receipt_id))
+
+
+def _is_within(limits: access.Scope | None, recipe_id: str) -> bool:
+    return limits is None or not limits.recipes or recipe_id in limits.recipes
+
+
+def _refuse_outside(limits: access.Scope | None, recipe_id: str) -> None:
+    if not _is_within(limits, recipe_id):
+        raise errors.NotFound(f"there is no recipe {recipe_id!r:.120}", code="recipe_not_found")
+
+
+async def _seen(services: Services, limits: access.Scope | None, agent: dict[str, plain.Json]) -> dict[str, plain.Json]:
+    """Return an agent without the run that it works for where that is outside."""
+    if limits is None or agent["run"] is None or await services.runs.is_within(str(agent["run"]), limits):
+        return agent
+    return agent | {"run": None, "key": None}

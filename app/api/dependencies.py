@@ -22,6 +22,7 @@ from app.services import (
     health,
     inventory,
     issues,
+    keys,
     maintenance,
     preflight,
     recipes,
@@ -80,6 +81,8 @@ class Services:
     """Counts and measures."""
     upkeep: maintenance.Maintenance
     """Verification and repair."""
+    keys: keys.Keys
+    """API keys."""
     audit: audit.AuditLog
     """Changes of what has no run's journal."""
 

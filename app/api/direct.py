@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from app import errors
-from app.api import authors, polling, queries, request_models, responses
+from app.api import authors, polling, queries, request_models, responses, scoping
 from app.api.dependencies import Services
 from app.domain import plain
 from app.domain.authors import Author
@@ -52,8 +52,11 @@ def alive() -> Response:
     return Response(_ALIVE, media_type="application/json")
 
 
-async def start(services: Services, request: requests.StartRequest, author: Author) -> Response:
+async def start(
+    services: Services, connection: HTTPConnection, request: requests.StartRequest, author: Author
+) -> Response:
     """Start a run and return the answer."""
+    request = await scoping.started(services, authors.caller_of(connection), request)
     found = await services.runs.start(request, author=author)
     headers = {"Location": f"/api/runs/{found.run_id}"}
     status = 200 if found.existed else 201
@@ -67,13 +70,14 @@ async def _start(services: Services, scope: Scope, body: Any) -> Response | None
     key = keys[0].decode("latin-1") if keys else None
     try:
         wanted = request_models.StartBody.model_validate(body)
-        author = authors.author_of(HTTPConnection(scope))
+        connection = HTTPConnection(scope)
+        author = authors.author_of(connection)
     except (pydantic.ValidationError, errors.RequestInvalid):
         return None
     if requests.key_flaws(key):
         return None
     scope["route"] = _RUNS
-    return await start(services, wanted.request(key), author)
+    return await start(services, connection, wanted.request(key), author)
 
 
 async def runs_listed(services: Services, request: Request, query: queries.RunsQuery, known: str | None) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
@@ -11,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
 from app.api import queries, streaming
+from app.api.authors import LimitsDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import declared
 from app.domain import plain
@@ -50,9 +52,12 @@ class FeedStream(StreamingResponse):
 async def _followed(
     services: ServicesDep,
     query: Annotated[queries.FeedQuery, Query()],
+    limits: LimitsDep,
     last_event_id: _LastEventId = None,
 ) -> AsyncGenerator[event_feeds.News, None]:
-    return services.feed.follow(query.filter(), last_event_id if last_event_id is not None else query.after)
+    return services.feed.follow(
+        dataclasses.replace(query.filter(), scope=limits), last_event_id if last_event_id is not None else query.after
+    )
 
 
 @router.get(

@@ -74,6 +74,8 @@ class Gateway:
                 await self._admit(scope, receive, answer.send)
             else:
                 await self._refuse(refusal, scope, receive, answer.send)
+        except guards.Ended:
+            return
         except (Exception, errors.Fault) as error:
             if scope["type"] != "http":
                 raise
@@ -87,6 +89,9 @@ class Gateway:
             await self._pages(scope, receive, send)
             return
         scope, refusal = self._token.admitted(scope)
+        if refusal is None:
+            refusal = await self._token.refusal(_services(scope), scope)
+            receive, send = self._token.while_valid(scope, receive, send)
         if refusal is not None:
             await self._refuse(refusal, scope, receive, send)
         elif scope["type"] != "http":

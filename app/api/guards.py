@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
-import hmac
+import contextlib
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
+from starlette.websockets import WebSocketDisconnect
 
-from app import settings
-from app.api import authors, browser_sessions, problems, tickets
+from app import errors, settings
+from app.api import authors, browser_sessions, problems, refusals, roles, scoping, tickets
+from app.api.dependencies import Services
+from app.domain import access
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", browser_sessions.PATH})
 """Answered without a token: they tell nothing that a port scan would not, or exchange it for a sign-in."""
@@ -32,9 +36,15 @@ _HOST = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_-][A-Za-z0-9._-]{0,253}))(?::(?P<port>[0-9]{0,5}))?"
 )
 _LARGEST_PORT = 65535
+_STRANGER = access.Caller(role=access.Role.VIEWER)
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _MOST_SPELLED = 64
+_POLICY = 1008
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never listened on
+
+
+class Ended(Exception):
+    """The key of a stream does not count any more."""
 
 
 class SiteGuard:
@@ -73,61 +83,113 @@ class SiteGuard:
 
 
 class TokenGuard:
-    """Refuse a request without the bearer token or a browser's sign-in, where there is a token."""
+    """Find out who asks, and refuse whom neither token nor key nor sign-in lets in, where there is one of them."""
 
     def __init__(
         self,
-        token: str | None,
         issued: tickets.Tickets,
         sign_ins: browser_sessions.BrowserSessions,
+        routes: Iterable[Any] = (),
         open_paths: Iterable[str] = OPEN_PATHS,
     ) -> None:
         self._tickets = issued
         self._sign_ins = sign_ins
-        self._expected = token.encode() if token else None
+        self._table = roles.Table(routes)
         self._open_paths = frozenset(open_paths)
 
     def admitted(self, scope: Scope) -> tuple[Scope, problems.Problem | None]:
-        """Return a request with the token, or a stream with a ticket, without the ticket; or why it is refused."""
+        """Return a request with its caller, a stream without its ticket; or why it is refused."""
         asked, ticket = (
             tickets.taken_out(scope) if scope["query_string"] and tickets.is_stream(scope) else (scope, None)
         )
         # A ticket is used up even where it is not needed, so that no one else can use it.
-        author = None if ticket is None else self._tickets.use(ticket)
-        if author is not None:
-            return {**asked, authors.TICKETED: author}, None
-        if self._expected is None or self._lets_in(self._expected, scope):
+        issued_to = None if ticket is None else self._tickets.use(ticket)
+        try:
+            caller = self.still(issued_to) if issued_to is not None else self._caller(scope)
+        except errors.Unauthenticated as error:
+            return asked, refusals.problem(error)
+        if caller is not None:
+            asked[authors.CALLER] = caller
             return asked, None
         detail = _UNAUTHORIZED if ticket is None else _TICKET_REFUSED
         return asked, problems.of_status(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
-    def _lets_in(self, expected: bytes, scope: Scope) -> bool:
+    async def refusal(self, services: Services | None, scope: Scope) -> problems.Problem | None:
+        """Return why a caller may not ask this; None if it may."""
+        caller: access.Caller = scope[authors.CALLER]
+        if caller.sha256 is None:
+            return None
+        found = self._table.needed(scope.get("method", "GET"), scope["path"])
+        try:
+            if found is not None:
+                await scoping.check(services, caller, *found)
+        except errors.ControlRoomError as error:
+            return refusals.problem(error)
+        return None
+
+    def while_valid(self, scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
+        """Return the ways to and from a client, which end when its key does not count any more."""
+        caller: access.Caller = scope[authors.CALLER]
+        if caller.sha256 is None:
+            return receive, send
+
+        async def receiving() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.receive" and self.still(caller) is None:
+                return {"type": "websocket.disconnect", "code": _POLICY}
+            return message
+
+        async def sending(message: Message) -> None:
+            if self.still(caller) is not None:
+                await send(message)
+            elif message["type"] == "http.response.body":
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                raise Ended
+            elif scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": _POLICY, "reason": "unauthorized"})
+                raise WebSocketDisconnect(_POLICY)
+            else:
+                raise errors.Unauthenticated(_UNAUTHORIZED)
+
+        return receiving, sending
+
+    def still(self, caller: access.Caller) -> access.Caller | None:
+        """Return a caller as its key lets it in now; None: the key does not count any more."""
+        return caller if caller.sha256 is None else self._sign_ins.holder(caller.sha256)
+
+    def _caller(self, scope: Scope) -> access.Caller | None:
+        if not self._sign_ins.required:
+            return access.ANYONE
         if scope["path"] in self._open_paths or scope["path"].startswith(OPEN_PREFIX):
-            return True
-        if _carries(expected, Headers(scope=scope)) or _offers(expected, scope):
-            return True
-        return self._sign_ins.find(scope) is not None
+            return _STRANGER
+        headers = Headers(scope=scope)
+        for secret in filter(None, (_carried(headers), *_offered(scope))):
+            if (found := self._sign_ins.bearer(secret)) is not None:
+                return found
+        return self._sign_ins.caller(scope)
 
 
 async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with a problem; a WebSocket does not open then."""
     if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008, "reason": problem.code})
+        await send({"type": "websocket.close", "code": _POLICY, "reason": problem.code})
     else:
         await problem.response()(scope, receive, send)
 
 
-def _carries(expected: bytes, headers: Headers) -> bool:
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return hmac.compare_digest(token.strip().encode(), expected) and scheme.lower() == "bearer"
+def _carried(headers: Headers) -> str | None:
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else None
 
 
-def _offers(expected: bytes, scope: Scope) -> bool:
+def _offered(scope: Scope) -> Iterator[str]:
     # A page cannot set headers of a WebSocket, but it can name subprotocols.
     offered = scope["subprotocols"] if scope["type"] == "websocket" else ()
-    found = [name.removeprefix(BEARER_PREFIX) for name in offered if name.startswith(BEARER_PREFIX)]
-    encoded = base64.urlsafe_b64encode(expected).rstrip(b"=")
-    return any(hmac.compare_digest(one.encode(), encoded) for one in found)
+    for name in offered:
+        if name.startswith(BEARER_PREFIX):
+            encoded = name.removeprefix(BEARER_PREFIX)
+            with contextlib.suppress(ValueError):
+                yield base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
 
 
 def host_name(host: str) -> str | None:

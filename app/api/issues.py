@@ -8,8 +8,9 @@ from fastapi import APIRouter, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import queries, refusals, request_models, responses
-from app.api.authors import AuthorDep
+from app import errors
+from app.api import queries, refusals, request_models, responses, scoping
+from app.api.authors import AuthorDep, LimitsDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import issues
@@ -32,6 +33,7 @@ _WRITTEN = responses.created(
     repeated="An earlier request with this Idempotency-Key made the issue.",
     headers=_ETAG | {"Location": "Address of the issue."},
 )
+_OUTSIDE = errors.NotFound("there is no such run; name one that your key is limited to", code="run_not_found")
 
 
 @router.get(
@@ -56,10 +58,13 @@ async def add_issue(
     services: ServicesDep,
     body: request_models.IssueBody,
     author: AuthorDep,
+    limits: LimitsDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Create an issue. The run, session and receipts that it names must exist and belong together."""
-    added = await services.issues.add(body.issue(idempotency_key), author)
+    new = body.issue(idempotency_key)
+    await scoping.within(services, limits, new.run_id, _OUTSIDE)
+    added = await services.issues.add(new, author)
     return _shown(added.issue, 200 if added.existed else 201, Location=f"/api/issues/{added.issue['issue_id']}")
 
 

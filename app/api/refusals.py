@@ -18,6 +18,8 @@ STATUS: Mapping[type[BaseException], int] = {
     errors.NotReady: 409,
     errors.TooLarge: 413,
     errors.InputRefused: 400,
+    errors.Unauthenticated: 401,
+    errors.Denied: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.JournalCorrupt: 409,
@@ -29,7 +31,10 @@ STATUS: Mapping[type[BaseException], int] = {
 }
 """Status by error; an error has the status of its nearest ancestor here. Every other error is a 500."""
 
-ALWAYS = ("unknown_host", "unauthorized", "foreign_origin", "internal_error", "stopping", "unreadable")
+ALWAYS = (
+    "unknown_host", "unauthorized", "key_expired", "role_missing", "out_of_scope", "foreign_origin", "internal_error",
+    "stopping", "unreadable",
+)  # fmt: skip
 """Codes that every address can answer with."""
 
 BODY = ("malformed_body", "request_invalid", "too_large", "unsupported_media_type")
@@ -62,7 +67,11 @@ def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem |
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
     if status is None:
         return None
-    retry_after = {"Retry-After": str(error.detail.get("retry_after_seconds", 1))}
+    headers: Mapping[str, str] = {}
+    if isinstance(error, errors.Unreadable):
+        headers = {"Retry-After": str(error.detail.get("retry_after_seconds", 1))}
+    elif isinstance(error, errors.Unauthenticated):
+        headers = {"WWW-Authenticate": "Bearer"}
     return problems.Problem(
         status=status,
         code=error.code,
@@ -70,7 +79,7 @@ def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem |
         detail=error.message,
         flaws=error.flaws if isinstance(error, errors.InputRefused) else (),
         facts=error.detail if error.key is None else {**error.detail, "key": error.key},
-        headers=retry_after if isinstance(error, errors.Unreadable) else {},
+        headers=headers,
     )
 
 
@@ -131,6 +140,19 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     ),
     errors.TooLarge("the body is larger than 1048576 bytes", detail={"max_bytes": 1048576}),
     _invalid("bad_cursor", "query.cursor", "the cursor does not belong to this list; take it from a `Link` header"),
+    # -- keys
+    errors.Unauthenticated("the key ada expired at 2026-02-10T14:30:00.000Z; ask for another", code="key_expired"),
+    errors.Denied(
+        "this needs the role approver, and the key ada has the role viewer; ask an admin for another key",
+        detail={"needed": "approver", "role": "viewer"},
+    ),
+    errors.Denied(
+        "this shows more than the runs that the key ada is limited to; ask an admin for another key",
+        code="out_of_scope",
+    ),
+    errors.Conflict("there is a key ada already; rotate it, or revoke it first", code="key_exists"),
+    errors.Conflict("there are 1000 keys, and cannot be more", code="too_many_keys"),
+    errors.NotFound("there is no key 'ada'", code="key_not_found"),
     # -- recipes and their arguments
     errors.UnknownRecipe(_NO_RECIPE, detail=_NEAREST),
     errors.NotFound(_NO_RECIPE, code="recipe_not_found", detail=_NEAREST),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -9,7 +10,7 @@ from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import polling, queries, refusals, schemas
+from app.api import authors, polling, queries, refusals, schemas
 from app.api.dependencies import Services
 from app.domain import plain, shapes
 from app.services import requests
@@ -127,7 +128,8 @@ async def paged(
         read: Returns a page, and whether more follow.
         place: Returns the place of an element in the list, for cursors.
     """
-    wanted = query.query()
+    # Every list of this form leaves out what its caller may not see.
+    wanted = dataclasses.replace(query.query(), scope=authors.caller_of(request).limits)
 
     async def page() -> Page:
         found, more = await read(wanted)

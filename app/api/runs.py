@@ -50,12 +50,13 @@ _NoBody = Annotated[request_models.EmptyBody | None, Body(description="May be le
 @router.post("", summary="Start a run", status_code=201, responses=_STARTED)
 async def start_run(
     services: ServicesDep,
+    request: Request,
     body: request_models.StartBody,
     author: AuthorDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run of a recipe. Without `recipe_id`, the router chooses a recipe from the description."""
-    return await direct.start(services, body.request(idempotency_key), author)
+    return await direct.start(services, request, body.request(idempotency_key), author)
 
 
 @router.get(

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 import app as program
 from app import clock, settings
 from app.api import (
+    api_keys,
     audit,
     browser_sessions,
     bulk,
@@ -42,6 +43,7 @@ from app.api import (
     triggers,
     ws,
 )
+from app.domain import keys
 
 _ROUTERS = (
     runs.router,
@@ -58,6 +60,7 @@ _ROUTERS = (
     conferences.router,
     definitions.router,
     audit.router,
+    api_keys.router,
     tickets.router,
     triggers.router,
     triggers.deliveries,
@@ -83,11 +86,13 @@ def create(
     server: settings.ServerSettings,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Any]] | None = None,
     pages: gateway.Pages | None = None,
+    ring: browser_sessions.Keys = keys.NONE,
 ) -> FastAPI:
     """Return the application; `lifespan` sets `app.state.services`, and until then routes answer 503.
 
     Args:
         pages: What needs no token; None: nothing but the interface is served.
+        ring: API keys.
     """
     issued = tickets.Tickets(clock.SystemClock(), clock.RandomIds())
     warnings = connections.Warnings(clock.SystemClock().monotonic)
@@ -106,11 +111,12 @@ def create(
     for router in _ROUTERS:
         api.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
     api.include_router(ws.router)
-    sign_ins = browser_sessions.BrowserSessions(server.token, clock.SystemClock(), clock.RandomIds())
-    guard = guards.TokenGuard(server.token, issued, sign_ins)
+    sign_ins = browser_sessions.BrowserSessions(server.token, clock.SystemClock(), clock.RandomIds(), ring)
+    guard = guards.TokenGuard(issued, sign_ins, api.routes)
     api.surround = lambda app: gateway.Gateway(
         app, server, guard, warnings, clock.SystemClock(), clock.RandomIds(), pages
     )
+    api.state.key_ring = ring
     api.state.tickets = issued
     api.state.browser_sessions = sign_ins
     api.state.warnings = warnings

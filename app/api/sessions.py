@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Depends, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import plan_requests, polling, queries, refusals, request_models, responses
+from app.api import authors, plan_requests, polling, queries, refusals, request_models, responses, scoping
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
@@ -89,13 +89,14 @@ def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
 @router.post("", status_code=201, summary="Create a plan", responses=_CREATED)
 async def create_plan(
     authored: AuthoredPlans,
+    request: Request,
     body: plan_requests.PlanBody,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
     person has approved and started it.
     """
-    created = await authored.create(body.plan(idempotency_key))
+    created = await authored.create(scoping.planned(authors.caller_of(request), body.plan(idempotency_key)))
     return shown(created.plan, 200 if created.existed else 201, place=True)
 
 

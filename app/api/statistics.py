@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from app.api import queries, responses
+from app.api.authors import LimitsDep
 from app.api.dependencies import ServicesDep
 from app.domain import plain
 from app.services import statistics
@@ -24,12 +26,13 @@ router = APIRouter(prefix="/api", tags=["runs"])
 async def show_stats(
     services: ServicesDep,
     query: Annotated[queries.StatsQuery, Query()],
+    limits: LimitsDep,
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """Return counts over all runs. They are counted for all clients together, so that many may wait for changes."""
 
     async def look() -> responses.Looked:
-        found = await services.statistics.stats(query.failed_since(), query.midnight())
+        found = await services.statistics.stats(query.failed_since(), query.midnight(), limits)
         return found.body, {}, found.etag
 
     return await responses.looked(services, if_none_match, query.wait, look)
@@ -43,6 +46,7 @@ async def show_stats(
 async def show_usage(
     services: ServicesDep,
     query: Annotated[queries.UsageQuery, Query()],
+    limits: LimitsDep,
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """Add up what calls of agents cost. Filters mean runs, as in the list of runs.
@@ -50,8 +54,11 @@ async def show_usage(
     Runs that execute now and session plans count. What a deleted run cost goes with it.
     """
 
+    wanted = query.query()
+    wanted = dataclasses.replace(wanted, runs=dataclasses.replace(wanted.runs, scope=limits))
+
     async def look() -> responses.Looked:
-        body = plain.encode((await services.statistics.usage(query.query())).to_json())
+        body = plain.encode((await services.statistics.usage(wanted)).to_json())
         headers: Mapping[str, str] = {}
         return body, headers, f'"{plain.sha256(body)[:32]}"'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import re
 from collections import OrderedDict
@@ -15,10 +16,10 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from app import clock
-from app.api import refusals, request_models
+from app.api import authors, refusals, request_models
 from app.api.authors import AuthorDep
 from app.api.responses import as_json, declared
-from app.domain import authors, plain, shapes
+from app.domain import access, plain, shapes
 
 LIFE_SECONDS = 60
 """How long a ticket counts."""
@@ -39,24 +40,24 @@ class Tickets:
         self._clock = clock
         self._ids = ids
         # Hashes only: what is compared here could be timed.
-        self._expiring: OrderedDict[str, tuple[float, authors.Author]] = OrderedDict()
+        self._expiring: OrderedDict[str, tuple[float, access.Caller]] = OrderedDict()
 
-    def issue(self, author: authors.Author = authors.LOCAL) -> tuple[str, dt.datetime]:
+    def issue(self, caller: access.Caller = access.ANYONE) -> tuple[str, dt.datetime]:
         """Return a new ticket, and when it expires.
 
         Args:
-            author: Who asks for it, and gives the orders of the stream that it opens.
+            caller: Who asks for it, and gives the orders of the stream that it opens.
         """
         ticket = self._ids.token(self._ids.token("tkt_"))
-        self._expiring[_hash(ticket)] = self._clock.monotonic() + LIFE_SECONDS, author
+        self._expiring[_hash(ticket)] = self._clock.monotonic() + LIFE_SECONDS, caller
         while len(self._expiring) > MOST_TICKETS:
             self._expiring.popitem(last=False)
         return ticket, self._clock.now() + dt.timedelta(seconds=LIFE_SECONDS)
 
-    def use(self, ticket: str) -> authors.Author | None:
+    def use(self, ticket: str) -> access.Caller | None:
         """Return who asked for a ticket, which is used up then; None: it is not valid."""
-        expires, author = self._expiring.pop(_hash(ticket), (0.0, None))
-        return author if self._clock.monotonic() < expires else None
+        expires, caller = self._expiring.pop(_hash(ticket), (0.0, None))
+        return caller if self._clock.monotonic() < expires else None
 
 
 def is_stream(scope: Scope) -> bool:
@@ -107,6 +108,6 @@ async def issue_ticket(
 ) -> Response:
     """Issue a one-use ticket, valid for 60 seconds, for streams of clients that cannot send headers."""
     issued: Tickets = request.app.state.tickets
-    ticket, expires = issued.issue(author)
+    ticket, expires = issued.issue(dataclasses.replace(authors.caller_of(request), author=author))
     headers = {"Cache-Control": "no-store"}
     return as_json(Ticket(ticket=ticket, expires_at=clock.stamp(expires)), status=201, headers=headers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,7 +30,7 @@ async def converse(socket: WebSocket) -> None:
         await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
         return
     try:
-        author = authors.author_of(socket)
+        caller = dataclasses.replace(authors.caller_of(socket), author=authors.author_of(socket))
     except errors.RequestInvalid as error:
         refusal = refusals.problem(error)
         assert refusal is not None
@@ -36,7 +38,7 @@ async def converse(socket: WebSocket) -> None:
         return
     await socket.accept(guards.SUBPROTOCOL if guards.SUBPROTOCOL in socket.scope["subprotocols"] else None)
     service, most = services.conversation_service, services.max_message_bytes
-    await Connection(socket, service, clock.RandomIds(), most, author).serve()
+    await Connection(socket, service, clock.RandomIds(), most, caller).serve()
 
 
 @router.get(PATH, include_in_schema=False)

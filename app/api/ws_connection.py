@@ -13,8 +13,8 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from app import clock, errors
-from app.api import body_limits, refusals, ws_messages
-from app.domain import authors, plain, runs, states
+from app.api import body_limits, refusals, ws_access, ws_messages
+from app.domain import access, plain, runs, states
 from app.services import aio, conversation_binding, conversation_messages, conversations
 
 SERVICE_RESTART = 1012
@@ -41,13 +41,14 @@ class Connection:
         service: conversations.ConversationService,
         ids: clock.Ids,
         max_bytes: int,
-        author: authors.Author,
+        caller: access.Caller,
     ) -> None:
         self._socket = socket
         self._conversation_service = service
         self._ids = ids
         self._max_bytes = max_bytes
-        self._author = author
+        self._author = caller.author
+        self._access = ws_access.WsAccess(caller, service)
         self._sending = asyncio.Lock()
         self._telling: dict[str, asyncio.Task[None]] = {}
         self._beginning = 0
@@ -101,18 +102,20 @@ class Connection:
     async def _obey(self, message: ws_messages.Received) -> None:
         match message:
             case ws_messages.GetAvailableRecipes():
-                found = await self._conversation_service.available()
+                found = self._access.menu(await self._conversation_service.available())
                 await self._send(conversation_messages.Message(type="available_recipes", fields={"recipes": found}))
             case ws_messages.StartRecipe():
                 await self._start_recipe(message)
             case ws_messages.Prompt():
                 await self._prompt(message)
             case ws_messages.ExitRecipe():
+                await self._access.may_exit(message.session_id)
                 await self._conversation_service.exit(message.session_id, self._author)
             case ws_messages.Subscribe():
                 await self._subscribe(message)
 
     async def _start_recipe(self, message: ws_messages.StartRecipe) -> None:
+        await self._access.may_begin(message.recipe_id, message.session_id)
         with self._place():
             begun = await self._conversation_service.start_recipe(
                 recipe_id=message.recipe_id,
@@ -125,6 +128,7 @@ class Connection:
             await self._follow_begun(begun, message.recipe_id)
 
     async def _prompt(self, message: ws_messages.Prompt) -> None:
+        await self._access.may_begin(None, message.session_id)
         chosen = {"backend": message.backend, "model": message.model, "system_prompt": message.system_prompt}
         with self._place():
             begun = await self._conversation_service.prompt(
@@ -147,6 +151,7 @@ class Connection:
 
     async def _subscribe(self, message: ws_messages.Subscribe) -> None:
         found = await self._conversation_service.runs_of(message.session_id, message.run_id)
+        await self._access.may_see(message.session_id, found)
         self._refuse_without_place()
         self._remember(message.session_id)
         for run_id in found:
@@ -174,6 +179,8 @@ class Connection:
     # -- to the client
 
     def _begun(self, start: runs.RunStart) -> None:
+        if not self._access.sees(start):
+            return
         known = conversation_binding.conversation(start) in self._sessions or start.run_id in self._told
         if known and start.run_id not in self._telling and self._has_place():
             self._tell(start.run_id, self._tell_run(start.run_id, self._told.get(start.run_id, 0)))

@@ -47,10 +47,12 @@ from app.services import (
 from app.services import conversations as conversation_services
 from app.services import gates as control_gates
 from app.services import issues as control_issues
+from app.services import keys as key_services
 from app.services import maintenance as control_upkeep
 from app.services.plans import planner as control_planner
 from app.services.plans import plans as control_plans
 from app.storage import agent_sessions, conversation_retention, memory_store
+from app.storage import keys as key_files
 from app.storage.disk import disk_health
 from app.tools import checks, commands, file_performers, issue_performer, moves, registry
 from app.tools import workspace as tool_workspaces
@@ -98,6 +100,8 @@ class Application:
     """Masks secrets."""
     upkeep: control_upkeep.Maintenance
     """Verification and repair."""
+    keys: key_services.Keys
+    """API keys."""
     store: Store
     """Run folders; an empty store in memory if a reader found no data directory."""
     conversations: conversation_claims.ConversationClaims
@@ -327,6 +331,9 @@ def _application(
         metrics=metrics,
         masker=equipment.masker,
         upkeep=control_upkeep.Maintenance(store=store, engine=engine, forget=use_cases.forget),
+        keys=key_services.Keys(
+            key_files.KeyRing(chosen.project.data_directory, platform.clock), store.audit, platform.clock, platform.ids
+        ),
         store=store,
         conversations=claims,
         engine=engine,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app import clock, settings
 from app.bootstrap.engines import Store
-from app.domain import plans
+from app.domain import access, plans
 from app.engine import run_engine
 from app.services import statistics
 from app.storage.disk import disk_health
@@ -17,9 +17,13 @@ def statistics_of(
 ) -> statistics.Statistics:
     """Return what counts and adds up over all runs of a project."""
 
-    async def questions() -> int:
+    async def questions(scope: access.Scope | None) -> int:
         found = await store.plans.list(plans.PlanQuery(limit=_MOST_PLANS, partial=True))
-        return sum(plan.tasks.get(plans.TaskState.NEEDS_SCOPING.value, 0) for plan in found)
+        asking = [plan for plan in found if plan.tasks.get(plans.TaskState.NEEDS_SCOPING.value, 0)]
+        if scope is not None:
+            whole = {plan.session_id: await store.plans.get(plan.session_id) for plan in asking}
+            asking = [plan for plan in asking if (full := whole[plan.session_id]) and full.is_within(scope)]
+        return sum(plan.tasks[plans.TaskState.NEEDS_SCOPING.value] for plan in asking)
 
     return statistics.Statistics(
         store=store,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
 from app.domain import authors, plain, shapes
@@ -47,6 +47,20 @@ class AuditEntry(shapes.Shape):
     """More about the change; never a secret."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change that was checked, and how it is made."""
+
+    action: str
+    """What is done, as `noun.verb`."""
+    target: str
+    """Id or name of what is changed."""
+    make: Callable[[], None]
+    """Makes it, durably; it blocks."""
+    details: Mapping[str, plain.Json] = field(default_factory=dict)
+    """More about it; never a secret."""
+
+
 class AuditLog(Protocol):
     """Changes of what has no run's journal."""
 
@@ -63,6 +77,16 @@ class AuditLog(Protocol):
 
         Raises:
             errors.StorageFault: the entry could not be made durable, so the change must not be made.
+        """
+
+    async def change(self, author: authors.Author | None, check: Callable[[], Change | None]) -> None:
+        """Record a change and make it, while no other such change of the data directory is checked or made.
+
+        Args:
+            check: Reads what is there, refuses the change or returns it; None: there is nothing to change. It blocks.
+
+        Raises:
+            errors.StorageFault: nothing was changed, or it is not known whether it was.
         """
 
     async def page(self, query: AuditQuery) -> tuple[list[AuditEntry], int | None]:

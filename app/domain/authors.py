@@ -12,7 +12,7 @@ MOST_CHARACTERS = 100
 """Longest name of an author."""
 
 
-Via: TypeAlias = Literal["local", "token", "browser", "trigger"]
+Via: TypeAlias = Literal["local", "token", "browser", "key", "trigger"]
 """Ways in."""
 
 
@@ -25,7 +25,9 @@ class Author(shapes.Shape):
     claimed: bool
     """Whether the name is only what the caller says of itself."""
     via: Via
-    """How the caller was let in: without a token, with the token, by a sign-in of a browser, or as a trigger."""
+    """How the caller was let in: without a token, with the token, by a sign-in of a browser with the token, with a
+    key, whose name the author has, or as a trigger.
+    """
 
 
 LOCAL = Author(name=None, claimed=False, via="local")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, Typed
 
 from app import clock, printable
 from app.domain import plain, shapes
+from app.domain.access import Scope
 
 Status = Literal["open", "closed"]
 """Whether something is still to be done."""
@@ -140,6 +141,8 @@ class IssueQuery:
     """Only those of this kind."""
     severity: str | None = None
     """Only those of this severity."""
+    scope: Scope | None = None
+    """Only those of runs of this scope that are still there; None: of any."""
     recipe_id: str | None = None
     """Only those that checks of this recipe found."""
     limit: int = 100

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from app.domain import authors, plain, shapes, task_reviews
+from app.domain.access import Scope
 from app.domain.records import Failure
 
 BY_CHIEF = "chief"
@@ -279,6 +280,11 @@ class Plan:
         """Return a task by its number, or None."""
         return next((task for task in self.tasks if task.id == task_id), None)
 
+    def is_within(self, scope: Scope) -> bool:
+        """Return whether a plan is within a scope: it has tasks, and all of them are."""
+        recipes = [task.recipe_id or "" for task in self.tasks] or [""]
+        return all(scope.covers(recipe_id, self.labels) for recipe_id in recipes)
+
     def signed(self, before: Plan, author: authors.Author) -> Plan:
         """Return the plan with the author of the change that made it of another one."""
         signature = author.to_json()
@@ -335,6 +341,8 @@ class PlanQuery:
     """Most plans to return, 1 to 1,000."""
     cursor: tuple[str, str] | None = None
     """`(created_at, session_id)` of the last plan of the page before."""
+    scope: Scope | None = None
+    """Only plans of this scope; None: of any."""
     partial: bool = False
     """Whether plans that cannot be read now are left out."""
 

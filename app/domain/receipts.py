@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict
 
 from app.domain import plain, shapes
+from app.domain.access import Scope
 
 _LISTED = ("receipt_id", "session_id", "run_id", "key", "tool", "sha256", "started_at", "completed_at")
 
@@ -19,6 +20,8 @@ class ReceiptQuery:
     """Only receipts of this run, which may be deleted."""
     session_id: str | None = None
     """Only receipts of this work session."""
+    scope: Scope | None = None
+    """Only receipts of runs of this scope that are still there; None: of any."""
     limit: int = 100
     """Most receipts to return, 1 to 1,000."""
     cursor: tuple[str, int] | None = None

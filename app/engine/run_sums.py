@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from app.domain import shapes
+from app.domain.access import Scope
 from app.domain.records import total
 from app.domain.usage_sums import UsageSum
 from app.engine.stores import RunQuery
@@ -91,6 +92,8 @@ class Since:
     """Runs that failed since then."""
     today: str
     """Runs that were created, and calls that ended, since then."""
+    scope: Scope | None = None
+    """Only runs of this scope; None: of any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

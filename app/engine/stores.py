@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
 from app.domain import audit, plain, shapes
+from app.domain.access import Scope
 from app.domain.decisions import DecisionKind, Decisions
 from app.domain.events import Event, EventType
 from app.domain.receipts import ListedReceipt, ReceiptQuery
@@ -244,6 +245,8 @@ class RunQuery:
     """Only runs of this work session."""
     q: str | None = None
     """Only runs with this text in their id, recipe, description, session or the value of a label, whatever its case."""
+    scope: Scope | None = None
+    """Only runs of this scope; None: of any."""
     internal: bool = False
     """Whether to show the runs that are plans, and only those."""
     limit: int = 100

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from app import errors
-from app.domain import authors, states
+from app.domain import access, authors, states
 from app.engine import run_engine, stores
 from app.services import requests, run_reader
 from app.services.runs import Runs
@@ -42,6 +42,8 @@ class BulkOrder:
     """Whether runs are only counted."""
     marks: run_engine.Marks = field(default_factory=run_engine.Marks)
     """What `label` changes."""
+    scope: access.Scope | None = None
+    """Runs that there are for whoever orders; None: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,8 @@ class BulkOrders:
         async def ordered(run_id: str) -> states.RunState | errors.ControlRoomError | errors.Fault | None:
             async with turns:
                 try:
+                    if order.scope is not None and not await self._runs.is_within(run_id, order.scope):
+                        raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
                     return await give(run_id, author)
                 except (errors.ControlRoomError, errors.Fault) as error:
                     return error
@@ -105,7 +109,9 @@ class BulkOrders:
     async def _meant(self, order: BulkOrder) -> list[str]:
         if order.run_ids is not None:
             return list(dict.fromkeys(order.run_ids))
-        wanted = dataclasses.replace(order.filter or stores.RunQuery(), limit=MOST_RUNS + 1, cursor=None)
+        wanted = dataclasses.replace(
+            order.filter or stores.RunQuery(), limit=MOST_RUNS + 1, cursor=None, scope=order.scope
+        )
         found = [run.run_id for run in await self._runs.list_runs(wanted)]
         if len(found) > MOST_RUNS:
             message = f"more than {MOST_RUNS} runs are meant; narrow the filter, and repeat the order for the rest"

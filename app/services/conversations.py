@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app import clock, errors
 from app.dialects.agent_recipes import driver, parse
-from app.domain import agent_sessions, library, plain, records, runs, states, views
+from app.domain import access, agent_sessions, library, plain, records, runs, states, views
 from app.domain.authors import Author
 from app.engine import conversation_claims, stores
 from app.flows import prompt
@@ -154,6 +154,14 @@ class ConversationService:
             raise errors.NotFound(f"run {run_id} has no conversation", code="unknown_agent_session")
         newest = await self._find_newest(agent_session_id)
         return [run_id] if newest in (None, run_id) else [run_id, newest]
+
+    async def newest(self, agent_session_id: str) -> str | None:
+        """Return the newest run of a conversation; None: there is none yet."""
+        return await self._find_newest(agent_session_id)
+
+    async def is_within(self, run_id: str, scope: access.Scope) -> bool:
+        """Return whether a run is there and within a scope."""
+        return await self._runs.is_within(run_id, scope)
 
     async def tell(self, run_id: str, after: int = 0) -> AsyncGenerator[Message, None]:
         """Yield what a run's events numbered above `after` mean, those to come included, until the run has ended.

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from app import clock
 from app.domain import events
+from app.domain.access import Scope
 from app.engine import event_feed
 from app.services import aio, event_streams
 
@@ -36,9 +37,13 @@ class FeedFilter:
     """Only events of runs of this work session."""
     label: tuple[str, str] | None = None
     """Only events of runs with this label."""
+    scope: Scope | None = None
+    """Only events of runs of this scope; None: of any."""
 
     def means(self, portion: event_feed.Portion) -> bool:
         """Return whether the run of a portion is among those that are wanted."""
+        if self.scope is not None and not self.scope.covers(portion.recipe_id, portion.labels):
+            return False
         wanted = (self.run_id, self.recipe_id, self.session_id)
         found = (portion.events[0].run_id, portion.recipe_id, portion.session_id)
         if any(value is not None and value != known for value, known in zip(wanted, found, strict=True)):

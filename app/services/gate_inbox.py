@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.domain import gates, runs, states
+from app.domain.access import Scope
 from app.engine import dry_replay, ports, run_engine, stores
 
 Position: TypeAlias = tuple[str, str, str, str]
@@ -30,6 +31,8 @@ class GateQuery:
     """Only gates of runs with this label."""
     session_id: str | None = None
     """Only gates of runs of this work session."""
+    scope: Scope | None = None
+    """Only gates of runs of this scope; None: of any."""
     limit: int = 100
     """Most gates to return."""
     cursor: Position | None = None
@@ -89,7 +92,9 @@ class GateInbox:
         return [row] if row.status in _ASKING and _fits(row, query) else []
 
     async def _rows(self, query: GateQuery) -> list[stores.RunSummary]:
-        wanted = stores.RunQuery(recipe_id=query.recipe_id, label=query.label, session_id=query.session_id)
+        wanted = stores.RunQuery(
+            recipe_id=query.recipe_id, label=query.label, session_id=query.session_id, scope=query.scope
+        )
         of_states = [dataclasses.replace(wanted, status=state.value) for state in _ASKING]
         return [row for of_state in of_states async for row in stores.every_run(self._store, of_state)]
 
@@ -116,6 +121,8 @@ def _by_run(open_gates: Iterable[gates.OpenGate]) -> dict[str, list[gates.OpenGa
 
 
 def _fits(run: runs.RunStart | stores.RunSummary, query: GateQuery) -> bool:
+    if query.scope is not None and not query.scope.covers(run.recipe_id, run.labels):
+        return False
     labelled = query.label is None or run.labels.get(query.label[0]) == query.label[1]
     return labelled and query.recipe_id in (None, run.recipe_id) and query.session_id in (None, run.session_id)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from app import clock, errors
-from app.domain import events, plain, receipts, records, states, views
+from app.domain import access, events, plain, receipts, records, runs, states, views
 from app.engine import run_engine, stores
 from app.services import event_streams, log_tails, run_reader, step_portions
 from app.services.event_streams import EventFollower
@@ -53,6 +54,16 @@ class RunQueries:
         """Return a page of runs with their progress, newest first, and whether more follow."""
         found = await self._store.list_runs(dataclasses.replace(query, limit=query.limit + 1))
         return await self._progress.rows(found[: query.limit]), len(found) > query.limit
+
+    async def is_within(self, run_id: str, scope: access.Scope) -> bool:
+        """Return whether a run is there and within a scope."""
+        if not re.fullmatch(runs.RUN_ID_PATTERN, run_id) or runs.is_internal(run_id):
+            return False
+        try:
+            row = await self._store.summary(run_id)
+        except errors.NotFound:
+            return False
+        return scope.covers(row.recipe_id, row.labels)
 
     async def ready(self, run_id: str) -> Ready:
         """Return a run's consolidated answer as bytes.

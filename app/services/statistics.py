@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import Protocol
 
 from app import clock
-from app.domain import plain, shapes, states
+from app.domain import plain, runs, shapes, states
+from app.domain.access import Scope
 from app.engine import run_engine, run_sums
 
 LOOK_SECONDS = 0.25
@@ -167,12 +168,12 @@ class Statistics:
         *,
         store: Store,
         engine: run_engine.RunEngine,
-        questions: Callable[[], Awaitable[int]],
+        questions: Callable[[Scope | None], Awaitable[int]],
         space: Callable[[], tuple[int | None, int]],
         clock: clock.Clock,
     ) -> None:
         """Args:
-        questions: Counts the open questions of session plans.
+        questions: Counts the open questions of session plans within a scope.
         space: Returns the free and the needed space of the data directory.
         """
         self._store = store
@@ -184,17 +185,22 @@ class Statistics:
         self._counting: dict[run_sums.Since, asyncio.Task[_Rows]] = {}
         self._answers: OrderedDict[run_sums.Since, tuple[float, bytes, Ready]] = OrderedDict()
 
-    async def stats(self, failed_since: str | None = None, today: str | None = None) -> Ready:
+    async def stats(
+        self, failed_since: str | None = None, today: str | None = None, scope: Scope | None = None
+    ) -> Ready:
         """Return counts over all runs; the same bytes as long as nothing has changed.
 
         Args:
             failed_since: From when failed runs are counted; None: 24 hours ago, to the minute.
             today: Local midnight; None: midnight in UTC.
+            scope: Runs that are counted; None: all.
         """
         now = self._clock.now()
         yesterday = now.replace(second=0, microsecond=0) - timedelta(days=1)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        since = run_sums.Since(failed=failed_since or clock.stamp(yesterday), today=today or clock.stamp(midnight))
+        since = run_sums.Since(
+            failed=failed_since or clock.stamp(yesterday), today=today or clock.stamp(midnight), scope=scope
+        )
         known = self._answers.get(since)
         rows = await self._counted(since)
         if known is not None and rows is self._rows.get(since) and self._clock.monotonic() < known[0] + LOOK_SECONDS:
@@ -236,7 +242,7 @@ class Statistics:
         try:
             aside = [view.start.run_id for view in self._engine.executing()]
             totals = await self._store.totals(since, aside)
-            questions, has_space = await self._questions(), await self._store.has_space()
+            questions, has_space = await self._questions(since.scope), await self._store.has_space()
             free, needed = await asyncio.to_thread(self._space)
             shown = None if free is None else free // FREE_STEP_BYTES * FREE_STEP_BYTES
             is_full = not has_space or (free is not None and free < needed)
@@ -259,8 +265,7 @@ class Statistics:
 
     def _answer(self, since: run_sums.Since, rows: _Rows, known: tuple[float, bytes, Ready] | None) -> Ready:
         usage = self._usage(since, rows)
-        pool = self._engine.status()
-        gates = len(self._engine.open_gates())
+        gates = sum(_covered(since, asked.start) for asked in self._engine.open_gates())
         shown = RunStats(
             runs={state.value: rows.totals.by_status.get(state.value, 0) for state in states.RunState},
             waits=WaitCounts(gates=gates, questions=rows.questions, parked=rows.totals.parked),
@@ -273,7 +278,7 @@ class Statistics:
                 cost_usd=usage.cost_usd,
                 calls_without_price=usage.calls_without_price,
             ),
-            pool=PoolState(slots=pool.limit, busy=pool.running, queued=pool.queued),
+            pool=self._pool(since, rows),
             disk=rows.disk,
             at="",
         ).to_json()
@@ -288,11 +293,24 @@ class Statistics:
             self._answers.popitem(last=False)
         return known[2]
 
+    def _pool(self, since: run_sums.Since, rows: _Rows) -> PoolState:
+        pool = self._engine.status()
+        if since.scope is None:
+            return PoolState(slots=pool.limit, busy=pool.running, queued=pool.queued)
+        busy = sum(_covered(since, view.start) for view in self._engine.executing())
+        queued = rows.totals.by_status.get(states.RunState.PENDING.value, 0)
+        return PoolState(slots=pool.limit, busy=busy, queued=queued)
+
     def _usage(self, since: run_sums.Since, rows: _Rows) -> run_sums.UsageAmounts:
         # Runs that began after the count have no usage in it, and those that ended since are counted again soon.
-        live = (part for view in self._engine.executing() for part in view.usage_sums())
+        counted = (view for view in self._engine.executing() if _covered(since, view.start))
+        live = (part for view in counted for part in view.usage_sums())
         total = rows.totals.usage
         for part in live:
             if part.quarter >= since.today:
                 total = total.plus(run_sums.UsageAmounts.of(part, 0))
         return total
+
+
+def _covered(since: run_sums.Since, start: runs.RunStart) -> bool:
+    return since.scope is None or since.scope.covers(start.recipe_id, start.labels)

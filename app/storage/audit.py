@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from app import clock
@@ -38,23 +38,34 @@ class AuditLog:
         details: Mapping[str, plain.Json] | None = None,
     ) -> None:
         """Record a change durably."""
-        more = dict(details or {})
-        if len(plain.encode(more)) > _LARGEST_DETAILS:
-            more = {"left_out": f"more than {_LARGEST_DETAILS} bytes"}
-        at = clock.stamp(self._context.clock.now())
-        fields = {"at": at, "action": action, "target": target, "details": more} | authors.facts(author)
-        await worker_threads.uncut(self._append(plain.encode(fields)))
+        change = audit.Change(action=action, target=target, make=_nothing, details=details or {})
+        await self.change(author, lambda: change)
+
+    async def change(self, author: authors.Author | None, check: Callable[[], audit.Change | None]) -> None:
+        """Record a change and make it, while no other is checked or made."""
+        await worker_threads.uncut(self._change(author, check))
 
     async def page(self, query: audit.AuditQuery) -> tuple[list[audit.AuditEntry], int | None]:
         """Return a page of changes, newest first, and the cursor of the next."""
         return await self._context.workers.run(lambda: _page(self._context.disk, query))
 
-    async def _append(self, fields: bytes) -> None:
+    async def _change(self, author: authors.Author | None, check: Callable[[], audit.Change | None]) -> None:
         async with self._folder.taken():
             try:
-                await self._context.workers.run(lambda: self._write(fields))
+                await self._context.workers.run(lambda: self._made(author, check()))
             except OSError as error:
                 raise self._context.disk_health.failed(layout.AUDIT_ORDERS, error) from error
+
+    def _made(self, author: authors.Author | None, change: audit.Change | None) -> None:
+        if change is None:
+            return
+        details = dict(change.details)
+        if len(plain.encode(details)) > _LARGEST_DETAILS:
+            details = {"left_out": f"more than {_LARGEST_DETAILS} bytes"}
+        at = clock.stamp(self._context.clock.now())
+        fields = {"at": at, "action": change.action, "target": change.target, "details": details}
+        self._write(plain.encode(fields | authors.facts(author)))
+        change.make()
 
     def _write(self, fields: bytes) -> None:
         disk, reach = self._context.disk, self._context.probes.reach
@@ -157,3 +168,7 @@ def _fits(entry: audit.AuditEntry, query: audit.AuditQuery) -> bool:
         and (query.created_after is None or entry.at >= query.created_after)
         and (query.created_before is None or entry.at < query.created_before)
     )
+
+
+def _nothing() -> None:
+    """Change nothing here: whoever appended changes it."""

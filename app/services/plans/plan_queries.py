@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
-from app.domain import plans
+from app import errors
+from app.domain import access, plans
 from app.services import faults
 
 if TYPE_CHECKING:
@@ -20,9 +22,21 @@ class PlanQueries:
 
     async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
         """Return a page of plans, newest first, and whether more follow."""
+        wanted = dataclasses.replace(query, limit=query.limit + 1)
         with faults.as_errors():
-            found = await self._repository.page(dataclasses.replace(query, limit=query.limit + 1))
+            found = await (self._repository.page(wanted) if query.scope is None else self._within(wanted, query.scope))
         return found[: query.limit], len(found) > query.limit
+
+    async def _within(self, query: plans.PlanQuery, scope: access.Scope) -> list[plans.PlanSummary]:
+        """Return the plans of a scope, whose files tell: few keys are limited, and few plans are there."""
+        found: list[plans.PlanSummary] = []
+        while len(found) < query.limit and (page := await self._repository.page(query)):
+            for summary in page:
+                with contextlib.suppress(errors.NotFound, errors.Conflict):
+                    if (await self._repository.get(summary.session_id)).is_within(scope):
+                        found.append(summary)
+            query = dataclasses.replace(query, cursor=(page[-1].created_at, page[-1].session_id))
+        return found
 
     async def show(self, session_id: str) -> plans.Plan:
         """Return a plan.

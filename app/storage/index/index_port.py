@@ -256,6 +256,8 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
     wanted = {name: getattr(query, name) for name in ("recipe_id", "parent_run_id", "session_id")}
     if runs.is_internal(run.run_id) != query.internal and not internal:
         return False
+    if query.scope is not None and not query.scope.covers(run.recipe_id, run.labels):
+        return False
     if query.states and run.status not in query.states:
         return False
     if query.q is not None and query.q.casefold() not in searched(run):

@@ -224,7 +224,9 @@ class IndexQueue:
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
         await self._settle_if_possible()
         found = {place.receipt_id: place for place in await self._inner.list_receipts(query)}
-        found |= {place.receipt_id: place for place in self._waiting.places.values() if place.fits(query)}
+        # Whose runs they are of is known once they are written.
+        waiting = self._waiting.places.values() if query.scope is None else ()
+        found |= {place.receipt_id: place for place in waiting if place.fits(query)}
         return sorted(found.values(), key=lambda place: place.position)[: query.limit]
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from app.domain import issues, receipts, runs, states
+from app.domain.access import Scope
 from app.domain.usage_sums import UsageSum
 from app.engine import run_sums, stores
 from app.storage.index import index_port, sums
@@ -131,14 +132,14 @@ class MemoryIndex:
         return dict(Counter(summary.status for summary in shown))
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        shown = self._matching(lambda run: not runs.is_internal(run.run_id))
+        shown = self._matching(lambda run: not runs.is_internal(run.run_id) and _covered(run, since.scope))
         failed = (run for run in shown if run.status == states.RunState.FAILED)
         return run_sums.Totals(
             by_status=Counter(run.status for run in shown),
             parked=sum(run.status == states.RunState.PAUSED and run.error_code is not None for run in shown),
             failed=sum((run.completed_at or "") >= since.failed for run in failed),
             created=sum(run.created_at >= since.today for run in shown),
-            usage=sums.since((parts for _, parts in self._costs(aside)), since.today),
+            usage=sums.since((parts for run, parts in self._costs(aside) if _covered(run, since.scope)), since.today),
         )
 
     async def usage(
@@ -156,7 +157,9 @@ class MemoryIndex:
         return self._receipts.get(receipt_id)
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-        found = [place for place in self._receipts.values() if place.fits(query)]
+        found = [
+            place for place in self._receipts.values() if place.fits(query) and self._covers(query.scope, place.run_id)
+        ]
         return sorted(found, key=lambda place: place.position)[: query.limit]
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
@@ -176,7 +179,11 @@ class MemoryIndex:
         return {issue_id: marked for issue_id, (_, marked) in self._issues.items()}
 
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
-        found = [summary for summary, _ in self._issues.values() if _is_asked_for(summary, query)]
+        found = [
+            summary
+            for summary, _ in self._issues.values()
+            if _is_asked_for(summary, query) and self._covers(query.scope, summary.run_id)
+        ]
         return sorted(found, key=_age_of_issue, reverse=True)[: query.limit]
 
     async def has_session(self, session_id: str) -> bool:
@@ -187,8 +194,16 @@ class MemoryIndex:
         self._receipts.clear()
         self._issues.clear()
 
+    def _covers(self, scope: Scope | None, run_id: str | None) -> bool:
+        run = self._runs.get(run_id or "")
+        return scope is None or (run is not None and _covered(run.summary, scope))
+
     def _matching(self, fits: Callable[[stores.RunSummary], bool]) -> list[stores.RunSummary]:
         return [run.summary for run in self._runs.values() if fits(run.summary)]
+
+
+def _covered(run: stores.RunSummary, scope: Scope | None) -> bool:
+    return scope is None or scope.covers(run.recipe_id, run.labels)
 
 
 def _finished(run: stores.RunSummary) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from app.domain import issues, receipts, runs, states
+from app.domain.access import Scope
 from app.engine import stores
 from app.storage.index import index_port, rows
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
@@ -70,9 +71,12 @@ def run_ids(index: Connection) -> set[str]:
     return {row[0] for row in index.rows("SELECT run_id FROM runs")}
 
 
-def count_by_status(index: Connection) -> dict[str, int]:
+def count_by_status(index: Connection, scope: Scope | None = None) -> dict[str, int]:
     """Return how many runs are in each state."""
-    return {row[0]: row[1] for row in index.rows(f"SELECT status, COUNT(*) FROM runs WHERE {SHOWN} GROUP BY status")}
+    conditions, values = where([(SHOWN, {}), *within(scope)])
+    return {
+        row[0]: row[1] for row in index.rows(f"SELECT status, COUNT(*) FROM runs {conditions} GROUP BY status", values)
+    }
 
 
 def uncounted(index: Connection, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
@@ -130,7 +134,11 @@ def find_receipt(index: Connection, receipt_id: str) -> ReceiptPlace | None:
 def list_receipts(index: Connection, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
     """Return where the receipts of a page are stored; each filter has an index in the order of the list."""
     conditions, values = where(
-        [*_equal(query, _RECEIPT_FILTERS, "receipts"), *_behind(query.cursor, "(session_id, offset_bytes) >")]
+        [
+            *_equal(query, _RECEIPT_FILTERS, "receipts"),
+            *_behind(query.cursor, "(session_id, offset_bytes) >"),
+            *_of_runs("receipts", query.scope),
+        ]
     )
     sql = f"SELECT {', '.join(rows.RECEIPT)} FROM receipts {conditions} ORDER BY session_id, offset_bytes LIMIT :most"
     return [rows.receipt_of(row) for row in index.rows(sql, values | {"most": query.limit})]
@@ -144,7 +152,11 @@ def issue_rows(index: Connection) -> dict[str, bool]:
 def list_issues(index: Connection, query: issues.IssueQuery) -> list[issues.IssueSummary]:
     """Return a page, newest first; each filter has an index in the order of the list."""
     conditions, values = where(
-        [*_equal(query, _ISSUE_FILTERS, "issues"), *_behind(query.cursor, "(created_at, issue_id) <")]
+        [
+            *_equal(query, _ISSUE_FILTERS, "issues"),
+            *_behind(query.cursor, "(created_at, issue_id) <"),
+            *_of_runs("issues", query.scope),
+        ]
     )
     order = "ORDER BY created_at DESC, issue_id DESC LIMIT :most"
     sql = f"SELECT {', '.join(rows.ISSUE)} FROM issues {conditions} {order}"
@@ -198,8 +210,30 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
         if leader != "label":
             carries = f"EXISTS (SELECT 1 FROM run_labels WHERE run_labels.run_id = runs.run_id AND {carries})"
         yield carries, dict(zip(("label_name", "label_value"), query.label, strict=True))
+    yield from within(query.scope)
     if query.q is not None:
         yield "runs.search LIKE :q ESCAPE '/'", {"q": _containing(query.q.casefold())}
+
+
+def within(scope: Scope | None) -> Iterator[Condition]:
+    """Yield what holds for the runs of a scope."""
+    if scope is None:
+        return
+    if scope.recipes:
+        named = {f"scope_recipe{number}": recipe_id for number, recipe_id in enumerate(scope.recipes)}
+        yield f"COALESCE(runs.recipe_id, '') IN ({', '.join(f':{name}' for name in named)})", named
+    for number, (label, values) in enumerate(scope.values().items()):
+        given = {f"scope_value{number}_{index}": value for index, value in enumerate(values)}
+        one_of = ", ".join(f":{name}" for name in given)
+        # The name of the table is its own: the list of one label has the other in its source.
+        carries = f"scoped.run_id = runs.run_id AND scoped.name = :scope_label{number} AND scoped.value IN ({one_of})"
+        yield f"EXISTS (SELECT 1 FROM run_labels scoped WHERE {carries})", given | {f"scope_label{number}": label}
+
+
+def _of_runs(table: str, scope: Scope | None) -> Iterator[Condition]:
+    if scope is not None:
+        conditions, values = where(list(within(scope)))
+        yield f"{table}.run_id IN (SELECT runs.run_id FROM runs {conditions})", values
 
 
 def _containing(words: str) -> str:

@@ -32,15 +32,16 @@ def totals(index: reads.Connection, since: run_sums.Since, aside: Sequence[str])
     Args:
         aside: Runs whose usage is left out.
     """
-    known, shown = {"failed": since.failed, "today": since.today}, reads.SHOWN
+    known, scoped = {"failed": since.failed, "today": since.today}, list(reads.within(since.scope))
 
     def count(condition: str) -> int:
-        sql = f"SELECT COUNT(*) FROM runs WHERE {condition} AND {shown}"
-        return int(index.rows(sql, {name: value for name, value in known.items() if f":{name}" in sql})[0][0])
+        given = {name: value for name, value in known.items() if f":{name}" in condition}
+        where, values = reads.where([(condition, given), (reads.SHOWN, {}), *scoped])
+        return int(index.rows(f"SELECT COUNT(*) FROM runs {where}", values)[0][0])
 
-    conditions = [("run_usage.quarter >= :today", {"today": since.today}), *_without(aside)]
+    conditions = [("run_usage.quarter >= :today", {"today": since.today}), *_without(aside), *scoped]
     return run_sums.Totals(
-        by_status=reads.count_by_status(index),
+        by_status=reads.count_by_status(index, since.scope),
         parked=count("status = 'paused' AND error_code IS NOT NULL"),
         failed=count("status = 'failed' AND completed_at >= :failed"),
         created=count("created_at >= :today"),

@@ -15,5 +15,5 @@ def behind(app: ASGIApp, time: clock.FakeClock | None = None, **facts: Any) -> g
     time, ids = time or clock.FakeClock(), clock.RandomIds()
     server = settings.ServerSettings(**facts)
     sign_ins = browser_sessions.BrowserSessions(server.token, time, ids)
-    guard = guards.TokenGuard(server.token, tickets.Tickets(time, ids), sign_ins)
+    guard = guards.TokenGuard(tickets.Tickets(time, ids), sign_ins)
     return gateway.Gateway(app, server, guard, connections.Warnings(time.monotonic), time, ids)

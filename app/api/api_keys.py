@@ -1,0 +1,113 @@
+"""Routes of keys."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path
+from pydantic import BaseModel, BeforeValidator, Field
+from starlette.responses import Response
+
+from app import clock
+from app.api import refusals, request_models
+from app.api.authors import AuthorDep
+from app.api.dependencies import ServicesDep
+from app.api.responses import as_json, declared
+from app.domain import access, keys
+from app.services import keys as key_requests
+
+router = APIRouter(prefix="/api/keys", tags=["keys"])
+
+KeyName = Annotated[str, Path(description="Name of the key.", examples=["ada"], pattern=keys.NAME_PATTERN)]
+"""A key's name in a path."""
+
+_Recipe = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+_Label = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f:]+:[^\x00-\x1f]+$")]
+_Instant = Annotated[str, BeforeValidator(lambda text: clock.stamp(clock.instant(str(text))))]
+_ONCE = {"Cache-Control": "no-store"}
+
+
+class KeyBody(BaseModel):
+    """A key to add."""
+
+    model_config = request_models.strict(
+        {"name": "ada", "role": "approver", "labels": ["book:one"], "expires_at": "2027-02-10T00:00:00Z"}
+    )
+
+    name: Annotated[str, Field(pattern=keys.NAME_PATTERN, description="Name of whoever will hold it.")]
+    role: access.Role = Field(access.Role.VIEWER, description="What it may do; each role includes those before it.")
+    recipes: Annotated[list[_Recipe], Field(max_length=keys.MOST_NAMED)] = Field(
+        [], description="Recipes whose runs it is limited to; none: all."
+    )
+    labels: Annotated[list[_Label], Field(max_length=keys.MOST_NAMED)] = Field(
+        [], description="Labels, `name:value`, that it is limited to: of each name one of the values; none: all runs."
+    )
+    expires_at: _Instant | None = Field(None, description="When it stops to count; without it, never.")
+
+    def key(self) -> key_requests.NewKey:
+        """Return the key that is asked for."""
+        given = {name: tuple(getattr(self, name)) for name in ("recipes", "labels")}
+        return key_requests.NewKey(name=self.name, role=self.role, expires_at=self.expires_at, **given)
+
+
+class RotateBody(BaseModel):
+    """A rotation."""
+
+    model_config = request_models.strict({"grace_seconds": 3600})
+
+    grace_seconds: Annotated[int, Field(ge=0, le=key_requests.LONGEST_GRACE_SECONDS)] = Field(
+        0, description="How long the secret before counts, too."
+    )
+
+
+@router.get("", summary="List keys", responses=declared(list[keys.KeyShown], meaning="All keys, by name."))
+async def list_keys(services: ServicesDep) -> Response:
+    """List the keys with their roles, scopes and ends; secrets are never shown again."""
+    found = await asyncio.to_thread(services.keys.list)
+    return as_json([key.to_json() for key in found])
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Add a key",
+    responses=declared(
+        key_requests.KeyIssued,
+        *refusals.WRITE,
+        "key_exists",
+        "too_many_keys",
+        status=201,
+        meaning="The key with its secret, which is shown this once.",
+    ),
+)
+async def add_key(services: ServicesDep, body: KeyBody, author: AuthorDep) -> Response:
+    """Add a key. It counts at once; as the first one it closes a service that was open on loopback."""
+    return as_json(await services.keys.add(body.key(), author), status=201, headers=_ONCE)
+
+
+@router.delete(
+    "/{name}",
+    status_code=204,
+    summary="Revoke a key",
+    responses=refusals.documented(("key_not_found", "request_invalid", "no_room")),
+)
+async def revoke_key(services: ServicesDep, name: KeyName, author: AuthorDep) -> Response:
+    """Remove a key. Its requests, sign-ins and streams end within a second."""
+    await services.keys.revoke(name, author)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/{name}/rotate",
+    summary="Rotate a key",
+    responses=declared(
+        key_requests.KeyIssued, *refusals.WRITE, "key_not_found", meaning="The key with its new secret, shown once."
+    ),
+)
+async def rotate_key(
+    services: ServicesDep, name: KeyName, author: AuthorDep, body: Annotated[RotateBody | None, Body()] = None
+) -> Response:
+    """Give a key another secret; the one before counts for `grace_seconds`, by default not any more."""
+    grace_seconds = 0 if body is None else body.grace_seconds
+    return as_json(await services.keys.rotate(name, author, grace_seconds), headers=_ONCE)

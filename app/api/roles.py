@@ -1,0 +1,156 @@
+"""Roles: what each address needs, in one table, and how it keeps to the runs that a caller may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from re import Pattern
+from typing import Any
+
+from starlette.routing import Route
+
+from app.domain.access import Role
+
+
+class Reach(Enum):
+    """How an address keeps to a scope. What a caller may not see is not there: 404."""
+
+    NO_RUNS = "no_runs"
+    """It shows and changes nothing of runs."""
+    FILTERED = "filtered"
+    """Its route leaves out, and refuses, what is outside."""
+    RUN = "run"
+    """The run in its path is looked at first."""
+    GATE = "gate"
+    """The run of the gate in its path is looked at first."""
+    ISSUE = "issue"
+    """The run of the issue in its path is looked at first."""
+    RECEIPT = "receipt"
+    """The run of the receipt in its path is looked at first."""
+    PLAN = "plan"
+    """All tasks of the plan in its path are looked at first."""
+    PLAN_CHANGE = "plan_change"
+    """As `PLAN`; who is limited to recipes changes no plan, since tasks may become runs of any recipe."""
+    ANY_RECIPE = "any_recipe"
+    """It reaches all recipes, so it refuses who is limited to some."""
+    EVERYTHING = "everything"
+    """It reaches all runs, so it refuses who is limited at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What an address needs."""
+
+    role: Role | None
+    """Least role; None: it is open to everyone."""
+    reach: Reach
+    """How it keeps to a scope."""
+
+
+_VIEW, _RUN, _APPROVE, _ADMIN = Role.VIEWER, Role.RUNNER, Role.APPROVER, Role.ADMIN
+_ROWS: Iterable[tuple[str, Role | None, Reach]] = (
+    ("GET /healthz", None, Reach.NO_RUNS),
+    ("GET /readyz", None, Reach.NO_RUNS),
+    ("GET /api/session", None, Reach.NO_RUNS),
+    ("POST /api/session", None, Reach.NO_RUNS),
+    ("DELETE /api/session", None, Reach.NO_RUNS),
+    ("GET /openapi.json", _VIEW, Reach.NO_RUNS),
+    ("GET /ws", _VIEW, Reach.FILTERED),
+    ("POST /api/tickets", _VIEW, Reach.NO_RUNS),
+    ("GET /metrics", _VIEW, Reach.EVERYTHING),
+    # -- runs
+    ("POST /api/runs", _RUN, Reach.FILTERED),
+    ("POST /api/runs/bulk", _RUN, Reach.FILTERED),
+    ("GET /api/runs", _VIEW, Reach.FILTERED),
+    ("GET /api/runs/{run_id}", _VIEW, Reach.RUN),
+    ("DELETE /api/runs/{run_id}", _RUN, Reach.RUN),
+    ("POST /api/runs/{run_id}/cancel", _RUN, Reach.RUN),
+    ("POST /api/runs/{run_id}/pause", _RUN, Reach.RUN),
+    ("POST /api/runs/{run_id}/unpause", _RUN, Reach.RUN),
+    ("POST /api/runs/{run_id}/resume", _RUN, Reach.RUN),
+    ("POST /api/runs/{run_id}/repair", _ADMIN, Reach.RUN),
+    ("GET /api/runs/{run_id}/verification", _VIEW, Reach.RUN),
+    ("GET /api/runs/{run_id}/why", _VIEW, Reach.RUN),
+    ("GET /api/runs/{run_id}/steps", _VIEW, Reach.RUN),
+    ("GET /api/runs/{run_id}/graph", _VIEW, Reach.RUN),
+    ("GET /api/runs/{run_id}/cache/{slot}", _VIEW, Reach.RUN),
+    ("GET /api/runs/{run_id}/events", _VIEW, Reach.RUN),
+    ("GET /api/runs/{run_id}/logs", _VIEW, Reach.RUN),
+    ("GET /api/runs/{run_id}/logs/{name}", _VIEW, Reach.RUN),
+    ("GET /api/runs/{run_id}/logs/{name}/stream", _VIEW, Reach.RUN),
+    ("GET /api/events", _VIEW, Reach.FILTERED),
+    ("GET /api/stats", _VIEW, Reach.FILTERED),
+    ("GET /api/usage", _VIEW, Reach.FILTERED),
+    ("POST /api/preflight", _VIEW, Reach.FILTERED),
+    ("POST /api/conferences", _RUN, Reach.EVERYTHING),
+    ("GET /api/verification", _VIEW, Reach.EVERYTHING),
+    # -- gates, issues and receipts
+    ("GET /api/gates", _VIEW, Reach.FILTERED),
+    ("GET /api/gates/{gate_id}", _VIEW, Reach.GATE),
+    ("POST /api/gates/{gate_id}", _APPROVE, Reach.GATE),
+    ("GET /api/issues", _VIEW, Reach.FILTERED),
+    ("POST /api/issues", _RUN, Reach.FILTERED),
+    ("GET /api/issues/{issue_id}", _VIEW, Reach.ISSUE),
+    ("PATCH /api/issues/{issue_id}", _RUN, Reach.ISSUE),
+    ("GET /api/audit/receipts", _VIEW, Reach.FILTERED),
+    ("GET /api/audit/receipts/{receipt_id}", _VIEW, Reach.RECEIPT),
+    # -- plans
+    ("GET /api/sessions", _VIEW, Reach.FILTERED),
+    ("POST /api/sessions", _RUN, Reach.FILTERED),
+    ("GET /api/sessions/{session_id}", _VIEW, Reach.PLAN),
+    ("PATCH /api/sessions/{session_id}", _RUN, Reach.PLAN_CHANGE),
+    ("DELETE /api/sessions/{session_id}", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/approve", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/start", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/pause", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/resume", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/proposals/{proposal_id}/accept", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/proposals/{proposal_id}/dismiss", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/tasks", _RUN, Reach.PLAN_CHANGE),
+    ("PATCH /api/sessions/{session_id}/tasks/{task_id}", _RUN, Reach.PLAN_CHANGE),
+    ("DELETE /api/sessions/{session_id}/tasks/{task_id}", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/tasks/{task_id}/answer", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/tasks/{task_id}/force-start", _RUN, Reach.PLAN_CHANGE),
+    ("POST /api/sessions/{session_id}/tasks/{task_id}/retry", _RUN, Reach.PLAN_CHANGE),
+    # -- what there is to work with
+    ("GET /api/recipes", _VIEW, Reach.FILTERED),
+    ("POST /api/recipes/validate", _VIEW, Reach.NO_RUNS),
+    ("GET /api/recipes/{recipe_id}", _VIEW, Reach.FILTERED),
+    ("GET /api/recipes/{recipe_id}/graph", _VIEW, Reach.FILTERED),
+    ("POST /api/route", _VIEW, Reach.ANY_RECIPE),
+    ("GET /api/tools", _VIEW, Reach.NO_RUNS),
+    ("GET /api/agents", _VIEW, Reach.FILTERED),
+    # -- configuration
+    ("GET /api/audit", _ADMIN, Reach.EVERYTHING),
+    ("GET /api/keys", _ADMIN, Reach.EVERYTHING),
+    ("POST /api/keys", _ADMIN, Reach.EVERYTHING),
+    ("DELETE /api/keys/{name}", _ADMIN, Reach.EVERYTHING),
+    ("POST /api/keys/{name}/rotate", _ADMIN, Reach.EVERYTHING),
+)
+
+NEEDS: Mapping[str, Need] = {name: Need(role, reach) for name, role, reach in _ROWS}
+"""What each address needs, by method and path; a test walks the addresses."""
+
+UNLISTED = Need(Role.ADMIN, Reach.EVERYTHING)
+"""What an address needs that the table does not name."""
+
+
+class Table:
+    """Find what a request needs."""
+
+    def __init__(self, routes: Iterable[Any]) -> None:
+        found = (route for route in routes if hasattr(route, "path_regex"))
+        self._routes: list[tuple[str, Pattern[str], Need]] = [
+            (method, route.path_regex, NEEDS.get(f"{method} {route.path}", UNLISTED))
+            for route in found
+            for method in (route.methods if isinstance(route, Route) and route.methods else ("GET",))
+        ]
+
+    def needed(self, method: str, path: str) -> tuple[Need, Mapping[str, str]] | None:
+        """Return what a request needs, and the parameters of its path; None: there is no such address."""
+        method = "GET" if method == "HEAD" else method
+        for known, regex, need in self._routes:
+            if known == method and (matched := regex.match(path)) is not None:
+                return need, matched.groupdict()
+        return None

@@ -1,0 +1,155 @@
+"""Scoping: what a caller may do is checked before a route begins, and what it may not see is not there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import HTTPConnection
+
+from app import errors
+from app.api import authors, roles
+from app.api.dependencies import Services
+from app.api.roles import Reach
+from app.domain import access, gates
+from app.services import requests
+from app.services.plans import requests as plan_requests
+
+
+def refuse_role(caller: access.Caller, needed: access.Role) -> None:
+    """Refuse a caller without a role.
+
+    Raises:
+        errors.Denied: `role_missing`.
+    """
+    if not caller.role.includes(needed):
+        message = f"this needs the role {needed}, and the key {caller.author.name} has the role {caller.role}"
+        facts = {"needed": needed.value, "role": caller.role.value}
+        raise errors.Denied(f"{message}; ask an admin for another key", detail=facts)
+
+
+def out_of_scope(caller: access.Caller, what: str) -> errors.Denied:
+    """Return the refusal of what reaches over the runs that a caller may see."""
+    message = f"{what} the runs that the key {caller.author.name} is limited to; ask an admin for another key"
+    return errors.Denied(message, code="out_of_scope")
+
+
+async def check(services: Services | None, caller: access.Caller, need: roles.Need, place: Mapping[str, str]) -> None:
+    """Refuse a request that its caller may not make.
+
+    Args:
+        place: Parameters of the path.
+
+    Raises:
+        errors.Denied: `role_missing`, `out_of_scope`.
+        errors.NotFound: what the path names is not there, or not for this caller.
+    """
+    if need.role is None:
+        return
+    refuse_role(caller, need.role)
+    limits = caller.limits
+    if limits is None:
+        return
+    if need.reach is Reach.EVERYTHING:
+        raise out_of_scope(caller, "this reaches more than")
+    if limits.recipes and need.reach in (Reach.ANY_RECIPE, Reach.PLAN_CHANGE):
+        raise out_of_scope(caller, "this reaches recipes beyond")
+    if services is not None and (look := _LOOKS.get(need.reach)) is not None:
+        await look(services, limits, place)
+
+
+async def started(services: Services, caller: access.Caller, request: requests.StartRequest) -> requests.StartRequest:
+    """Return a request for a run, with the labels that its caller is limited to where it names none.
+
+    Raises:
+        errors.Denied: `out_of_scope`, the run would be outside.
+        errors.RequestInvalid: `unknown_parent`.
+    """
+    limits = caller.limits
+    if limits is None:
+        return request
+    request = dataclasses.replace(request, labels=_labelled(limits, request.labels))
+    # The router and a recipe that is brought along may become anything.
+    names_none = request.recipe_id is None or request.recipe is not None
+    if (limits.recipes and names_none) or not limits.covers(request.recipe_id or "", request.labels):
+        raise out_of_scope(caller, "this run would not be among")
+    parent = request.parent_run_id
+    if parent is not None and request.runs_above is None and not await services.runs.is_within(parent, limits):
+        message = f"there is no run {parent!r:.80}"
+        flaw = errors.Flaw(path="$.parent_run_id", code="unknown_parent", message=message)
+        raise errors.RequestInvalid(message, code="unknown_parent", flaws=[flaw])
+    return request
+
+
+def planned(caller: access.Caller, new: plan_requests.NewPlan) -> plan_requests.NewPlan:
+    """Return a plan that is asked for, with the labels that its caller is limited to where it names none.
+
+    Raises:
+        errors.Denied: `out_of_scope`, its runs may be outside.
+    """
+    limits = caller.limits
+    if limits is None:
+        return new
+    new = dataclasses.replace(new, labels=_labelled(limits, new.labels))
+    if limits.recipes or not limits.covers("", new.labels):
+        raise out_of_scope(caller, "runs of this plan would not be among")
+    return new
+
+
+async def within(services: Services, limits: access.Scope | None, run_id: str | None, missing: errors.NotFound) -> None:
+    """Raise an error where a run is not there, or is outside of a scope."""
+    if limits is not None and (run_id is None or not await services.runs.is_within(run_id, limits)):
+        raise missing
+
+
+def limits_of(connection: HTTPConnection) -> access.Scope | None:
+    """Return the scope that the caller of a request is limited to; None: it is not limited."""
+    return authors.caller_of(connection).limits
+
+
+def _labelled(limits: access.Scope, labels: Mapping[str, str]) -> dict[str, str]:
+    own = {name: values[0] for name, values in limits.values().items() if len(values) == 1}
+    return own | dict(labels)
+
+
+async def _run(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
+    run_id = place["run_id"]
+    missing = errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+    await within(services, limits, run_id, missing)
+
+
+async def _gate(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
+    gate_id = place["gate_id"]
+    missing = errors.NotFound(f"there is no gate {gate_id!r:.120}", code="gate_not_found")
+    await within(services, limits, gates.run_of(gate_id), missing)
+
+
+async def _issue(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
+    issue_id = place["issue_id"]
+    missing = errors.NotFound(f"there is no issue {issue_id!r:.120}", code="issue_not_found")
+    found: Mapping[str, Any] = await services.issues.show(issue_id)
+    await within(services, limits, found.get("run_id"), missing)
+
+
+async def _receipt(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
+    receipt_id = place["receipt_id"]
+    missing = errors.NotFound(f"there is no receipt {receipt_id!r:.80}", code="receipt_not_found")
+    found: Mapping[str, Any] = await services.runs.receipt(receipt_id)
+    await within(services, limits, found.get("run_id"), missing)
+
+
+async def _plan(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
+    session_id = place["session_id"]
+    if not (await services.plans.show(session_id)).is_within(limits):
+        raise errors.NotFound(f"there is no plan {session_id!r:.80}", code="plan_not_found")
+
+
+_LOOKS = {
+    Reach.RUN: _run,
+    Reach.GATE: _gate,
+    Reach.ISSUE: _issue,
+    Reach.RECEIPT: _receipt,
+    Reach.PLAN: _plan,
+    Reach.PLAN_CHANGE: _plan,
+}

@@ -1,0 +1,82 @@
+"""Access: what a caller of the service may do, and which runs it may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.domain import authors
+
+
+class Role(StrEnum):
+    """What a caller may do; each role includes those before it."""
+
+    VIEWER = "viewer"
+    """Reads."""
+    RUNNER = "runner"
+    """Starts, pauses, cancels and deletes runs, and writes issues and plans."""
+    APPROVER = "approver"
+    """Answers gates."""
+    ADMIN = "admin"
+    """Changes keys and configuration, and reads the audit log."""
+
+    def includes(self, other: Role) -> bool:
+        """Return whether this role may do what another may."""
+        ranks = list(Role)
+        return ranks.index(self) >= ranks.index(other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The runs that a key is limited to."""
+
+    recipes: tuple[str, ...] = ()
+    """Only runs of these recipes; none: of any."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Only runs with these labels: of each name, one of its values; none: with any."""
+
+    def covers(self, recipe_id: str, labels: Mapping[str, str]) -> bool:
+        """Return whether a run is within the scope."""
+        if self.recipes and recipe_id not in self.recipes:
+            return False
+        return all(labels.get(name) in values for name, values in self.values().items())
+
+    def values(self) -> dict[str, tuple[str, ...]]:
+        """Return the values that each label may have."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, value in self.labels:
+            found[name] = (*found.get(name, ()), value)
+        return found
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether some runs are outside."""
+        return bool(self.recipes or self.labels)
+
+
+EVERYTHING = Scope()
+"""All runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks the service, as the guard has let it in."""
+
+    author: authors.Author = authors.LOCAL
+    """Author of its orders; one without a name may claim one."""
+    role: Role = Role.ADMIN
+    """What it may do."""
+    scope: Scope = EVERYTHING
+    """Runs that it may see."""
+    sha256: str | None = None
+    """Hash of the secret of the key that let it in; None: the token, or no secret at all."""
+
+    @property
+    def limits(self) -> Scope | None:
+        """Return the scope if it leaves out some runs; None: it does not."""
+        return self.scope if self.scope.is_limited else None
+
+
+ANYONE = Caller()
+"""The caller of a service without keys and token."""

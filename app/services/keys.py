@@ -1,0 +1,169 @@
+"""Keys: add, list, revoke and rotate them; each change is in the audit log."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from app import clock, errors
+from app.domain import audit, authors, keys
+from app.domain.access import Role, Scope
+from app.services import faults
+
+LONGEST_GRACE_SECONDS = 7 * 24 * 3600
+"""Longest time that the old secret counts after a rotation."""
+
+
+class KeyFile(Protocol):
+    """The keys of a data directory."""
+
+    def read(self) -> list[keys.Key]:
+        """Return all keys; it blocks."""
+
+    def write(self, found: list[keys.Key]) -> None:
+        """Replace all keys durably; it blocks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey:
+    """A key that is asked for."""
+
+    name: str
+    """Name of whoever will hold it."""
+    role: Role = Role.VIEWER
+    """What it may do."""
+    recipes: tuple[str, ...] = ()
+    """Recipes whose runs it is limited to; none: all."""
+    labels: tuple[str, ...] = ()
+    """Labels, as `name:value`, that it is limited to."""
+    expires_at: str | None = None
+    """When it stops to count; None: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyIssued(keys.KeyShown):
+    """A key with its secret, which is shown this once."""
+
+    secret: str
+    """The secret; keep it, nothing can show it again."""
+
+
+class Keys:
+    """Look after the keys of a data directory."""
+
+    def __init__(self, file: KeyFile, audit_log: audit.AuditLog, time: clock.Clock, ids: clock.Ids) -> None:
+        self._file = file
+        self._audit = audit_log
+        self._clock = time
+        self._ids = ids
+
+    def list(self) -> list[keys.KeyShown]:
+        """Return all keys, by name; it blocks."""
+        return [keys.KeyShown.of(key) for key in sorted(self._file.read(), key=lambda key: key.name)]
+
+    async def add(self, new: NewKey, author: authors.Author) -> KeyIssued:
+        """Add a key and return its secret.
+
+        Raises:
+            errors.RequestInvalid: it expires in the past.
+            errors.Conflict: `key_exists`, a key has that name; `too_many_keys`.
+        """
+        now = self._clock.now()
+        if new.expires_at is not None and clock.instant(new.expires_at) <= now:
+            flaw = errors.Flaw(path="$.expires_at", message="is in the past")
+            raise errors.RequestInvalid("$.expires_at: is in the past", flaws=[flaw])
+        secret = self._secret()
+        key = keys.Key(
+            name=new.name,
+            role=new.role,
+            scope=Scope(recipes=new.recipes, labels=keys.labels(new.labels)),
+            created_at=clock.stamp(now),
+            expires_at=new.expires_at and clock.stamp(clock.instant(new.expires_at)),
+            secrets=(keys.Secret(sha256=keys.hashed(secret)),),
+        )
+
+        def added(known: dict[str, keys.Key]) -> dict[str, keys.Key]:
+            if new.name in known:
+                message = f"there is a key {new.name} already; rotate it, or revoke it first"
+                raise errors.Conflict(message, code="key_exists", detail={"name": new.name})
+            if len(known) >= keys.MOST_KEYS:
+                raise errors.Conflict(f"there are {keys.MOST_KEYS} keys, and cannot be more", code="too_many_keys")
+            return {**known, key.name: key}
+
+        return _issued(await self._change("key.added", new.name, author, added), secret)
+
+    async def rotate(self, name: str, author: authors.Author, grace_seconds: int = 0) -> KeyIssued:
+        """Give a key another secret and return it.
+
+        Args:
+            grace_seconds: How long the secret before counts, too.
+
+        Raises:
+            errors.NotFound: `key_not_found`.
+        """
+        secret = self._secret()
+        until = clock.stamp(self._clock.now() + timedelta(seconds=grace_seconds)) if grace_seconds else None
+
+        def rotated(known: dict[str, keys.Key]) -> dict[str, keys.Key]:
+            key = _named(known, name)
+            old = (dataclasses.replace(key.secrets[0], until=until),) if until else ()
+            fresh = (keys.Secret(sha256=keys.hashed(secret)), *old)
+            return {**known, name: dataclasses.replace(key, secrets=fresh)}
+
+        return _issued(await self._change("key.rotated", name, author, rotated), secret)
+
+    async def revoke(self, name: str, author: authors.Author) -> None:
+        """Remove a key; requests, sessions and streams with it end.
+
+        Raises:
+            errors.NotFound: `key_not_found`.
+        """
+
+        def revoked(known: dict[str, keys.Key]) -> dict[str, keys.Key]:
+            _named(known, name)
+            return {other: key for other, key in known.items() if other != name}
+
+        await self._change("key.revoked", name, author, revoked)
+
+    def _secret(self) -> str:
+        # Four times 82 bits.
+        return self._ids.token(self._ids.token(self._ids.token(self._ids.token(keys.PREFIX))))
+
+    async def _change(
+        self,
+        action: str,
+        name: str,
+        author: authors.Author,
+        change: Callable[[dict[str, keys.Key]], dict[str, keys.Key]],
+    ) -> keys.Key | None:
+        left: dict[str, keys.Key] = {}
+
+        def check() -> audit.Change:
+            left.update(change({key.name: key for key in self._file.read()}))
+            key = left.get(name)
+            facts = {} if key is None else keys.KeyShown.of(key).to_json()
+            return audit.Change(
+                action=action,
+                target=name,
+                make=lambda: self._file.write(list(left.values())),
+                details={each: value for each, value in facts.items() if value not in (None, [], name)},
+            )
+
+        with faults.as_errors():
+            await self._audit.change(author, check)
+        return left.get(name)
+
+
+def _issued(key: keys.Key | None, secret: str) -> KeyIssued:
+    assert key is not None
+    shown = keys.KeyShown.of(key)
+    return KeyIssued(**{name: getattr(shown, name) for name in keys.KeyShown.__slots__}, secret=secret)
+
+
+def _named(known: dict[str, keys.Key], name: str) -> keys.Key:
+    if name not in known:
+        raise errors.NotFound(f"there is no key {name!r:.80}", code="key_not_found")
+    return known[name]

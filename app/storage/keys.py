@@ -1,0 +1,192 @@
+"""The key ring: keys.json of a data directory, read again whenever it has changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from app import clock, errors
+from app.domain import access, keys, plain
+from app.domain.access import Role, Scope
+from app.storage.disk import disk_health, disk_port
+from app.storage.disk.disk_port import Signature
+from app.storage.disk.os_disk import OsDisk
+
+FILE = "keys.json"
+"""File of the keys, in the data directory."""
+
+LOOK_SECONDS = 0.5
+"""Longest time within which a change of the file is noticed."""
+
+_log = logging.getLogger(__name__)
+
+
+def _instant(text: object) -> str:
+    return clock.stamp(clock.instant(str(text)))
+
+
+_Instant = Annotated[str, BeforeValidator(_instant)]
+_Names = Annotated[list[Annotated[str, Field(min_length=1, max_length=400)]], Field(max_length=keys.MOST_NAMED)]
+_NONE: tuple[None, None] = (None, None)
+_STRICT = ConfigDict(extra="forbid")
+
+
+class _Secret(BaseModel):
+    model_config = _STRICT
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    until: _Instant | None = None
+
+
+class _Key(BaseModel):
+    model_config = _STRICT
+    name: Annotated[str, Field(pattern=keys.NAME_PATTERN)]
+    role: Role
+    recipes: _Names = []
+    labels: _Names = []
+    created_at: _Instant
+    expires_at: _Instant | None = None
+    secrets: Annotated[list[_Secret], Field(min_length=1, max_length=2)]
+
+    def key(self) -> keys.Key:
+        return keys.Key(
+            name=self.name,
+            role=self.role,
+            scope=Scope(recipes=tuple(self.recipes), labels=keys.labels(self.labels)),
+            created_at=self.created_at,
+            expires_at=self.expires_at,
+            secrets=tuple(keys.Secret(sha256=secret.sha256, until=secret.until) for secret in self.secrets),
+        )
+
+
+class _File(BaseModel):
+    model_config = _STRICT
+    version: Literal[1]
+    keys: Annotated[list[_Key], Field(max_length=keys.MOST_KEYS)]
+
+
+class KeyRing:
+    """Find keys by their secrets, in memory.
+
+    A file that cannot be read, or that a person broke, changes nothing for the callers: the keys that were known last
+    count until it can be read again.
+    """
+
+    def __init__(self, folder: Path, time: clock.Clock) -> None:
+        """Args: folder: The data directory."""
+        self._folder = folder
+        self._disk = OsDisk(folder)
+        self._clock = time
+        self._signature: Signature | None = None
+        self._looked_at: float | None = None
+        self._opened: dict[str, tuple[keys.Key | None, datetime | None]] = {}
+        self._is_locked = False
+
+    @property
+    def is_locked(self) -> bool:
+        """Return whether there is, or was since the start, a key: a service that lost its keys is open to nobody."""
+        self._notice()
+        return self._is_locked
+
+    def find(self, sha256: str) -> keys.Key | None:
+        """Return the key that the secret of a hash opens, expired or not; None: it was revoked, rotated or never was.
+
+        What is compared is the hash of what a client sent, so the time that it takes tells nothing about a secret.
+        """
+        self._notice()
+        key, until = self._opened.get(sha256, _NONE)
+        return None if until is not None and until <= self._clock.now() else key
+
+    def caller(self, sha256: str) -> access.Caller | None:
+        """Return who asks with the secret of a hash; None: it does not count, or not any more."""
+        key = self.find(sha256)
+        return None if key is None or self.is_expired(key) else key.caller(sha256)
+
+    def is_expired(self, key: keys.Key) -> bool:
+        """Return whether a key has come to its end."""
+        return key.expires_at is not None and clock.instant(key.expires_at) <= self._clock.now()
+
+    def check(self) -> None:
+        """Read the file for the first time.
+
+        Raises:
+            errors.ConfigurationError: `keys_invalid`, with the place of the fault; or it cannot be read.
+        """
+        self._look()
+
+    def read(self) -> list[keys.Key]:
+        """Return the keys of the file as it is now; it blocks.
+
+        Raises:
+            errors.ConfigurationError: as `check`.
+        """
+        try:
+            content = self._disk.read(FILE)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise disk_health.unusable(self._folder / FILE, error) from error
+        try:
+            found = [each.key() for each in _File.model_validate_json(content).keys]
+        except ValidationError as error:
+            raise self._invalid(error) from error
+        if len({key.name for key in found}) < len(found):
+            raise errors.ConfigurationError(f"{self._folder / FILE}: two keys have the same name", code="keys_invalid")
+        return found
+
+    def write(self, found: Sequence[keys.Key]) -> None:
+        """Replace the file durably; it blocks. Other processes notice it."""
+        content = {"version": 1, "keys": [_written(key) for key in found]}
+        disk_port.replace(self._disk, FILE, plain.encode(content) + b"\n", sync=True)
+        self._looked_at = None
+
+    def _notice(self) -> None:
+        now = self._clock.monotonic()
+        if self._looked_at is not None and now < self._looked_at + LOOK_SECONDS:
+            return
+        try:
+            self._look()
+        except errors.ConfigurationError as error:
+            _log.error("the keys known before still count: %s", error.message, extra={"code": error.code})
+        self._looked_at = now
+
+    def _look(self) -> None:
+        try:
+            signature: Signature | None = self._disk.signature(FILE)
+        except (FileNotFoundError, NotADirectoryError):
+            signature = None
+        except OSError as error:
+            raise disk_health.unusable(self._folder / FILE, error) from error
+        if signature == self._signature:
+            return
+        found = self.read()
+        # Noted last: a file that could not be read is tried again.
+        self._opened = {secret.sha256: (key, _until(secret)) for key in found for secret in key.secrets}
+        self._is_locked = self._is_locked or bool(found)
+        self._signature = signature
+
+    def _invalid(self, error: ValidationError) -> errors.ConfigurationError:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        message = f"{self._folder / FILE}: ${place}: {first['msg']}; mend the file, or restore it from a backup"
+        return errors.ConfigurationError(message, code="keys_invalid")
+
+
+def _until(secret: keys.Secret) -> datetime | None:
+    return None if secret.until is None else clock.instant(secret.until)
+
+
+def _written(key: keys.Key) -> dict[str, plain.Json]:
+    return {
+        "name": key.name,
+        "role": key.role.value,
+        "recipes": list(key.scope.recipes),
+        "labels": [":".join(pair) for pair in key.scope.labels],
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "secrets": [{"sha256": secret.sha256, "until": secret.until} for secret in key.secrets],
+    }
