@@ -22,7 +22,7 @@ import uvloop
 
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
 from app.api import connections, dependencies, http_protocol, service, streaming, ws_protocol
-from app.services import bulk, event_feeds, keys, preflight
+from app.services import bulk, event_feeds, preflight
 from app.storage import keys as key_files
 from app.ui import pages
 from app.worker import stop_signals
@@ -40,11 +40,12 @@ def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = 
     @contextlib.asynccontextmanager
     async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
         address = f"http://{chosen.server.host}:{chosen.server.port}"
-        async with _started(app, chosen, address, platform) as start:
+        async with _following(ring), _started(app, chosen, address, platform) as start:
             yield
             _release(start)
 
-    return service.create(chosen.server, lifespan, pages.Pages(), _key_ring(chosen))
+    ring = _key_ring(chosen)
+    return service.create(chosen.server, lifespan, pages.Pages(), ring)
 
 
 def serve(
@@ -80,9 +81,10 @@ async def _serve(
     ready: Callable[[str], None] | None,
 ) -> int:
     address = _address(chosen.server.host, listener)
-    app = service.create(chosen.server, None, pages.Pages(), _key_ring(chosen))
+    ring = _key_ring(chosen)
+    app = service.create(chosen.server, None, pages.Pages(), ring)
     server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, listener, announce))
-    async with _started(app, chosen, address, platform) as start:
+    async with _following(ring), _started(app, chosen, address, platform) as start:
         signals = stop_signals.StopSignals(lambda hurried: _stop(start, server, hurried))
         built = functools.partial(ready, _first_page(chosen.server, listener)) if ready else None
         attending = asyncio.create_task(_attend(start, server, announce, chosen.telemetry.log_level, built))
@@ -174,8 +176,17 @@ def _key_ring(chosen: settings.Settings) -> key_files.KeyRing:
     return ring
 
 
+@contextlib.asynccontextmanager
+async def _following(ring: key_files.KeyRing) -> AsyncIterator[None]:
+    watching = asyncio.create_task(ring.watch(), name="follow the keys")
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
 def _services(
-    application: bootstrap.Application, server: settings.ServerSettings, ring: key_files.KeyRing
+    application: bootstrap.Application, server: settings.ServerSettings, ring: key_files.KeyRing | None = None
 ) -> dependencies.Services:
     return dependencies.Services(
         runs=application.runs,
@@ -201,8 +212,8 @@ def _services(
         health=application.health,
         metrics=application.metrics,
         upkeep=application.upkeep,
-        # The ring of the guard, so that a key counts, or not any more, as soon as that was answered.
-        keys=keys.Keys(ring, application.store.audit, clock.SystemClock(), clock.RandomIds()),
+        # With the ring of the guard a key counts, or not any more, as soon as that was answered.
+        keys=application.keys if ring is None else application.keys.over(ring),
         audit=application.store.audit,
     )
 

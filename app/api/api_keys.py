@@ -22,8 +22,8 @@ router = APIRouter(prefix="/api/keys", tags=["keys"])
 KeyName = Annotated[str, Path(description="Name of the key.", examples=["ada"], pattern=keys.NAME_PATTERN)]
 """A key's name in a path."""
 
-_Recipe = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
-_Label = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f:]+:[^\x00-\x1f]+$")]
+_Recipe = Annotated[str, Field(pattern=f"^{keys.RECIPE_PATTERN}$")]
+_Label = Annotated[str, Field(pattern=f"^{keys.LABEL_PATTERN}$")]
 _Instant = Annotated[str, BeforeValidator(lambda text: clock.stamp(clock.instant(str(text))))]
 _ONCE = {"Cache-Control": "no-store"}
 
@@ -36,7 +36,9 @@ class KeyBody(BaseModel):
     )
 
     name: Annotated[str, Field(pattern=keys.NAME_PATTERN, description="Name of whoever will hold it.")]
-    role: access.Role = Field(access.Role.VIEWER, description="What it may do; each role includes those before it.")
+    role: access.Role = Field(
+        access.Role.VIEWER, strict=False, description="What it may do; each role includes those before it."
+    )
     recipes: Annotated[list[_Recipe], Field(max_length=keys.MOST_NAMED)] = Field(
         [], description="Recipes whose runs it is limited to; none: all."
     )

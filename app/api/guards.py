@@ -140,16 +140,18 @@ class TokenGuard:
             return message
 
         async def sending(message: Message) -> None:
-            if self.still(caller) is not None:
+            # An order that was taken is answered, also the one that has revoked the key.
+            if self.still(caller) is not None or scope.get("method", "GET") != "GET":
                 await send(message)
-            elif message["type"] == "http.response.body":
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-                raise Ended
-            elif scope["type"] == "websocket":
+                return
+            if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": _POLICY, "reason": "unauthorized"})
                 raise WebSocketDisconnect(_POLICY)
+            if message["type"] == "http.response.body":
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
             else:
-                raise errors.Unauthenticated(_UNAUTHORIZED)
+                await problems.of_status(401, _UNAUTHORIZED).response()(scope, receive, send)
+            raise Ended
 
         return receiving, sending
 

@@ -64,6 +64,7 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     ("POST /api/runs/bulk", _RUN, Reach.FILTERED),
     ("GET /api/runs", _VIEW, Reach.FILTERED),
     ("GET /api/runs/{run_id}", _VIEW, Reach.RUN),
+    ("PATCH /api/runs/{run_id}", _RUN, Reach.RUN),
     ("DELETE /api/runs/{run_id}", _RUN, Reach.RUN),
     ("POST /api/runs/{run_id}/cancel", _RUN, Reach.RUN),
     ("POST /api/runs/{run_id}/pause", _RUN, Reach.RUN),
@@ -120,6 +121,7 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     ("GET /api/recipes/{recipe_id}/graph", _VIEW, Reach.FILTERED),
     ("POST /api/route", _VIEW, Reach.ANY_RECIPE),
     ("GET /api/tools", _VIEW, Reach.NO_RUNS),
+    ("GET /api/files", _RUN, Reach.NO_RUNS),
     ("GET /api/agents", _VIEW, Reach.FILTERED),
     # -- configuration
     ("GET /api/audit", _ADMIN, Reach.EVERYTHING),

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Depends, FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 import app as program
@@ -112,7 +113,7 @@ def create(
         api.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
     api.include_router(ws.router)
     sign_ins = browser_sessions.BrowserSessions(server.token, clock.SystemClock(), clock.RandomIds(), ring)
-    guard = guards.TokenGuard(issued, sign_ins, api.routes)
+    guard = guards.TokenGuard(issued, sign_ins, addresses(api))
     api.surround = lambda app: gateway.Gateway(
         app, server, guard, warnings, clock.SystemClock(), clock.RandomIds(), pages
     )
@@ -123,6 +124,11 @@ def create(
     errors.install(api)
     document.install(api)
     return api
+
+
+def addresses(api: FastAPI) -> list[BaseRoute]:
+    """Return the routes of all addresses, each with its whole path."""
+    return [*api.routes, *(route for router in (*_ROUTERS, ws.router) for route in router.routes)]
 
 
 def build_routes(api: FastAPI) -> None:

@@ -26,7 +26,7 @@ from app.bootstrap.platform import OpenMode, Platform, directory_of, real_platfo
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
 from app.bootstrap.statistics import statistics_of
 from app.bootstrap.unattended import Unattended, unattended_of
-from app.bootstrap.use_cases import conversation_service_of, gates_of, inventory_of, issues_of
+from app.bootstrap.use_cases import api_keys_of, conversation_service_of, gates_of, inventory_of, issues_of
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain
 from app.engine import conversation_claims, ports, refusals, runner
@@ -52,7 +52,6 @@ from app.services import maintenance as control_upkeep
 from app.services.plans import planner as control_planner
 from app.services.plans import plans as control_plans
 from app.storage import agent_sessions, conversation_retention, memory_store
-from app.storage import keys as key_files
 from app.storage.disk import disk_health
 from app.tools import checks, commands, file_performers, issue_performer, moves, registry
 from app.tools import workspace as tool_workspaces
@@ -331,9 +330,7 @@ def _application(
         metrics=metrics,
         masker=equipment.masker,
         upkeep=control_upkeep.Maintenance(store=store, engine=engine, forget=use_cases.forget),
-        keys=key_services.Keys(
-            key_files.KeyRing(chosen.project.data_directory, platform.clock), store.audit, platform.clock, platform.ids
-        ),
+        keys=api_keys_of(chosen, store, platform),
         store=store,
         conversations=claims,
         engine=engine,

@@ -22,7 +22,7 @@ from app.storage.runs import disk_store
 if TYPE_CHECKING:
     from app.bootstrap import unattended
     from app.engine import ports, run_engine
-    from app.services import explanations, gates, issues, maintenance, recipes
+    from app.services import explanations, gates, issues, keys, maintenance, recipes
     from app.services.plans import plan_queries
 
 
@@ -163,6 +163,16 @@ class Reading:
             masker=plain.Masker(()),
         )
         return plan_queries.PlanQueries(stored)
+
+    @cached_property
+    def keys(self) -> keys.Keys:
+        """Return the use cases of keys."""
+        from app.services import keys
+        from app.storage import keys as key_files
+
+        time = clock.SystemClock()
+        ring = key_files.KeyRing(self._chosen.project.data_directory, time)
+        return keys.Keys(ring, self.store.audit, time, clock.RandomIds())
 
     @cached_property
     def upkeep(self) -> maintenance.Maintenance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app import settings
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.platform import Engine, Platform, Store
 from app.domain import plain
@@ -9,7 +10,9 @@ from app.services import conversations as conversation_services
 from app.services import gates as control_gates
 from app.services import inventory, runs
 from app.services import issues as control_issues
+from app.services import keys as key_services
 from app.storage import agent_sessions
+from app.storage import keys as key_files
 
 
 def inventory_of(definitions: Definitions, store: Store, engine: Engine) -> inventory.Inventory:
@@ -30,6 +33,12 @@ def gates_of(
     return control_gates.Gates(
         store=store, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker
     )
+
+
+def api_keys_of(chosen: settings.Settings, store: Store, platform: Platform) -> key_services.Keys:
+    """Return the use cases of keys."""
+    ring = key_files.KeyRing(chosen.project.data_directory, platform.clock)
+    return key_services.Keys(ring, store.audit, platform.clock, platform.ids)
 
 
 def issues_of(store: Store, platform: Platform, masker: plain.Masker) -> control_issues.Issues:

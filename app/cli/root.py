@@ -26,6 +26,7 @@ _MODULES = {
     "plan": "plans",
     "receipts": "receipts",
     "audit": "audit",
+    "keys": "keys",
     "recipes": "recipes",
     "route": "recipes",
     "agents": "project",

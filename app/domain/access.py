@@ -67,15 +67,10 @@ class Caller:
     """Author of its orders; one without a name may claim one."""
     role: Role = Role.ADMIN
     """What it may do."""
-    scope: Scope = EVERYTHING
-    """Runs that it may see."""
+    limits: Scope | None = None
+    """The runs that it may see; None: all."""
     sha256: str | None = None
     """Hash of the secret of the key that let it in; None: the token, or no secret at all."""
-
-    @property
-    def limits(self) -> Scope | None:
-        """Return the scope if it leaves out some runs; None: it does not."""
-        return self.scope if self.scope.is_limited else None
 
 
 ANYONE = Caller()

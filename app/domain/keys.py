@@ -13,6 +13,12 @@ from app.domain.authors import Author
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$"
 """Form of a key's name."""
 
+RECIPE_PATTERN = r"[^\x00-\x1f]{1,200}"
+"""Form of the id of a recipe that a key is limited to."""
+
+LABEL_PATTERN = r"[^\x00-\x1f:]{1,200}:[^\x00-\x1f]{1,200}"
+"""Form of a label that a key is limited to."""
+
 MOST_KEYS = 1000
 """Most keys of a data directory."""
 
@@ -53,7 +59,8 @@ class Key:
     def caller(self, sha256: str) -> access.Caller:
         """Return who asks with the secret of a hash."""
         author = Author(name=self.name, claimed=False, via="key")
-        return access.Caller(author=author, role=self.role, scope=self.scope, sha256=sha256)
+        limits = self.scope if self.scope.is_limited else None
+        return access.Caller(author=author, role=self.role, limits=limits, sha256=sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

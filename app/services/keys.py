@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from app import clock, errors
@@ -60,6 +61,10 @@ class Keys:
         self._clock = time
         self._ids = ids
 
+    def over(self, file: KeyFile) -> Keys:
+        """Return the same over the file as somebody else has opened it."""
+        return Keys(file, self._audit, self._clock, self._ids)
+
     def list(self) -> list[keys.KeyShown]:
         """Return all keys, by name; it blocks."""
         return [keys.KeyShown.of(key) for key in sorted(self._file.read(), key=lambda key: key.name)]
@@ -68,13 +73,12 @@ class Keys:
         """Add a key and return its secret.
 
         Raises:
-            errors.RequestInvalid: it expires in the past.
+            errors.RequestInvalid: its name, recipes or labels have the wrong form, or it expires in the past.
             errors.Conflict: `key_exists`, a key has that name; `too_many_keys`.
         """
         now = self._clock.now()
-        if new.expires_at is not None and clock.instant(new.expires_at) <= now:
-            flaw = errors.Flaw(path="$.expires_at", message="is in the past")
-            raise errors.RequestInvalid("$.expires_at: is in the past", flaws=[flaw])
+        if flaws := list(_flaws(new, now)):
+            raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
         secret = self._secret()
         key = keys.Key(
             name=new.name,
@@ -155,6 +159,22 @@ class Keys:
         with faults.as_errors():
             await self._audit.change(author, check)
         return left.get(name)
+
+
+def _flaws(new: NewKey, now: datetime) -> Iterator[errors.Flaw]:
+    if not re.fullmatch(keys.NAME_PATTERN, new.name):
+        message = "must be 1 to 64 letters, digits, '.', '_', '@', '+' and '-', and begin with a letter or digit"
+        yield errors.Flaw(path="$.name", message=message)
+    if new.expires_at is not None and clock.instant(new.expires_at) <= now:
+        yield errors.Flaw(path="$.expires_at", message="is in the past")
+    for name, pattern in (("recipes", keys.RECIPE_PATTERN), ("labels", keys.LABEL_PATTERN)):
+        given: tuple[str, ...] = getattr(new, name)
+        if len(given) > keys.MOST_NAMED:
+            yield errors.Flaw(path=f"$.{name}", message=f"has more than {keys.MOST_NAMED} items")
+        for number, text in enumerate(given[: keys.MOST_NAMED]):
+            if not re.fullmatch(pattern, text):
+                message = "must be the id of a recipe" if name == "recipes" else "must be `name:value`"
+                yield errors.Flaw(path=f"$.{name}[{number}]", message=message)
 
 
 def _issued(key: keys.Key | None, secret: str) -> KeyIssued:

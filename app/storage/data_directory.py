@@ -35,6 +35,7 @@ _GITIGNORE = f"""\
 /commits/
 /{_INDEX}*
 /issues/
+/keys.json
 /processes/
 /runs/
 /sessions/

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -76,28 +78,42 @@ class KeyRing:
     count until it can be read again.
     """
 
-    def __init__(self, folder: Path, time: clock.Clock) -> None:
-        """Args: folder: The data directory."""
+    def __init__(self, folder: Path, time: clock.Clock, disk: disk_port.Disk | None = None) -> None:
+        """Args:
+        folder: The data directory.
+        disk: What it lies on; None: the machine's.
+        """
         self._folder = folder
-        self._disk = OsDisk(folder)
+        self._disk = disk or OsDisk(folder)
         self._clock = time
         self._signature: Signature | None = None
-        self._looked_at: float | None = None
+        self._fault = ""
+        self._turn = threading.Lock()
         self._opened: dict[str, tuple[keys.Key | None, datetime | None]] = {}
-        self._is_locked = False
+        self.is_locked = False
+        """Whether there is, or was since the start, a key: a service that lost its keys is open to nobody."""
 
-    @property
-    def is_locked(self) -> bool:
-        """Return whether there is, or was since the start, a key: a service that lost its keys is open to nobody."""
-        self._notice()
-        return self._is_locked
+    async def watch(self) -> None:
+        """Follow the file, beside the loop; what this ring writes itself counts at once."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            await asyncio.to_thread(self.look)
+
+    def look(self) -> None:
+        """Read the file again if it has changed; it blocks."""
+        try:
+            self.check()
+            self._fault = ""
+        except errors.ConfigurationError as error:
+            if error.message != self._fault:
+                _log.error("the keys known before still count: %s", error.message, extra={"code": error.code})
+            self._fault = error.message
 
     def find(self, sha256: str) -> keys.Key | None:
         """Return the key that the secret of a hash opens, expired or not; None: it was revoked, rotated or never was.
 
         What is compared is the hash of what a client sent, so the time that it takes tells nothing about a secret.
         """
-        self._notice()
         key, until = self._opened.get(sha256, _NONE)
         return None if until is not None and until <= self._clock.now() else key
 
@@ -111,12 +127,14 @@ class KeyRing:
         return key.expires_at is not None and clock.instant(key.expires_at) <= self._clock.now()
 
     def check(self) -> None:
-        """Read the file for the first time.
+        """Read the file if it has changed; it blocks.
 
         Raises:
             errors.ConfigurationError: `keys_invalid`, with the place of the fault; or it cannot be read.
         """
-        self._look()
+        # Who has written looks after whoever read before it, so that a revoked key does not come back.
+        with self._turn:
+            self._check()
 
     def read(self) -> list[keys.Key]:
         """Return the keys of the file as it is now; it blocks.
@@ -139,22 +157,12 @@ class KeyRing:
         return found
 
     def write(self, found: Sequence[keys.Key]) -> None:
-        """Replace the file durably; it blocks. Other processes notice it."""
+        """Replace the file durably; it blocks. Other processes notice it, and it counts here at once."""
         content = {"version": 1, "keys": [_written(key) for key in found]}
         disk_port.replace(self._disk, FILE, plain.encode(content) + b"\n", sync=True)
-        self._looked_at = None
+        self.look()
 
-    def _notice(self) -> None:
-        now = self._clock.monotonic()
-        if self._looked_at is not None and now < self._looked_at + LOOK_SECONDS:
-            return
-        try:
-            self._look()
-        except errors.ConfigurationError as error:
-            _log.error("the keys known before still count: %s", error.message, extra={"code": error.code})
-        self._looked_at = now
-
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
             signature: Signature | None = self._disk.signature(FILE)
         except (FileNotFoundError, NotADirectoryError):
@@ -166,7 +174,7 @@ class KeyRing:
         found = self.read()
         # Noted last: a file that could not be read is tried again.
         self._opened = {secret.sha256: (key, _until(secret)) for key in found for secret in key.secrets}
-        self._is_locked = self._is_locked or bool(found)
+        self.is_locked = self.is_locked or bool(found)
         self._signature = signature
 
     def _invalid(self, error: ValidationError) -> errors.ConfigurationError:

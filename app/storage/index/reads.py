@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from app.domain import issues, receipts, runs, states
 from app.domain.access import Scope
 from app.engine import stores
-from app.storage.index import index_port, rows
+from app.storage.index import index_port, rows, scopes
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
+from app.storage.index.scopes import Condition
 
 _CHUNK = 500
 _NOTHING: Mapping[str, Any] = {}
@@ -73,7 +74,7 @@ def run_ids(index: Connection) -> set[str]:
 
 def count_by_status(index: Connection, scope: Scope | None = None) -> dict[str, int]:
     """Return how many runs are in each state."""
-    conditions, values = where([(SHOWN, {}), *within(scope)])
+    conditions, values = where([(SHOWN, {}), *scopes.of_runs(scope)])
     return {
         row[0]: row[1] for row in index.rows(f"SELECT status, COUNT(*) FROM runs {conditions} GROUP BY status", values)
     }
@@ -137,7 +138,7 @@ def list_receipts(index: Connection, query: receipts.ReceiptQuery) -> list[Recei
         [
             *_equal(query, _RECEIPT_FILTERS, "receipts"),
             *_behind(query.cursor, "(session_id, offset_bytes) >"),
-            *_of_runs("receipts", query.scope),
+            *scopes.of_things("receipts", query.scope),
         ]
     )
     sql = f"SELECT {', '.join(rows.RECEIPT)} FROM receipts {conditions} ORDER BY session_id, offset_bytes LIMIT :most"
@@ -155,7 +156,7 @@ def list_issues(index: Connection, query: issues.IssueQuery) -> list[issues.Issu
         [
             *_equal(query, _ISSUE_FILTERS, "issues"),
             *_behind(query.cursor, "(created_at, issue_id) <"),
-            *_of_runs("issues", query.scope),
+            *scopes.of_things("issues", query.scope),
         ]
     )
     order = "ORDER BY created_at DESC, issue_id DESC LIMIT :most"
@@ -175,10 +176,6 @@ def present(index: Connection, table: str, column: str, wanted: Iterable[str | N
         sql = f"SELECT {column} FROM {table} WHERE {column} IN ({names}) AND {also}"
         found |= {row[0] for row in index.rows(sql, values)}
     return found
-
-
-Condition = tuple[str, Mapping[str, Any]]
-"""A condition, and the values of its parameters."""
 
 
 def conditions_of(query: stores.RunQuery) -> Iterator[Condition]:
@@ -210,30 +207,9 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
         if leader != "label":
             carries = f"EXISTS (SELECT 1 FROM run_labels WHERE run_labels.run_id = runs.run_id AND {carries})"
         yield carries, dict(zip(("label_name", "label_value"), query.label, strict=True))
-    yield from within(query.scope)
+    yield from scopes.of_runs(query.scope)
     if query.q is not None:
         yield "runs.search LIKE :q ESCAPE '/'", {"q": _containing(query.q.casefold())}
-
-
-def within(scope: Scope | None) -> Iterator[Condition]:
-    """Yield what holds for the runs of a scope."""
-    if scope is None:
-        return
-    if scope.recipes:
-        named = {f"scope_recipe{number}": recipe_id for number, recipe_id in enumerate(scope.recipes)}
-        yield f"COALESCE(runs.recipe_id, '') IN ({', '.join(f':{name}' for name in named)})", named
-    for number, (label, values) in enumerate(scope.values().items()):
-        given = {f"scope_value{number}_{index}": value for index, value in enumerate(values)}
-        one_of = ", ".join(f":{name}" for name in given)
-        # The name of the table is its own: the list of one label has the other in its source.
-        carries = f"scoped.run_id = runs.run_id AND scoped.name = :scope_label{number} AND scoped.value IN ({one_of})"
-        yield f"EXISTS (SELECT 1 FROM run_labels scoped WHERE {carries})", given | {f"scope_label{number}": label}
-
-
-def _of_runs(table: str, scope: Scope | None) -> Iterator[Condition]:
-    if scope is not None:
-        conditions, values = where(list(within(scope)))
-        yield f"{table}.run_id IN (SELECT runs.run_id FROM runs {conditions})", values
 
 
 def _containing(words: str) -> str:

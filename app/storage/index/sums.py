@@ -10,7 +10,7 @@ from typing import Any
 from app import clock
 from app.domain.usage_sums import UsageSum
 from app.engine import run_sums, stores
-from app.storage.index import index_port, reads
+from app.storage.index import index_port, reads, scopes
 
 _AMOUNTS = (
     "COUNT(DISTINCT run_usage.run_id), SUM(run_usage.calls), SUM(run_usage.input_tokens),"
@@ -32,7 +32,7 @@ def totals(index: reads.Connection, since: run_sums.Since, aside: Sequence[str])
     Args:
         aside: Runs whose usage is left out.
     """
-    known, scoped = {"failed": since.failed, "today": since.today}, list(reads.within(since.scope))
+    known, scoped = {"failed": since.failed, "today": since.today}, list(scopes.of_runs(since.scope))
 
     def count(condition: str) -> int:
         given = {name: value for name, value in known.items() if f":{name}" in condition}
@@ -93,7 +93,7 @@ def since(found: Iterable[Sequence[UsageSum]], quarter: str) -> run_sums.UsageAm
 
 
 def _by_day(
-    index: reads.Connection, query: run_sums.UsageQuery, conditions: Sequence[reads.Condition]
+    index: reads.Connection, query: run_sums.UsageQuery, conditions: Sequence[scopes.Condition]
 ) -> run_sums.Sums:
     # One range of the index for each day, so that neither database must know of time zones.
     where, values = reads.where(conditions)
@@ -126,7 +126,7 @@ def _midnight(at: datetime) -> datetime:
     return datetime(at.year, at.month, at.day, tzinfo=UTC)
 
 
-def _total(index: reads.Connection, conditions: Sequence[reads.Condition]) -> run_sums.UsageAmounts:
+def _total(index: reads.Connection, conditions: Sequence[scopes.Condition]) -> run_sums.UsageAmounts:
     where, values = reads.where(conditions)
     return _amounts(index.rows(f"SELECT {_AMOUNTS} FROM {_SOURCE} {where}", values)[0])
 
@@ -143,7 +143,7 @@ def _amounts(row: Sequence[Any]) -> run_sums.UsageAmounts:
     )
 
 
-def _without(aside: Sequence[str]) -> list[reads.Condition]:
+def _without(aside: Sequence[str]) -> list[scopes.Condition]:
     named = {f"aside{number}": run_id for number, run_id in enumerate(aside)}
     names = ", ".join(f":{name}" for name in named)
     return [(f"run_usage.run_id NOT IN ({names})", named)] if named else []

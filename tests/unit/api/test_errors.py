@@ -23,6 +23,8 @@ STATUSES = {
     "TooLarge": 413,
     "NotReady": 409,
     "Unroutable": 422,
+    "Unauthenticated": 401,
+    "Denied": 403,
     "NotFound": 404,
     "Conflict": 409,
     "WrongState": 409,

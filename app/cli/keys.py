@@ -1,0 +1,114 @@
+"""The commands under `keys`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.cli import exit_codes, formats, options
+from app.cli.client import Access, Answer, use_case
+from app.domain import authors
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+    from app.services import keys as key_requests
+
+ROLES = ("viewer", "runner", "approver", "admin")
+"""Roles, each of which includes those before it; a test compares them with the engine's."""
+
+_SHOWN = ("name", "role", "recipes", "labels", "expires_at", "rotates_until")
+
+
+@use_case("GET /api/keys", answers=list)
+async def list_keys(folder: FolderClient) -> list[Answer]:
+    """Return all keys, by name."""
+    return [key.to_json() for key in folder.application.keys.list()]
+
+
+@use_case("POST /api/keys", Access.START)
+async def add_key(folder: FolderClient, new: key_requests.NewKey) -> Answer:
+    """Add a key, and return it with its secret."""
+    return (await folder.application.keys.add(new, authors.LOCAL)).to_json()
+
+
+@use_case("POST /api/keys/{name}/rotate", Access.START)
+async def rotate_key(folder: FolderClient, name: str, grace_seconds: int) -> Answer:
+    """Give a key another secret, and return it."""
+    return (await folder.application.keys.rotate(name, authors.LOCAL, grace_seconds)).to_json()
+
+
+@use_case("DELETE /api/keys/{name}", Access.START, answers=None)
+async def revoke_key(folder: FolderClient, name: str) -> None:
+    """Remove a key."""
+    await folder.application.keys.revoke(name, authors.LOCAL)
+
+
+@click.group()
+def keys() -> None:
+    """Add, list, rotate and revoke API keys."""
+
+
+@keys.command("list")
+@options.as_json
+@options.anywhere
+def list_(place: options.Place, as_json: bool) -> int:
+    """List the keys with their roles, scopes and ends."""
+    return exit_codes.shown(place.ask(list_keys), as_json, _table)
+
+
+@keys.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default="viewer", help="What it may do.  [default: viewer]")
+@click.option("--recipe", "recipes", multiple=True, metavar="ID", help="Limit it to runs of this recipe; repeatable.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Limit it to these runs; repeatable.")
+@click.option("--expires", "expires_at", metavar="INSTANT", help="When it stops to count, e.g. 2027-02-10T00:00:00Z.")
+@options.as_json
+@options.anywhere
+def add(place: options.Place, as_json: bool, name: str, role: str, **scope: Any) -> int:
+    """Add a key and print its secret, which is shown this once."""
+    from app.cli import arguments
+    from app.domain.access import Role
+    from app.services import keys as key_requests
+
+    labels = tuple(f"{label}:{value}" for text in scope["labels"] for label, value in arguments.labels([text]).items())
+    ends = arguments.instants(scope, "expires_at")
+    new = key_requests.NewKey(
+        name=name, role=Role(role), recipes=scope["recipes"], labels=labels, expires_at=ends["expires_at"]
+    )
+    return exit_codes.shown(place.ask(add_key, new), as_json, _secret)
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--grace", "grace_seconds", type=click.IntRange(0, 7 * 24 * 3600), default=0, metavar="SECONDS",
+    help="How long the secret before counts, too.  [default: 0]",
+)  # fmt: skip
+@options.as_json
+@options.anywhere
+def rotate(place: options.Place, as_json: bool, name: str, grace_seconds: int) -> int:
+    """Give a key another secret and print it."""
+    return exit_codes.shown(place.ask(rotate_key, name, grace_seconds), as_json, _secret)
+
+
+@keys.command()
+@click.argument("name")
+@options.as_json
+@options.anywhere
+def revoke(place: options.Place, as_json: bool, name: str) -> int:
+    """Remove a key; its requests, sign-ins and streams end within a second."""
+    place.ask(revoke_key, name)
+    return exit_codes.shown({"name": name}, as_json, lambda found: f"{found['name']} is revoked")
+
+
+def _table(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "no keys"
+    rows = [[" ".join(value) if isinstance(value, list) else value for value in map(key.get, _SHOWN)] for key in found]
+    return formats.table(_SHOWN, rows)
+
+
+def _secret(found: Mapping[str, Any]) -> str:
+    return f"{found['name']} ({found['role']}): {found['secret']}\nKeep it: nothing can show it again."

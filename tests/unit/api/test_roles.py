@@ -1,0 +1,80 @@
+"""The table of roles: every address of the service has a row, and every row an address."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import settings
+from app.api import guards, roles, service
+from app.cli import keys as key_commands
+from app.domain.access import Role, Scope
+
+API = service.create(settings.ServerSettings())
+
+
+def addresses() -> set[str]:
+    """Return method and path of every route."""
+    found = [route for route in service.addresses(API) if hasattr(route, "path")]
+    return {
+        f"{method} {route.path}"
+        for route in found
+        for method in (getattr(route, "methods", None) or {"GET"}) - {"HEAD"}
+    }
+
+
+def test_every_address_has_a_row() -> None:
+    """A route that the table of `app/api/roles.py` does not name fails here, and is the admin's alone until then."""
+    assert addresses() - roles.NEEDS.keys() == set()
+    assert roles.NEEDS.keys() - addresses() == set()
+
+
+def test_only_open_paths_need_no_role() -> None:
+    """What the table leaves open is what the guard lets pass, and the readiness of a service behind a token."""
+    free = {name.partition(" ")[2] for name, need in roles.NEEDS.items() if need.role is None}
+
+    assert free == guards.OPEN_PATHS
+
+
+def test_viewers_change_nothing() -> None:
+    """Whatever a viewer may do only reads; a few addresses ask with a body."""
+    asking = {"POST /api/preflight", "POST /api/recipes/validate", "POST /api/route", "POST /api/tickets"}
+    seen = {name for name, need in roles.NEEDS.items() if need.role is Role.VIEWER}
+
+    assert {name for name in seen if not name.startswith("GET ")} == asking
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "role"),
+    [
+        ("GET", "/api/runs/bulk", Role.VIEWER),
+        ("POST", "/api/runs/bulk", Role.RUNNER),
+        ("HEAD", "/api/audit", Role.ADMIN),
+        ("POST", "/api/gates/a.b", Role.APPROVER),
+        ("GET", "/api/runs/r1/logs/a.log/stream", Role.VIEWER),
+    ],
+)
+def test_a_request_finds_its_row(method: str, path: str, role: Role) -> None:
+    """Method and path lead to the row of the route that would answer; there is none for an unknown address."""
+    table = roles.Table(service.addresses(API))
+    found = table.needed(method, path)
+
+    assert found is not None
+    assert found[0].role is role
+    assert table.needed(method, "/api/nowhere") is None
+
+
+def test_roles_include_those_before() -> None:
+    """An admin may do what an approver may, and a viewer no more than view; the command names the same roles."""
+    assert [role.includes(Role.APPROVER) for role in Role] == [False, False, True, True]
+    assert tuple(Role) == key_commands.ROLES
+
+
+def test_a_scope_takes_one_value_of_each_label() -> None:
+    """Values of one label are alternatives, several labels are all needed, and recipes narrow further."""
+    scope = Scope(recipes=("a", "b"), labels=(("book", "one"), ("book", "two"), ("team", "red")))
+
+    assert scope.covers("a", {"book": "two", "team": "red", "other": "x"})
+    assert not scope.covers("c", {"book": "two", "team": "red"})
+    assert not scope.covers("a", {"book": "three", "team": "red"})
+    assert not scope.covers("a", {"book": "one"})
+    assert not Scope().is_limited
