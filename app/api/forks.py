@@ -6,9 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, Field, model_validator
+from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import refusals, request_models, responses
+from app.api import authors, refusals, request_models, responses, scoping
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.runs import RunId
@@ -87,9 +88,14 @@ class PreviewBody(ForkBody):
 
 @router.post("/{run_id}/fork", summary="Fork a run", status_code=201, responses=_FORKED)
 async def fork_run(
-    services: ServicesDep, run_id: RunId, author: AuthorDep, body: Annotated[ForkBody | None, Body()] = None
+    services: ServicesDep,
+    request: Request,
+    run_id: RunId,
+    author: AuthorDep,
+    body: Annotated[ForkBody | None, Body()] = None,
 ) -> Response:
     """Start a run with the finished steps of another one, in any state, up to the first that would differ."""
+    await scoping.labelled(services, authors.caller_of(request), run_id, body.labels if body else None)
     forked = await services.runs.forks.fork(run_id, body.request() if body else fork_requests.ForkRequest(), author)
     return responses.as_json(forked, status=201, headers={"Location": f"/api/runs/{forked.run_id}"})
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import direct, polling, queries, refusals, request_models, responses
+from app.api import authors, direct, polling, queries, refusals, request_models, responses, scoping
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
@@ -132,8 +132,11 @@ async def resume_run(
 
 
 @router.patch("/{run_id}", summary="Label or pin a run", responses=_MARKED)
-async def mark_run(services: ServicesDep, run_id: RunId, author: AuthorDep, body: request_models.MarksBody) -> Response:
+async def mark_run(
+    services: ServicesDep, request: Request, run_id: RunId, author: AuthorDep, body: request_models.MarksBody
+) -> Response:
     """Change a run's labels or its pin, whatever its state. A pinned run is never pruned."""
+    await scoping.labelled(services, authors.caller_of(request), run_id, body.marks().labels)
     return as_json(await services.runs.mark(run_id, body.marks(), author))
 
 

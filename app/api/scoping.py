@@ -82,6 +82,19 @@ async def started(services: Services, caller: access.Caller, request: requests.S
     return request
 
 
+async def labelled(
+    services: Services, caller: access.Caller, run_id: str, changes: Mapping[str, str | None] | None
+) -> None:
+    """Refuse labels by which a run, or a fork of it, would leave the scope of its caller.
+
+    Raises:
+        errors.Denied: `out_of_scope`.
+    """
+    limits = caller.limits
+    if limits is not None and changes and not await services.runs.is_within(run_id, limits, changes):
+        raise out_of_scope(caller, "with these labels the run would not be among")
+
+
 def planned(caller: access.Caller, new: plan_requests.NewPlan) -> plan_requests.NewPlan:
     """Return a plan that is asked for, with the labels that its caller is limited to where it names none.
 

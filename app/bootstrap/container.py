@@ -290,10 +290,7 @@ def _application(
 ) -> Application:
     metrics, run_listeners, performing = telemetry.Metrics(), runs.RunStartedListeners(), PlanPerformers()
 
-    async def start_child(call: ports.Call) -> str:
-        return await use_cases.start_child(call)
-
-    engine = _engine(chosen, platform, equipment, store, metrics, start_child, performing)
+    engine = _engine(chosen, platform, equipment, store, metrics, lambda call: use_cases.start_child(call), performing)
     use_cases = runs.Runs(
         store=store,
         engine=engine,

@@ -92,8 +92,8 @@ class BulkOrders:
         async def ordered(run_id: str) -> states.RunState | errors.ControlRoomError | errors.Fault | None:
             async with turns:
                 try:
-                    if order.scope is not None and not await self._runs.is_within(run_id, order.scope):
-                        raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+                    if order.scope is not None:
+                        await self._refuse_outside(run_id, order.scope, order.marks.labels)
                     return await give(run_id, author)
                 except (errors.ControlRoomError, errors.Fault) as error:
                     return error
@@ -105,6 +105,12 @@ class BulkOrders:
             done=tuple((run_id, came) for run_id, came in found.items() if not isinstance(came, failed)),
             refused=tuple((run_id, came) for run_id, came in found.items() if isinstance(came, failed)),
         )
+
+    async def _refuse_outside(self, run_id: str, scope: access.Scope, labels: Mapping[str, str | None]) -> None:
+        if not await self._runs.is_within(run_id, scope):
+            raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+        if labels and not await self._runs.is_within(run_id, scope, labels):
+            raise errors.Denied("with these labels the run would be outside of your key's limits", code="out_of_scope")
 
     async def _meant(self, order: BulkOrder) -> list[str]:
         if order.run_ids is not None:

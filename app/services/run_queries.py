@@ -55,15 +55,22 @@ class RunQueries:
         found = await self._store.list_runs(dataclasses.replace(query, limit=query.limit + 1))
         return await self._progress.rows(found[: query.limit]), len(found) > query.limit
 
-    async def is_within(self, run_id: str, scope: access.Scope) -> bool:
-        """Return whether a run is there and within a scope."""
+    async def is_within(
+        self, run_id: str, scope: access.Scope, changes: Mapping[str, str | None] | None = None
+    ) -> bool:
+        """Return whether a run is there and within a scope.
+
+        Args:
+            changes: Labels that it gets, or with None loses, before.
+        """
         if not re.fullmatch(runs.RUN_ID_PATTERN, run_id) or runs.is_internal(run_id):
             return False
         try:
             row = await self._store.summary(run_id)
         except errors.NotFound:
             return False
-        return scope.covers(row.recipe_id, row.labels)
+        labels: dict[str, str | None] = {**row.labels, **(changes or {})}
+        return scope.covers(row.recipe_id, {name: value for name, value in labels.items() if value is not None})
 
     async def ready(self, run_id: str) -> Ready:
         """Return a run's consolidated answer as bytes.

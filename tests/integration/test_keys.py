@@ -297,6 +297,13 @@ async def test_a_limited_key_sees_its_runs_only(project: Project) -> None:
         assert code(await http.post("/api/issues", json=new, headers=ada)) == (404, "run_not_found")
         for path in ("/api/audit", "/api/keys", "/api/verification", "/metrics"):
             assert code(await http.get(path, headers=ada)) == (403, "out_of_scope")
+        away = {"labels": {"book": "two"}}
+        assert code(await http.patch(f"/api/runs/{own}", json=away, headers=ada)) == (403, "out_of_scope")
+        assert code(await http.post(f"/api/runs/{own}/fork", json=away, headers=ada)) == (403, "out_of_scope")
+        assert (await http.patch(f"/api/runs/{own}", json={"labels": {"mood": "dark"}}, headers=ada)).status_code == 200
+        order = {"action": "label", "run_ids": [own, others[0]], **away}
+        refused = (await http.post("/api/runs/bulk", json=order, headers=ada)).json()["refused"]
+        assert [each["problem"]["code"] for each in refused] == ["out_of_scope", "run_not_found"]
         bulk = {"action": "delete", "run_ids": [own, others[0]]}
         done = (await http.post("/api/runs/bulk", json=bulk, headers=ada)).json()
         counted = {"action": "delete", "filter": {"status": ["done"]}, "dry_run": True}
