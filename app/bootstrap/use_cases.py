@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from app import settings
 from app.bootstrap.definitions import Definitions
-from app.bootstrap.platform import Engine, Platform, Store
+from app.bootstrap.engines import Engine, Store
+from app.bootstrap.platform import Platform
 from app.domain import plain
 from app.services import conversations as conversation_services
 from app.services import gates as control_gates
