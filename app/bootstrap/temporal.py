@@ -9,6 +9,7 @@ import dataclasses
 from app import errors, settings
 from app.bootstrap.engines import Engine, EngineParts
 from app.bootstrap.platform import OpenMode, Platform, directory_of
+from app.storage import folder_store
 
 INSTALL = 'pip install "control-room[temporal]"'
 """Command that installs the extra."""
@@ -42,6 +43,8 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
     )
 
     def make(parts: EngineParts) -> Engine:
+        if isinstance(parts.store, folder_store.FolderStore):
+            parts.store.keep_lines(engine.KEPT_LINES)
         return engine.TemporalEngine(
             client=client,
             store=parts.store,

@@ -28,7 +28,18 @@ async def replay(scheduler: DriverScheduler, loaded: Loaded, read_blob: ReadBlob
     """
     scheduler.start()
     await satisfy(scheduler, read_blob)
-    for count, record in enumerate(loaded.records):
+    await hand_out_all(scheduler, loaded.records, loaded, read_blob)
+
+
+async def hand_out_all(
+    scheduler: DriverScheduler, lines: Iterable[Record], loaded: Loaded, read_blob: ReadBlob
+) -> None:
+    """Hand a driver the living final ones among the next lines of its run.
+
+    Raises:
+        errors.NondeterminismFault: the driver does not ask for what a line holds.
+    """
+    for count, record in enumerate(lines):
         if record.position not in loaded.decisions.dead:
             # Where lines are dead, a branch may have had its turn when one was over that is not any more.
             if loaded.decisions.dead and record.key not in scheduler.asks and scheduler.start_waiting(record.branch):

@@ -76,6 +76,10 @@ class FolderStore(DiskStore):
         )
         return context, identity
 
+    def keep_lines(self, most: int) -> None:
+        """Keep what is read of runs that are set aside, so many lines in all: opened again, only the rest is read."""
+        self._parts.opener.kept.most_lines = most
+
     def _open_disk(self) -> tuple[Disk, str]:
         identity = self._directory.prepare()
         return OsDisk(self._directory.path), identity

@@ -32,6 +32,9 @@ StartChild = Callable[[ports.Call], Awaitable[str]]
 KEEP_SECONDS = 10.0
 """Time between two looks for unfinished runs whose workflow is lost."""
 
+KEPT_LINES = 200_000
+"""Lines of journals that a process keeps in memory."""
+
 _AGAIN_SECONDS = 1.0
 _RPC_TIMEOUT = timedelta(seconds=5)
 
@@ -66,9 +69,7 @@ class TemporalEngine:
         config: Any = {**client.config(), "data_converter": codec.converter(self.contents)}
         self._client = Client(**config)
         self._steps = Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
-        self._runs = Runs(
-            store=store, steps=self._steps, equipment=equipment, contents=self.contents, ended=self._run_ended
-        )
+        self._runs = Runs(steps=self._steps, equipment=equipment, contents=self.contents, ended=self._run_ended)
         self._orders = Orders(store, self._steps, equipment.clock, self.tell)
         self._follower = Follower(store, equipment.clock)
         self._helpers = aio.BackgroundTasks(self._died)

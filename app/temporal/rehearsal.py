@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from app import errors
 from app.domain.records import Record, retried
@@ -22,14 +25,27 @@ from app.engine import (
 )
 from app.temporal import messages
 
+MOST_KEPT = 64
+"""Runs whose drivers a process keeps."""
+
 
 class Superseded(Exception):
     """The run needs a step no more."""
 
 
+class _PresentLog:
+    """The log of a run's present lease, for what outlives leases."""
+
+    def __init__(self, log: stores.RunLog) -> None:
+        self.log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.log, name)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Rehearsal:
-    """One run under a lease."""
+    """One run, as far as its journal was read; carried on under a lease."""
 
     log: stores.RunLog
     """Its journals."""
@@ -43,12 +59,50 @@ class Rehearsal:
     """What is shown of it."""
     exchanges: replay.Exchanges | None
     """Conversations that a person had begun again."""
+    lines: dict[str, list[Record]] = field(default_factory=dict)
+    """Its lines by step."""
+    count: int = 0
+    """How many lines."""
+    seal: tuple[object, ...] = ()
+    """What seals the last of them to those before."""
+    stood: tuple[object, ...] = ()
+    """How the run stood when its driver was begun."""
+
+    def fits(self, log: stores.RunLog) -> bool:
+        """Return whether the run has only more lines than those that the driver was given."""
+        found = log.loaded.records
+        if len(found) < self.count or _standing(log) != self.stood:
+            return False
+        return not self.count or _seal(found[self.count - 1]) == self.seal
+
+    async def carry_on(self, log: stores.RunLog) -> None:
+        """Give the driver the lines that are new.
+
+        Raises:
+            errors.NondeterminismFault, errors.DriverFault: it does not fit.
+        """
+        cast(_PresentLog, self.log).log = log
+        new = log.loaded.records[self.count :]
+        self.note(new)
+        for record in new:
+            self.projection.add(record)
+        await replay.hand_out_all(self.scheduler, new, log.loaded, log.get_blob)
+
+    def note(self, lines: Sequence[Record]) -> None:
+        """Sort lines in."""
+        for record in lines:
+            self.lines.setdefault(record.key, []).append(record)
+            self.seal = _seal(record)
+        self.count += len(lines)
+
+    def living(self, key: str) -> list[Record]:
+        """Return the lines of a step that replay does not skip."""
+        dead = self.log.loaded.decisions.dead
+        return [line for line in self.lines.get(key, ()) if line.position not in dead]
 
     def final_of(self, key: str) -> Record | None:
         """Return the living final line of a step, if there is one."""
-        dead = self.log.loaded.decisions.dead
-        found = (line for line in self.log.loaded.records if line.key == key and line.final)
-        return next((line for line in found if line.position not in dead), None)
+        return next((line for line in self.living(key) if line.final), None)
 
     def attempt(self, order: messages.StepOrder) -> step_attempt.StepAttempt:
         """Return the open step that an order is about.
@@ -65,11 +119,10 @@ class Rehearsal:
             raise Superseded
         if ask is None or ask.fingerprint != order.operation:
             raise _differs(self.log.loaded.start.run_id, order, ask)
-        living = (line for line in self.log.loaded.records if line.position not in decided.dead)
         return step_attempt.StepAttempt(
             ask=ask,
             idle=ask.operation.idle,
-            history=retried(living).get(ask.key, []),
+            history=retried(self.living(ask.key)).get(ask.key, []),
             exchanges=self.exchanges.before(ask) if self.exchanges else (),
             # Temporal waits between tries, so that one try is all that is made here.
             cut=True,
@@ -103,27 +156,71 @@ async def rehearse(
     Raises:
         errors.NondeterminismFault, errors.DriverFault: the driver does not fit.
     """
+    present = cast(stores.RunLog, _PresentLog(log))
     start = equipment.copies.shared(log.loaded.start)
     equipment = equipment.hiding_for(driver, start.recipe)
-    context = driver_context.DriverContext(start, completion.noter(log), equipment.masker)
+    context = driver_context.DriverContext(start, completion.noter(present), equipment.masker)
     exchanges = replay.Exchanges(start.begun_again) if start.begun_again else None
     scheduler = driver_scheduler.DriverScheduler(lambda: driver.drive(context), exchanges.note if exchanges else None)
-    projection = run_projection.RunProjection(log, context, equipment.clock, _unfollowed)
-    durability = space_retry.SpaceRetry(log, equipment.clock, _unfollowed)
+    projection = run_projection.RunProjection(present, context, equipment.clock, _unfollowed)
+    durability = space_retry.SpaceRetry(present, equipment.clock, _unfollowed)
     made = Rehearsal(
-        log=log,
+        log=present,
         equipment=equipment,
         scheduler=scheduler,
-        completion=completion.Completion(log, projection, durability, equipment),
+        completion=completion.Completion(present, projection, durability, equipment),
         projection=projection,
         exchanges=exchanges,
+        stood=_standing(log),
     )
+    made.note(log.loaded.records)
     try:
         await replay.replay(scheduler, log.loaded, log.get_blob)
     except (errors.NondeterminismFault, errors.DriverFault):
         if strict:
             raise
     return made
+
+
+class Rehearsals:
+    """The runs that this process has carried on last, their drivers blocked where their journals ended."""
+
+    def __init__(self, equipment: runner.Equipment, most: int = MOST_KEPT) -> None:
+        self._equipment = equipment
+        self._most = most
+        self._kept: OrderedDict[str, Rehearsal] = OrderedDict()
+
+    async def of(self, log: stores.RunLog, driver: ports.Driver) -> Rehearsal:
+        """Return a run whose driver was given the whole journal; only what is new is handed out.
+
+        Raises:
+            errors.NondeterminismFault, errors.DriverFault: the driver does not fit.
+        """
+        run_id = log.loaded.start.run_id
+        kept = self._kept.pop(run_id, None)
+        if kept is None or not kept.fits(log):
+            kept = await rehearse(log, driver, self._equipment)
+        else:
+            await kept.carry_on(log)
+        self._kept[run_id] = kept
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)[1].scheduler.close()
+        return kept
+
+    def forget(self, run_id: str) -> None:
+        """Forget a run that rests."""
+        kept = self._kept.pop(run_id, None)
+        if kept is not None:
+            kept.scheduler.close()
+
+
+def _seal(record: Record) -> tuple[object, ...]:
+    return record.line["prev"], record.line["crc32"]
+
+
+def _standing(log: stores.RunLog) -> tuple[object, ...]:
+    decided = log.loaded.decisions
+    return decided.status, decided.paused, decided.cancel_requested_at, decided.dead, dict(decided.overrides)
 
 
 def _unfollowed() -> None:

@@ -23,10 +23,7 @@ Ended = Callable[[runs.RunStart, RunState], Awaitable[None]]
 class Runs:
     """Begin, follow and end runs for their workflows."""
 
-    def __init__(
-        self, *, store: stores.RunStore, steps: Steps, equipment: runner.Equipment, contents: Contents, ended: Ended
-    ) -> None:
-        self._store = store
+    def __init__(self, *, steps: Steps, equipment: runner.Equipment, contents: Contents, ended: Ended) -> None:
         self._steps = steps
         self._equipment = equipment
         self._contents = contents
@@ -51,9 +48,10 @@ class Runs:
 
     async def look(self, run_id: str, after: int) -> Slice:
         """Return the lines from a position on, and what was decided since."""
-        loaded = await self._store.read(run_id)
-        wanted = Slice(run_id=run_id, first=after, count=max(0, len(loaded.records) - after), facts=_facts(loaded))
-        return self._contents.of(loaded, wanted)
+        async with self._steps.leases.of(run_id) as log:
+            count = max(0, len(log.loaded.records) - after)
+            wanted = Slice(run_id=run_id, first=after, count=count, facts=_facts(log.loaded))
+            return self._contents.of(log.loaded, wanted)
 
     async def read(self, run_id: str, blob: dict[str, Any]) -> Slice:
         """Return the content behind a handle."""
@@ -90,11 +88,15 @@ class Runs:
         try:
             driver = self._steps.driver(log)
             strict = log.loaded.decisions.cancel_requested_at is None and log.loaded.decisions.ended is None
-            found = await rehearse(log, driver, self._equipment, strict=strict)
-            try:
-                return await found.settle(order.parking)
-            finally:
+            if strict:
+                found = await self._steps.rehearsals.of(log, driver)
+            else:
+                found = await rehearse(log, driver, self._equipment, strict=False)
+            state = await found.settle(order.parking)
+            if state is not RunState.RUNNING:
                 found.scheduler.close()
+                self._steps.rehearsals.forget(order.run_id)
+            return state
         except errors.StorageFault:
             raise
         except errors.Fault as fault:

@@ -13,7 +13,7 @@ from app.engine import child_results, input_results, ports, runner, step_attempt
 from app.temporal import messages
 from app.temporal.leased_writer import LeasedWriter
 from app.temporal.leases import Leases
-from app.temporal.rehearsal import Rehearsal, Superseded, rehearse
+from app.temporal.rehearsal import Rehearsal, Rehearsals, Superseded
 from app.temporal.slices import Contents, Slice
 
 
@@ -40,6 +40,8 @@ class Steps:
         """Leases of runs."""
         self.drivers = drivers
         """Drivers by name."""
+        self.rehearsals = Rehearsals(equipment)
+        """Runs whose drivers are kept."""
         self._store = store
         self._equipment = equipment
         self._contents = contents
@@ -110,7 +112,7 @@ class Steps:
             errors.NotFound: nothing of that key is open.
         """
         async with self.leases.of(run_id) as log:
-            found = await rehearse(log, self.driver(log), self._equipment)
+            found = await self.rehearsals.of(log, self.driver(log))
             ask = found.scheduler.asks.get(key)
         if ask is None:
             raise errors.NotFound(f"the run {run_id} has no open step {key!r:.80}", code="gate_not_found", key=key)
@@ -133,7 +135,7 @@ class Steps:
         writer = LeasedWriter(order.run_id, self.leases, self._equipment)
         try:
             owner = await writer.reach()
-            found = await rehearse(owner.log, self.driver(owner.log), self._equipment)
+            found = await self.rehearsals.of(owner.log, self.driver(owner.log))
             found.projection.touch()
             recorded = found.final_of(order.key)
             yield self._slice(found.log, recorded) if recorded else self._step(found, writer, order)
@@ -145,7 +147,7 @@ class Steps:
         performers = {kind: writer.performs(each) for kind, each in found.equipment.performers.items()}
         executor = step_executor.StepExecutor(loaded.start, dataclasses.replace(found.equipment, performers=performers))
         executor.writer = writer
-        executor.remember(loaded.records)
+        executor.remember(found.lines.get(order.key, ()))
         return _OpenStep(found=found, writer=writer, attempt=attempt, executor=executor)
 
     async def _record(self, step: _OpenStep, result: Result) -> None:

@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from app.dialects import registry  # noqa: E402
 from app.domain import operations, plain, records, states  # noqa: E402
 from app.engine import equipment, ports, probes  # noqa: E402
 from app.services import gate_inbox, gates  # noqa: E402
-from app.temporal import rehearsal, slices, steps  # noqa: E402
+from app.temporal import rehearsal, slices, steps, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, SERVE, Scene, chosen  # noqa: E402
 
@@ -115,23 +115,22 @@ async def test_another_worker_takes_over_what_a_killed_one_performed(scene: Scen
     await scene.there("second")
     await workers.begin()
     first.kill()
-    began = time.monotonic()
     await scene.there("second", lines=2)
-    took_over = time.monotonic() - began
     scene.project.write("go", "")
     assert await scene.ended(run_id) is states.RunState.DONE
 
     lines = (await scene.service.store.read(run_id)).records
     assert [(line.key, line.attempt) for line in lines] == [("first", 1), ("second", 2), ("third", 1)]
     assert (await scene.there("first"), await scene.there("third")) == ("x\n", "z\n")
-    assert took_over < 15
     assert (await scene.service.upkeep.verify(run_id))["ok"]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-async def test_a_worker_that_slept_too_long_writes_no_line(scene: Scene, workers: Workers):
+async def test_a_worker_that_slept_too_long_writes_no_line(
+    scene: Scene, workers: Workers, monkeypatch: pytest.MonkeyPatch
+):
     """A worker that wakes after another has taken its step over changes nothing."""
+    # A frozen worker swallows the tasks that it polled for, each until its time is over.
+    monkeypatch.setattr(worker, "TASK_TIMEOUT", timedelta(seconds=5))
     sleeper = await workers.begin()
     run_id = await scene.start("once")
     await scene.there("second")
@@ -139,8 +138,7 @@ async def test_a_worker_that_slept_too_long_writes_no_line(scene: Scene, workers
     await workers.begin()
     await scene.there("second", lines=2)
     scene.project.write("go", "")
-    # A frozen worker swallows the tasks that it polled for, each until its time is over.
-    assert await scene.ended(run_id, seconds=240) is states.RunState.DONE
+    assert await scene.ended(run_id, seconds=100) is states.RunState.DONE
     os.kill(sleeper.pid, signal.SIGCONT)
     sleeper.terminate()
     assert await asyncio.to_thread(sleeper.wait, 30) == 0

@@ -16,7 +16,8 @@ temporal_server.require()
 from temporalio.client import Client  # noqa: E402
 
 from app import bootstrap  # noqa: E402
-from app.temporal import messages, slices, worker  # noqa: E402
+from app.engine import stores  # noqa: E402
+from app.temporal import messages, rehearsal, slices, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, WORK, chosen  # noqa: E402
@@ -102,6 +103,14 @@ async def test_a_long_run_continues_in_further_workflows(
 ) -> None:
     """Each workflow performs a limited number of steps, each step is performed once, and every history replays."""
     monkeypatch.setattr(messages, "STEPS_OF_A_HISTORY", 4)
+    begun: list[str] = []
+    rehearse = rehearsal.rehearse
+
+    async def counted(log: stores.RunLog, *given: Any, **more: Any) -> rehearsal.Rehearsal:
+        begun.append(log.loaded.start.run_id)
+        return await rehearse(log, *given, **more)
+
+    monkeypatch.setattr(rehearsal, "rehearse", counted)
     run_id = await service.start("counting")
     shown = await service.until(run_id, "done", "failed")
     client = await Client.connect(server.address)
@@ -111,6 +120,8 @@ async def test_a_long_run_continues_in_further_workflows(
     assert shown["status"] == "done"
     assert (project.root / "count").read_text().split() == [str(number) for number in range(10)]
     assert len(found) == 3
+    # Once after each `taken`, and not for each step.
+    assert len(begun) <= 3
     async with bootstrap.build(chosen(project, server.address), bootstrap.OpenMode(look_only=True)) as reader:
         replayer = worker.replayer(slices.Contents(reader.store))
         for each in found:

@@ -113,30 +113,33 @@ def sealed(lines: Iterable[Mapping[str, plain.Json]], anchor: str) -> tuple[byte
     return b"".join(contents), prev
 
 
-def read(content: bytes, anchor: str) -> Reading:
+def read(content: bytes, anchor: str, former: Reading | None = None) -> Reading:
     """Read a journal up to its first bad place and judge that place.
 
     A line that is incomplete or fails its checksum is a torn end, unless something behind it proves that it was
     confirmed. A line that is sound in itself but not sealed to the one before cannot come from a torn write.
+
+    Args:
+        former: The journal as it was read before, where the content is what follows on its good lines.
     """
-    lines: list[Line] = []
-    prev, least = anchor, 0
-    begin = 0
+    lines: list[Line] = list(former.lines) if former else []
+    prev, least = (lines[-1].digest, int(lines[-1].fields["batch"])) if lines else (anchor, 0)
+    begin, before = 0, lines[-1].end if lines else 0
     while begin < len(content):
         end = content.find(b"\n", begin)
         raw = content[begin:end] if end >= 0 else b""
         ending = _sound(raw)
         fields = _parsed(raw) if ending else None
         if ending is None or fields is None:
-            return _judged(content, begin, lines, anchor)
+            return _judged(content, begin, lines, anchor, before)
         batch, named = int(ending[1]), ending[2].decode()
         if named != prev or not least <= batch <= len(lines):
             reason = "is not sealed to the line before it" if lines else "is not sealed to start.json"
-            return _reading(content, lines, anchor, Verdict.DAMAGED, reason)
+            return _reading(before + len(content), lines, anchor, Verdict.DAMAGED, reason)
         prev, least = plain.labelled_sha256(raw), batch
-        lines.append(Line(fields=fields, digest=prev, begin=begin, end=end + 1))
+        lines.append(Line(fields=fields, digest=prev, begin=before + begin, end=before + end + 1))
         begin = end + 1
-    return _reading(content, lines, anchor, Verdict.WHOLE, "")
+    return _reading(before + len(content), lines, anchor, Verdict.WHOLE, "")
 
 
 def last_fields(content: bytes) -> dict[str, Any] | None:
@@ -174,13 +177,14 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _judged(content: bytes, begin: int, lines: list[Line], anchor: str) -> Reading:
+def _judged(content: bytes, begin: int, lines: list[Line], anchor: str, before: int) -> Reading:
+    size = before + len(content)
     proven = max((int(ending[1]) for ending in _ENDING.finditer(content, begin)), default=0)
     if proven > len(lines):
-        return _reading(content, lines, anchor, Verdict.DAMAGED, "cannot be read, though later lines were confirmed")
+        return _reading(size, lines, anchor, Verdict.DAMAGED, "cannot be read, though later lines were confirmed")
     complete = content.find(b"\n", begin) >= 0
-    return _reading(content, lines, anchor, Verdict.TORN, "cannot be read" if complete else "is incomplete")
+    return _reading(size, lines, anchor, Verdict.TORN, "cannot be read" if complete else "is incomplete")
 
 
-def _reading(content: bytes, lines: list[Line], anchor: str, verdict: Verdict, reason: str) -> Reading:
-    return Reading(lines=lines, anchor=anchor, size=len(content), verdict=verdict, reason=reason)
+def _reading(size: int, lines: list[Line], anchor: str, verdict: Verdict, reason: str) -> Reading:
+    return Reading(lines=lines, anchor=anchor, size=size, verdict=verdict, reason=reason)

@@ -120,7 +120,7 @@ def _look(disk: Disk, run_id: str, *, settled: bool, deep: bool) -> Authority:
     )
     if not deep:
         return found
-    return dataclasses.replace(found, damages=(*found.damages, *_missing_blobs(disk, run_id, folder, found.records)))
+    return dataclasses.replace(found, damages=(*found.damages, *missing_blobs(disk, found)))
 
 
 def judge(run_id: str, start: runs.RunStart, steps: Reading, control: Reading) -> Authority:
@@ -223,13 +223,14 @@ def _records(reading: Reading) -> tuple[Reading, list[records.Record]]:
             found.append(records.read(len(found), line.fields))
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             return reading.first(len(found), Verdict.DAMAGED, f"is no step ({type(error).__name__}: {error})"), found
-    if found and not _output_fits(found[-1]):
+    if found and not output_fits(found[-1]):
         del found[-1]
         return reading.first(len(found), Verdict.TORN, "holds another output than its output_hash says"), found
     return reading, found
 
 
-def _output_fits(record: records.Record) -> bool:
+def output_fits(record: records.Record) -> bool:
+    """Return whether the output of a line has the recorded hash."""
     if record.output is None or record.output_sha256 is None:
         return True
     return plain.sha256(plain.content(record.output)) == record.output_sha256
@@ -245,7 +246,7 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
                 endings.clear()
             # Labels move no run, and may be changed before it has begun.
             labelled = line.fields["kind"] == decisions.DecisionKind.LABELLED
-            ended = decided.ended if labelled else _checked(decided)
+            ended = decided.ended if labelled else check_types(decided)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             reason = f"is no decision ({type(error).__name__}: {error})"
             good = decisions.fold(line.fields for line in reading.lines[:count])
@@ -255,7 +256,12 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
     return reading, decided, endings
 
 
-def _checked(decided: decisions.Decisions) -> decisions.Ended | None:
+def check_types(decided: decisions.Decisions) -> decisions.Ended | None:
+    """Return how a run has ended, once what its decisions hold is known to be of the right kinds.
+
+    Raises:
+        TypeError: something is not.
+    """
     ended, error = decided.ended, decided.ended.error if decided.ended else decided.pause_error
     told: tuple[object, ...] = (decided.last_at, *((ended.head, ended.at) if ended else ()))
     count: object = ended.lines if ended else 0
@@ -288,8 +294,10 @@ def _against_endings(steps: Reading, decided: decisions.Decisions, endings: list
             yield Damage(file=layout.STEPS, line=ended.lines, reason="is not the line that the run ended with")
 
 
-def _missing_blobs(disk: Disk, run_id: str, folder: str, found: list[records.Record]) -> Iterator[Damage]:
-    for record in found:
+def missing_blobs(disk: Disk, found: Authority, first: int = 0) -> Iterator[Damage]:
+    """Return the blobs that lines refer to, from a position on, and that are missing or have another content."""
+    run_id, folder = found.run_id, layout.run_folder(found.run_id)
+    for record in found.records[first:]:
         try:
             flaws = [blobs.flaw(disk, run_id, folder, blob) for blob in record.blobs()]
         except (KeyError, TypeError) as error:

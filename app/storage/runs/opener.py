@@ -17,9 +17,10 @@ from app.storage import layout
 from app.storage.disk.disk_port import Lock
 from app.storage.journal import chain, damage
 from app.storage.journal.journal import JournalPosition
-from app.storage.runs import adoption, authority, census, opening
+from app.storage.runs import adoption, authority, census, kept_runs, opening
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.folder_log import FolderLog
+from app.storage.runs.kept_runs import KeptRun, KeptRuns
 from app.storage.runs.new_runs import NewRuns
 from app.storage.runs.opening import FoundRun
 from app.storage.runs.rechecks import Rechecks
@@ -54,6 +55,8 @@ class Opener:
         """What makes the runs durable that an earlier process left."""
         self._closings: set[asyncio.Future[None]] = set()
         self._journal_positions: dict[str, JournalPosition] = {}
+        self.kept = KeptRuns()
+        """What was read of runs that were set aside."""
         self.new_runs = NewRuns()
         """New runs, which need not be read."""
 
@@ -99,7 +102,8 @@ class Opener:
         try:
             journal_position = self._journal_positions.get(run_id)
             durable = await self.settling.covers(run_id)
-            lock, found = await self._context.workers.run(lambda: self._enter(run_id, journal_position, durable))
+            kept = self.kept.take(run_id)
+            lock, found = await self._context.workers.run(lambda: self._enter(run_id, journal_position, durable, kept))
             return await self._begin(run_id, lock, found)
         except errors.JournalCorrupt as error:
             await self.rechecks.declare_failed(run_id, error)
@@ -118,6 +122,7 @@ class Opener:
                 found = await self._context.workers.run(lambda: opening.prepare(self._context, run_id, lock))
             log = self.logs[run_id] = FolderLog(found.opened, self._context, self._identity, self._forget)
             self._journal_positions.pop(run_id, None)
+            self.kept.begin(found, self._context.disk)
             if found.journal_position is not None:
                 log.go_on(found.journal_position)
             await self._complete(log, found, adopted)
@@ -153,6 +158,7 @@ class Opener:
         self._context.read_faults.forget(run_id)
         if log is None or not log.has_owed_move:
             self._context.ended.pop(run_id, None)
+        self.kept.set_aside(run_id, journal_position)
         if journal_position is not None:
             self._journal_positions[run_id] = journal_position
 
@@ -163,11 +169,13 @@ class Opener:
             closing.add_done_callback(self._closings.discard)
 
     def _enter(
-        self, run_id: str, journal_position: JournalPosition | None, durable: bool
+        self, run_id: str, journal_position: JournalPosition | None, durable: bool, kept: KeptRun | None
     ) -> tuple[Lock, FoundRun | None]:
         # In one job, since a hop costs as much as the opening of a short run.
         lock = opening.take(self._context.disk, run_id)
         try:
+            if kept is not None and (found := kept_runs.reopen(self._context, kept, lock)) is not None:
+                return lock, found
             if journal_position is not None:
                 return lock, opening.reopen(self._context, run_id, lock, journal_position)
             return lock, opening.prepare(self._context, run_id, lock, durable=durable)

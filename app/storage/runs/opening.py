@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from app import errors
@@ -14,6 +14,7 @@ from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace
+from app.storage.journal import chain
 from app.storage.journal.chain import Reading, Verdict
 from app.storage.journal.journal import JournalPosition
 from app.storage.runs import authority, events_file, missing_lines, receipts
@@ -143,7 +144,12 @@ def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[U
     places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
     return FoundRun(
         opened=OpenedRun(authority=found, lock=lock, written=written, proven=frozenset(places)),
-        untold=[*cuts, *_created(found, written), *_steps(found, written), *_decided(found, written)],
+        untold=[
+            *cuts,
+            *_created(found, written),
+            *untold_steps(found.records, written),
+            *untold_decisions(found.control.lines, written),
+        ],
         places=list(places.values()),
         unproven=[record for record in proven if record.receipt_id not in places],
     )
@@ -172,8 +178,9 @@ def _created(found: Authority, written: Written) -> Iterator[Untold]:
         yield Untold(type=events.EventType.RUN_CREATED, key=None, data={"recipe_id": found.start.recipe_id})
 
 
-def _steps(found: Authority, written: Written) -> Iterator[Untold]:
-    for record in found.records:
+def untold_steps(lines: Iterable[records.Record], written: Written) -> Iterator[Untold]:
+    """Return the events of lines that are missing."""
+    for record in lines:
         if record.position not in written.positions:
             if (answer := gates.answer_in(record)) is not None:
                 yield Untold(type=events.EventType.GATE_DECIDED, key=record.key, data=gates.told(answer))
@@ -193,10 +200,11 @@ def _step(record: records.Record) -> Untold:
     return Untold(type=events.EventType.STEP_FINISHED, key=record.key, data=told)
 
 
-def _decided(found: Authority, written: Written) -> Iterator[Untold]:
+def untold_decisions(lines: Iterable[chain.Line], written: Written) -> Iterator[Untold]:
+    """Return the events of control lines that are missing."""
     # Decisions have no number that events could name: of each kind, the newest are the missing ones.
     seen: Counter[events.EventType] = Counter()
-    for line in found.control.lines:
+    for line in lines:
         type = _TOLD.get(decisions.DecisionKind(line.fields["kind"]))
         if type is None:
             continue

@@ -1,0 +1,159 @@
+"""Kept runs: what was read of runs that were set aside, so that only what was written since is read again.
+
+Journals only grow, so a run that is held again has the lines that it had, and each further line is sealed to the one
+before. Whatever does not fit that is read as a whole, as after a crash.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+
+from app.domain import decisions, records
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import Disk, Lock
+from app.storage.journal import chain
+from app.storage.journal.chain import Reading, Verdict
+from app.storage.journal.journal import JournalPosition
+from app.storage.runs import authority, events_file, opening, receipts
+from app.storage.runs.authority import Authority
+from app.storage.runs.events_file import Written
+from app.storage.runs.opened_run import OpenedRun
+from app.storage.runs.opening import FoundRun
+from app.storage.storage_context import StorageContext
+
+_REJUDGED = (decisions.DecisionKind.ENDED, decisions.DecisionKind.RESUMED)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class KeptRun:
+    """A run as it was opened last, and how far this process has written it."""
+
+    authority: Authority
+    """Its authority then; its decisions are those at the end of what this process has written."""
+    written: Written
+    """Events then."""
+    events_end: int
+    """Length of events.jsonl then."""
+    proven: frozenset[str]
+    """Receipts in their session's file then."""
+    position: JournalPosition | None = None
+    """Where this process has set it aside; None while it is open."""
+
+
+class KeptRuns:
+    """The runs that were opened last, up to a number of lines in all; none unless that is asked for."""
+
+    def __init__(self) -> None:
+        self.most_lines = 0
+        """Lines of all kept runs."""
+        self._runs: OrderedDict[str, KeptRun] = OrderedDict()
+
+    def begin(self, found: FoundRun, files: Disk) -> None:
+        """Keep a run that was opened."""
+        opened, run_id = found.opened, found.opened.authority.run_id
+        if not self.most_lines or opened.missing is not None:
+            return
+        path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+        self._runs[run_id] = KeptRun(
+            authority=opened.authority,
+            written=opened.written,
+            events_end=files.size(path) if files.has_file(path) else 0,
+            proven=opened.proven,
+        )
+        self._runs.move_to_end(run_id)
+        while sum(_lines(run) for run in self._runs.values()) > self.most_lines:
+            self._runs.popitem(last=False)
+
+    def set_aside(self, run_id: str, position: JournalPosition | None) -> None:
+        """Note how far an open run was written; None: that is not known."""
+        kept = self._runs.get(run_id)
+        if kept is not None and position is None:
+            del self._runs[run_id]
+        elif kept is not None:
+            kept.position = position
+
+    def take(self, run_id: str) -> KeptRun | None:
+        """Return a run that was set aside, and keep it no more."""
+        kept = self._runs.pop(run_id, None)
+        return kept if kept is not None and kept.position is not None else None
+
+
+def reopen(context: StorageContext, kept: KeptRun, lock: Lock) -> FoundRun | None:
+    """Return a run that is held again; None: it must be read as a whole."""
+    former, position = kept.authority, kept.position
+    assert position is not None
+    folder = layout.run_folder(former.run_id)
+    control = _read_on(context.disk, f"{folder}/{layout.CONTROL}", former.control, position.control)
+    steps = _read_on(context.disk, f"{folder}/{layout.STEPS}", former.steps, position.steps)
+    if control is None or steps is None:
+        return None
+    fresh = control.lines[len(former.control.lines) :]
+    if any(line.fields["kind"] in _REJUDGED for line in fresh):
+        return None
+    found = _judged(former, steps, control, control.lines[position.control :])
+    if found is None or any(authority.missing_blobs(context.disk, found, len(former.records))):
+        return None
+    return _opening(context, kept, found, lock)
+
+
+def _lines(run: KeptRun) -> int:
+    return len(run.authority.steps.lines) + len(run.authority.control.lines)
+
+
+def _read_on(files: Disk, path: str, former: Reading, count: int) -> Reading | None:
+    try:
+        if files.size(path) < former.end:
+            return None
+        reading = chain.read(files.read(path, former.end), former.anchor, former)
+        if len(reading.lines) > count:
+            # Another process has written, which may have died before its lines were on the disk.
+            reading = chain.read(files.read_settled(path)[former.end :], former.anchor, former)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    whole = reading.verdict is Verdict.WHOLE and len(reading.lines) >= count
+    return reading if whole else None
+
+
+def _judged(former: Authority, steps: Reading, control: Reading, unfolded: list[chain.Line]) -> Authority | None:
+    known = former.records
+    try:
+        new = [records.read(len(known) + count, line.fields) for count, line in enumerate(steps.lines[len(known) :])]
+        for line in unfolded:
+            former.decisions.apply(line.fields)
+            authority.check_types(former.decisions)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+    if (new and not authority.output_fits(new[-1])) or former.decisions.known_lines > len(steps.lines):
+        return None
+    return dataclasses.replace(former, steps=steps, control=control, records=[*known, *new])
+
+
+def _opening(context: StorageContext, kept: KeptRun, found: Authority, lock: Lock) -> FoundRun:
+    written = _written(context.disk, kept)
+    new = found.records[len(kept.authority.records) :]
+    proven = [record for record in new if record.receipt_id is not None]
+    wanted = {str(record.receipt_id) for record in proven} - kept.proven
+    places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
+    return FoundRun(
+        opened=OpenedRun(authority=found, lock=lock, written=written, proven=kept.proven | places.keys()),
+        untold=[*opening.untold_steps(new, written), *opening.untold_decisions(found.control.lines, written)],
+        places=list(places.values()),
+        unproven=[record for record in proven if record.receipt_id not in places],
+    )
+
+
+def _written(files: Disk, kept: KeptRun) -> Written:
+    path = f"{layout.run_folder(kept.authority.run_id)}/{layout.EVENTS}"
+    if disk_port.mend(files, path) < kept.events_end:
+        return opening.read_written(files, kept.authority.run_id)
+    more, former = events_file.written(files.read(path, kept.events_end)), kept.written
+    return Written(
+        last=max(former.last, more.last),
+        notes=former.notes | more.notes,
+        positions=former.positions | more.positions,
+        counts=Counter(former.counts) + Counter(more.counts),
+        ordered_pauses=former.ordered_pauses + more.ordered_pauses,
+    )

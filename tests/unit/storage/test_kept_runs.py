@@ -1,0 +1,214 @@
+"""Kept runs: of a run that was set aside, only what was written since is read, and what is found is the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.domain.decisions import DecisionKind
+from app.domain.events import EventType
+from app.engine import stores
+from app.storage.disk.os_disk import OsDisk
+from app.storage.folder_store import FolderStore
+from app.storage.runs.folder_log import FolderLog
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
+from tests.unit.storage import writer_processes
+
+AT = "2026-02-10T14:31:00.000Z"
+
+
+@pytest.fixture
+async def keeper(tmp_path: Path) -> AsyncIterator[FolderStore]:
+    """Open a store that keeps what it reads, with one run."""
+    store = writer_processes.store_in(tmp_path)
+    await store.start(serve=False)
+    store.keep_lines(1000)
+    await store.create(store_harness.start())
+    await (await store.open(RUN)).set_aside()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def other(tmp_path: Path, keeper: FolderStore) -> AsyncIterator[FolderStore]:
+    """Open a store of another process that keeps nothing."""
+    store = writer_processes.store_in(tmp_path)
+    await store.start(serve=False)
+    yield store
+    await store.close()
+
+
+class Reads:
+    """How much is read of each file."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes: dict[str, int] = {}
+        self.settled: list[str] = []
+        read, settled = OsDisk.read, OsDisk.read_settled
+
+        def counted(disk: OsDisk, path: str, offset: int = 0, size: int = -1) -> bytes:
+            content = read(disk, path, offset, size)
+            name = path.rpartition("/")[2]
+            self.bytes[name] = self.bytes.get(name, 0) + len(content)
+            return content
+
+        def noted(disk: OsDisk, path: str) -> bytes:
+            self.settled.append(path.rpartition("/")[2])
+            return settled(disk, path)
+
+        monkeypatch.setattr(OsDisk, "read", counted)
+        monkeypatch.setattr(OsDisk, "read_settled", noted)
+
+
+async def step(store: FolderStore, key: str, output: Any = None) -> None:
+    """Begin and record a step, and set the run aside."""
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": f"sha256:{key}"}, sync=False)
+    log.add_event(EventType.STEP_STARTED, key, {"step_id": key, "phase": None, "attempt": 1})
+    record = await log.append_step(store_harness.step(key, output))
+    log.add_event(EventType.STEP_FINISHED, key, {"position": record.position})
+    await log.set_aside()
+
+
+def same(found: stores.Loaded, wanted: stores.Loaded) -> None:
+    """Compare what two openings found."""
+    assert dataclasses.replace(found, decisions=wanted.decisions, emitted=wanted.emitted) == wanted
+    assert found.decisions == wanted.decisions
+
+
+async def test_only_what_was_written_since_is_read(keeper: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a long run reads no more than opening a short one, and syncs nothing that it wrote itself."""
+    for number in range(30):
+        await step(keeper, f"s{number}", "x" * 1000)
+    reads = Reads(monkeypatch)
+    log = await keeper.open(RUN)
+    await log.set_aside()
+
+    assert [record.key for record in log.loaded.records] == [f"s{number}" for number in range(30)]
+    assert reads.bytes["steps.jsonl"] < 3000
+    assert reads.bytes["control.jsonl"] < 3000
+    assert reads.settled == []
+
+
+async def test_lines_of_other_processes_are_settled_and_found(
+    keeper: FolderStore, other: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may have died before their lines were on the disk."""
+    await step(keeper, "mine")
+    await step(other, "theirs")
+    reads = Reads(monkeypatch)
+    log = await keeper.open(RUN)
+    await log.set_aside()
+
+    assert [record.key for record in log.loaded.records] == ["mine", "theirs"]
+    assert log.loaded.decisions.highest_attempt == {"mine": 1, "theirs": 1}
+    assert sorted(reads.settled) == ["control.jsonl", "steps.jsonl"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_is_found_is_what_a_whole_reading_finds(keeper: FolderStore, other: FolderStore, seed: int) -> None:
+    """Whoever wrote last, and whatever was decided."""
+    chance, taken = random.Random(seed), 0
+    for number in range(25):
+        store = chance.choice([keeper, other])
+        log = await store.open(RUN)
+        await act(log, chance.choice(["step", "step", "take", "pause", "label", "end", "events", "receipt"]), number)
+        taken = max(taken, log.loaded.decisions.taken)
+        await (log.set_aside() if chance.random() < 0.8 else log.close())
+        whole = await other.open(RUN)
+        await whole.close()
+        kept = await keeper.open(RUN)
+        same(kept.loaded, whole.loaded)
+        await kept.set_aside()
+
+    events = await other.read_events(RUN)
+    assert len({event.seq for event in events}) == len(events)
+    finished = [event.data["position"] for event in events if event.type == EventType.STEP_FINISHED]
+    assert sorted(finished) == list(range(len((await other.read(RUN)).records)))
+    assert (await other.maintenance.verify(RUN))["ok"]
+
+
+async def act(log: FolderLog, what: str, number: int) -> None:
+    """Do one thing to a run, which is sent on first where it has ended."""
+    key = f"s{number}"
+    if log.loaded.decisions.ended is not None:
+        await log.decide(DecisionKind.RESUMED, {"dead": [], "overrides": {}})
+    match what:
+        case "step" | "receipt":
+            await log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": "sha256:x"}, sync=False)
+            line = store_harness.proven(key) if what == "receipt" else store_harness.step(key)
+            record = await log.append_step(line)
+            if what == "receipt":
+                await log.add_receipt(record)
+        case "take":
+            await log.decide(DecisionKind.TAKEN, {})
+        case "pause":
+            await log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person"})
+            await log.decide(DecisionKind.UNPAUSED, {})
+        case "label":
+            await log.decide(DecisionKind.LABELLED, {"labels": {"n": str(number)}})
+        case "end":
+            await log.decide(DecisionKind.ENDED, {"status": "failed", "causes": [], "error": None, "ending": None})
+        case "events":
+            log.add_event(EventType.RECIPE_NOTE, f"note{number}", {})
+
+
+async def test_a_changed_line_is_found(keeper: FolderStore, other: FolderStore, tmp_path: Path) -> None:
+    """A line behind those that are kept is damage, as in a whole reading."""
+    await step(keeper, "a")
+    await (await keeper.open(RUN)).set_aside()
+    await step(other, "b")
+    await step(other, "c")
+    file = tmp_path / "runs" / RUN / "steps.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"output of b", b"output of B"))
+
+    with pytest.raises(errors.JournalCorrupt):
+        await keeper.open(RUN)
+
+
+async def test_a_shorter_journal_is_read_as_a_whole(keeper: FolderStore, tmp_path: Path) -> None:
+    """Lines that are gone are missed, not remembered."""
+    await step(keeper, "a")
+    await step(keeper, "b")
+    log = await keeper.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    await log.set_aside()
+    file = tmp_path / "runs" / RUN / "steps.jsonl"
+    first, _, _ = file.read_bytes().partition(b"\n")
+    file.write_bytes(first + b"\n")
+
+    log = await keeper.open(RUN)
+    await log.close()
+    assert [record.key for record in log.loaded.records] == ["a"]
+    assert log.loaded.missing is not None
+
+
+async def test_so_many_lines_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run that was opened longest ago is forgotten first."""
+    store = writer_processes.store_in(tmp_path)
+    await store.start(serve=False)
+    store.keep_lines(12)
+    runs = [f"20260210T14300{number}Z-abc123" for number in range(3)]
+    for run_id in runs:
+        await store.create(store_harness.start(run_id))
+        log = await store.open(run_id)
+        for number in range(5):
+            await log.append_step(store_harness.step(f"s{number}", "x" * 1000))
+        await log.set_aside()
+        await (await store.open(run_id)).set_aside()
+    reads = Reads(monkeypatch)
+    sizes = []
+    for run_id in reversed(runs):
+        reads.bytes.clear()
+        await (await store.open(run_id)).close()
+        sizes.append(reads.bytes["steps.jsonl"])
+
+    await store.close()
+    assert [size > 5000 for size in sizes] == [False, False, True]
