@@ -204,6 +204,7 @@ def _services(
         triggers=application.unattended.triggers,
         hooks=application.unattended.hooks,
         endpoints=application.unattended.endpoints,
+        retention=application.unattended.retention,
         max_message_bytes=server.max_body_bytes,
         catalogue=application.catalogue,
         preflight=preflight.Preflight(application.starter, application.catalogue),

@@ -30,6 +30,7 @@ from app.services import (
     runs,
     statistics,
 )
+from app.services import retention as control_retention
 from app.services.notifications import endpoints
 from app.services.plans import plans
 from app.services.triggers import hooks, triggers
@@ -59,6 +60,8 @@ class Services:
     """Session plans."""
     conferences: conferences.Conferences
     """Rounds of opinions."""
+    retention: control_retention.Retention
+    """Removal of old runs."""
     triggers: triggers.Triggers
     """What starts runs by itself."""
     hooks: hooks.Hooks

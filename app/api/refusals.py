@@ -205,6 +205,10 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"agent_session_id": "review"},
     ),
     errors.Conflict(
+        "retention/policy.json holds no policy ('rules'); set the policy anew, or remove the file",
+        code="retention_damaged",
+    ),
+    errors.Conflict(
         "4 runs are meant, and 3 were expected; nothing was changed",
         code="bulk_count_differs",
         detail={"matched": 4, "expected": 3},

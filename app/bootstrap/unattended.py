@@ -1,4 +1,4 @@
-"""What works without a person, put together: triggers, and notifications."""
+"""What works without a person, put together: triggers, notifications, and retention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.bootstrap.engines import Store
 from app.bootstrap.platform import Platform
 from app.engine import run_engine
 from app.processes import supervisor
-from app.services import arguments, runs
+from app.services import arguments, retention, runs
 from app.services.notifications import dispatcher, endpoints, senders
 from app.services.notifications import repository as notified
 from app.services.triggers import firing, hooks, repository, scheduler, triggers
@@ -31,16 +31,20 @@ class Unattended:
     """Takes what is due."""
     dispatcher: dispatcher.Dispatcher
     """Delivers notifications."""
+    retention: retention.Retention
+    """Removes old runs."""
 
     def start(self) -> None:
         """Begin to work."""
         self.scheduler.start()
         self.dispatcher.start()
+        self.retention.start()
 
     async def stop(self) -> None:
         """Stop, and wait for it."""
         await self.scheduler.stop()
         await self.dispatcher.stop()
+        await self.retention.stop()
 
     def check(self) -> None:
         """Raise if something has died.
@@ -103,6 +107,7 @@ def unattended_of(
         dispatcher=dispatcher.Dispatcher(
             repository=notified_endpoints, store=store, feed=store.feed, senders=channels, clock=time
         ),
+        retention=retention.Retention(use_cases, store, store.documents(retention.FOLDER), time),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -19,14 +18,13 @@ from app.cli import (
     formats,
     marking,
     options,
+    pruning,
     run_limits,
     terminal,
     use_cases,
+    verifying,
 )
 from app.cli.client import Access, Answer, Client
-
-_KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
-_KINDS |= {"conversation": "conversations", "audit": "audit log"}
 
 
 @click.group()
@@ -238,8 +236,8 @@ def verify(place: options.Place, as_json: bool, run_id: str | None, everything: 
     if (run_id is None) is not everything:
         raise click.UsageError("Name a run, or give --all.")
     if run_id is None:
-        found = place.work(_verify_everything)
-        return _verified(found, as_json, _verification)
+        found = place.work(verifying.verify_everything)
+        return _verified(found, as_json, verifying.report_of)
     report = place.ask(use_cases.verify_run, run_id)
     return _verified(report, as_json, formats.verification)
 
@@ -304,47 +302,11 @@ async def _followed(client: Client, run_id: str, name: str) -> int:
     return exit_codes.ExitCode.DONE
 
 
-async def _verify_everything(client: Client) -> Answer:
-    """Return how much of each kind was checked, and the reports of what is not sound."""
-    checked, states, reports = Counter[str](), Counter[str](), list[Answer]()
-    drawn = 0
-    async with aclosing(client.verify_all()) as pages:
-        async for page in pages:
-            checked.update(report["kind"] for report in page)
-            states.update(report["state"] for report in page)
-            reports += [report for report in page if not report["ok"]]
-            if terminal.is_drawn_on():
-                terminal.draw([f"{_counted(checked)} checked, {states['damaged']} damaged"], over=drawn)
-                drawn = 1
-    state = "damaged" if states["damaged"] else "unreadable" if states["unreadable"] else "sound"
-    counts = {name: states[name] for name in ("sound", "damaged", "unreadable")}
-    return {"state": state, "ok": state == "sound", "checked": dict(checked), **counts, "reports": reports}
-
-
 def _verified(found: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> int:
     # Damage is told from what only cannot be read now.
     terminal.show(found, as_json, text)
     codes = {"sound": exit_codes.ExitCode.DONE, "damaged": exit_codes.ExitCode.FAILED}
     return codes.get(found["state"], exit_codes.ExitCode.CONFIGURATION)
-
-
-def _verification(found: Mapping[str, Any]) -> str:
-    """Return what is not sound as a table, what to do about it, and how much was checked."""
-    rows = [(report["kind"], report["id"], report["state"], *_worst(report)) for report in found["reports"]]
-    parts = [formats.table(("kind", "id", "state", "file", "reason"), rows)] if rows else []
-    advice = [f"{report['id']}: {formats.advice(report)}" for report in found["reports"] if report["advice"]]
-    told = f"{found['damaged']} damaged, {found['unreadable']} cannot be read now"
-    return "\n".join([*parts, *advice, f"checked {_counted(found['checked'])}: {told}"])
-
-
-def _worst(report: Mapping[str, Any]) -> tuple[str, str]:
-    file = next(file for file in report["files"] if file["state"] in ("corrupt", "unreadable"))
-    place = "" if file["line"] is None else f"line {file['line']} "
-    return file["file"], f"{place}{file['reason']}"
-
-
-def _counted(checked: Mapping[str, int]) -> str:
-    return ", ".join(f"{checked.get(kind, 0)} {name}" for kind, name in _KINDS.items())
 
 
 async def _follow_here(client: Client, moved: Answer, as_json: bool) -> int:
@@ -360,5 +322,5 @@ def _moved(moved: Answer, as_json: bool) -> int:
     return exit_codes.shown(moved, as_json, formats.moved)
 
 
-for _command in (again.fork, bulk_orders.bulk, marking.label, marking.pin, marking.unpin):
+for _command in (again.fork, bulk_orders.bulk, marking.label, marking.pin, marking.unpin, pruning.prune):
     runs.add_command(_command)

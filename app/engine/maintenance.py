@@ -97,6 +97,9 @@ class Maintenance(Protocol):
             errors.NotFound: there is no such run.
         """
 
+    async def sizes(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many bytes the folders of runs have; those that are gone or cannot be read are left out."""
+
     async def verify_page(self, after: str | None, most: int) -> Verified:
         """Report on the next runs, receipts, plans, issues and conversations.
 

@@ -354,10 +354,14 @@ class RunStore(Readable, KeptUp, Protocol):
     async def list_unfinished(self) -> list[RunSummary]:
         """Return the runs that this service must continue, oldest first; rows and folders are compared first."""
 
-    async def delete(self, run_id: str) -> None:
+    async def delete(self, run_id: str, *, spare_pinned: bool = False) -> None:
         """Put a finished run into the trash.
 
+        Args:
+            spare_pinned: Whether a pinned run is refused.
+
         Raises:
+            errors.Conflict: `run_pinned`.
             errors.WrongState: the run has not ended.
         """
 

@@ -212,10 +212,14 @@ class Runs(RunQueries):
             start = await self._engine.mark(run_id, marks, author)
         return Marked(run_id=run_id, labels=start.labels, pinned=start.pinned)
 
-    async def delete(self, run_id: str, author: authors.Author | None = None) -> None:
+    async def delete(self, run_id: str, author: authors.Author | None = None, *, spare_pinned: bool = False) -> None:
         """Delete a finished run, or one that a plan has left behind.
 
+        Args:
+            spare_pinned: Whether a pinned run is refused.
+
         Raises:
+            errors.Conflict: `run_pinned`.
             errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
         """
         if runs.is_internal(run_id):
@@ -226,7 +230,7 @@ class Runs(RunQueries):
         if not status.finished:
             message = f"run {run_id} is {status}; only a finished run is deleted"
             raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
-        await self._delete(run_id, author)
+        await self._delete(run_id, author, spare_pinned)
         self._reader.forget(run_id)
 
     async def _delete_left(self, run_id: str, author: authors.Author | None) -> None:
@@ -235,11 +239,11 @@ class Runs(RunQueries):
             run_reader.check_run_id(run_id)
         await self._delete(run_id, author)
 
-    async def _delete(self, run_id: str, author: authors.Author | None) -> None:
+    async def _delete(self, run_id: str, author: authors.Author | None, spare_pinned: bool = False) -> None:
         with faults.as_errors():
             recipe_id = (await self._store.summary(run_id)).recipe_id
             await self._store.audit.append(author, "run.deleted", run_id, {"recipe_id": recipe_id})
-            await self._store.delete(run_id)
+            await self._store.delete(run_id, spare_pinned=spare_pinned)
 
     async def _found(self, run_id: str) -> Started:
         return Started(run_id=run_id, status=await self._reader.status(run_id), existed=True)

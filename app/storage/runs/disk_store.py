@@ -158,9 +158,9 @@ class DiskStore(abc.ABC):
             await opener.rechecks.note_sound(found.summary, loaded)
         return loaded
 
-    async def delete(self, run_id: str) -> None:
+    async def delete(self, run_id: str, *, spare_pinned: bool = False) -> None:
         """Put a finished run into the trash."""
-        await worker_threads.uncut(self._delete(run_id))
+        await worker_threads.uncut(self._delete(run_id, spare_pinned))
 
     async def has_space(self) -> bool:
         return await self._parts.admission.has_space()
@@ -378,8 +378,8 @@ class DiskStore(abc.ABC):
         if hold is not None:
             hold.release()
 
-    async def _delete(self, run_id: str) -> None:
-        await self._parts.maintenance.delete(run_id)
+    async def _delete(self, run_id: str, spare_pinned: bool) -> None:
+        await self._parts.maintenance.delete(run_id, spare_pinned=spare_pinned)
         self._sweep_soon()
 
     def _sweep_soon(self) -> None:

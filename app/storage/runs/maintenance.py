@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from app import errors
 from app.engine import maintenance
@@ -10,7 +10,7 @@ from app.storage import layout
 from app.storage.disk import worker_threads
 from app.storage.disk.disk_port import Disk
 from app.storage.index.index_port import ReceiptPlace
-from app.storage.runs import deletion, opening, transfer
+from app.storage.runs import authority, deletion, opening, sizes, transfer
 from app.storage.runs.opener import Opener
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.storage_context import StorageContext
@@ -26,13 +26,15 @@ class Maintenance:
         self._opener = opener
         self._reconciliation = reconciliation
 
-    async def delete(self, run_id: str) -> None:
+    async def delete(self, run_id: str, *, spare_pinned: bool = False) -> None:
         """Put a finished run into the trash."""
         context = self._context
         self._opener.new_runs.let_go(run_id)
         lock = await context.workers.run(lambda: opening.take(context.disk, run_id))
         try:
             await context.workers.run(lambda: _refuse_unfinished(context, run_id))
+            if spare_pinned:
+                await context.workers.run(lambda: _refuse_pinned(context, run_id))
             # Where its receipts lie must be known, since nobody can find out from its folder any more.
             await context.index.settle()
             await context.workers.run(lambda: deletion.put_away(context, run_id))
@@ -58,6 +60,10 @@ class Maintenance:
         from app.storage.runs import repair
 
         return await self._context.workers.run(lambda: repair.verify(self._context.disk, run_id))
+
+    async def sizes(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many bytes the folders of runs have; those that are gone or cannot be read are left out."""
+        return await self._context.workers.run(lambda: sizes.of_runs(self._context.disk, run_ids))
 
     async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
         """Report on the next things that can be checked."""
@@ -121,6 +127,12 @@ class Maintenance:
         finally:
             lock.release()
         return told
+
+
+def _refuse_pinned(context: StorageContext, run_id: str) -> None:
+    # While the run is held, so that it cannot be pinned between the look and the removal.
+    if authority.read(context.disk, run_id).loaded().start.pinned:
+        raise errors.Conflict(f"run {run_id} is pinned; it is kept", code="run_pinned", detail={"run_id": run_id})
 
 
 def _refuse_unfinished(context: StorageContext, run_id: str) -> None:

@@ -1,0 +1,49 @@
+"""The commands `backup` and `restore`: a project's data directory as one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from app import printable
+from app.cli import exit_codes, options, terminal
+from app.cli.client import Access
+from app.cli.verifying import report_of, verify_everything
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@options.as_json
+@options.in_folder
+def backup(place: options.Place, as_json: bool, file: Path) -> int:
+    """Copy the project's data directory to FILE, also while a service works in it."""
+    from app.storage import backup as copies
+
+    copied = copies.write(place.settings().project.data_directory, file)
+    if as_json:
+        terminal.say_json({"file": str(file), "runs": copied.runs, "files": copied.files, "skipped": copied.skipped})
+    else:
+        skipped = f"; {len(copied.skipped)} left out: {', '.join(copied.skipped)}" if copied.skipped else ""
+        terminal.say(printable.one_line(f"{copied.runs} runs, {copied.files} files in {file}{skipped}"))
+    return exit_codes.ExitCode.DONE
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@options.as_json
+@options.in_folder
+def restore(place: options.Place, as_json: bool, file: Path) -> int:
+    """Make the project's data directory of FILE, and verify it; there must not be one with anything in it."""
+    from app.storage import restoring
+
+    found = restoring.read(file, place.settings().project.data_directory)
+    report = place.work(verify_everything, Access.READ)
+    if as_json:
+        terminal.say_json({"runs": found["runs"], "files": found["files"], "verification": report})
+    else:
+        terminal.say(f"{found['runs']} runs, {found['files']} files restored")
+        terminal.say(report_of(report))
+    return exit_codes.ExitCode.DONE if report["ok"] else exit_codes.ExitCode.FAILED

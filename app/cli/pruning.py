@@ -1,0 +1,100 @@
+"""The commands that remove old runs, and the policy that a service applies."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.cli import arguments, durations, exit_codes, formats, options
+from app.cli.client import Access, Answer, use_case
+from app.domain import authors, retention
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+
+_SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def size(text: str) -> int:
+    """Return the bytes of an option that takes a size; the type of such options.
+
+    Raises:
+        click.BadParameter: the text is not a size.
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r:.80} is not a size; write it as 500M or 10G")
+    return int(found[1]) * _UNITS[found[2].upper()]
+
+
+def _body(rule: retention.Rule, expected: int | None) -> dict[str, Any]:
+    counted = {} if expected is None else {"expected": expected}
+    return {**_rule(rule), "dry_run": expected is None, **counted}
+
+
+def _rule(rule: retention.Rule) -> dict[str, Any]:
+    return {name: value for name, value in rule.to_json().items() if value is not None}
+
+
+@use_case("POST /api/runs/prune", Access.CHANGE, body=_body)
+async def prune_runs(folder: FolderClient, rule: retention.Rule, expected: int | None) -> Answer:
+    """Remove the runs that a rule means; without a number only say which."""
+    report = await folder.application.unattended.retention.prune(
+        rule, dry_run=expected is None, expected=expected, author=authors.LOCAL
+    )
+    await folder.application.store.sweep()
+    return report.to_json()
+
+
+@click.command()
+@click.option("--older-than", type=durations.duration, metavar="DURATION", help="Runs that ended so long ago: 30d.")
+@click.option("--keep-size", type=size, metavar="SIZE", help="Runs for which newer ones leave no room, e.g. 10G.")
+@click.option("--status", type=click.Choice(retention.FINISHED), multiple=True, help="Only this state; repeatable.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
+@click.option("--label", "given", multiple=True, metavar="NAME=TEXT", help="Only runs with this label; repeatable.")
+@click.option("--expected", type=click.IntRange(0), metavar="COUNT", help="Remove the runs, if they are so many.")
+@options.as_json
+@options.anywhere
+def prune(
+    place: options.Place,
+    as_json: bool,
+    older_than: int | None,
+    keep_size: int | None,
+    status: tuple[str, ...],
+    recipe_id: str | None,
+    given: tuple[str, ...],
+    expected: int | None,
+) -> int:
+    """Remove finished runs by age or size; without --expected only show which.
+
+    Pinned runs stay, and so do those that an unfinished run or plan needs. Receipts are kept.
+    """
+    if older_than is None and keep_size is None:
+        raise click.UsageError("Say which runs: --older-than, --keep-size, or both.")
+    rule = retention.Rule(
+        older_than_seconds=older_than,
+        keep_bytes=keep_size,
+        status=status or retention.FINISHED,
+        recipe_id=recipe_id,
+        labels=arguments.labels(given),
+    )
+    found = place.ask(prune_runs, rule, expected)
+    exit_codes.shown(found, as_json, _report)
+    return exit_codes.ExitCode.FAILED if found["refused"] else exit_codes.ExitCode.DONE
+
+
+def _report(found: Answer) -> str:
+    names = ("run_id", "status", "completed_at", "size_bytes", "why")
+    rows = [tuple(str(run[name]) for name in names) for run in found["runs"]]
+    kept = ", ".join(f"{count} {reason}" for reason, count in found["kept"].items()) or "none"
+    table = [formats.table(("run_id", "status", "ended", "bytes", "why"), rows)] if rows else []
+    refused = [f"{run_id}: {why}" for run_id, why in found["refused"].items()]
+    more = ["more are left for another order"] if found["more"] else []
+    if found["dry_run"]:
+        last = f"{found['matched']} runs would be removed; repeat with --expected {found['matched']} to remove them"
+    else:
+        last = f"{found['removed']} runs removed, {found['size_bytes']} bytes"
+    return "\n".join([*table, *refused, f"kept in spite of the rule: {kept}", *more, last])

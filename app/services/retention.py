@@ -1,0 +1,275 @@
+"""Retention: removes finished runs by age, state, label and size; looks first, and spares what is pinned or needed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from app import clock, errors
+from app.domain import authors, retention, shapes, states
+from app.engine import documents, stores
+from app.services import faults
+from app.services.runs import Runs
+
+MOST_RUNS = 1000
+"""Most runs that one order removes, the oldest first."""
+
+PAUSE_SECONDS = 3600.0
+"""Time between two applications of the policy."""
+
+MOST_RULES = 100
+"""Most rules of a policy."""
+
+FOLDER = "retention"
+"""Folder of the policy in the data directory."""
+
+POLICY = authors.Author(name="retention policy", claimed=False, via="local")
+"""Author of what the policy removes."""
+
+_POLICY = "policy"
+_SIZED_AT_ONCE = 200
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPruned(shapes.Shape):
+    """A run that a rule removes."""
+
+    run_id: shapes.RunId
+    """The run."""
+    status: states.RunState
+    """Its state."""
+    completed_at: shapes.Instant | None
+    """When it ended."""
+    size_bytes: int
+    """Size of its folder."""
+    why: str
+    """Why it is removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneReport(shapes.Shape):
+    """What a rule removes, or has removed."""
+
+    dry_run: bool
+    """Whether nothing was removed."""
+    matched: int
+    """Runs that the rule removes, at most 1,000 at a time, the oldest."""
+    more: bool
+    """Whether further runs are left for another order."""
+    size_bytes: int
+    """Size of their folders together."""
+    runs: Sequence[RunPruned]
+    """The runs, oldest first."""
+    kept: Mapping[str, int]
+    """Runs that the rule would remove but for a reason: `pinned`, `needed` by an unfinished run, `damaged`."""
+    removed: int
+    """Runs that were removed."""
+    refused: Mapping[str, str]
+    """Why a run could not be removed, by its id."""
+
+
+class Retention:
+    """Remove finished runs."""
+
+    def __init__(self, runs: Runs, store: stores.RunStore, kept: documents.Documents, clock: clock.Clock) -> None:
+        self._runs = runs
+        self._store = store
+        self._documents = kept
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+
+    async def prune(
+        self,
+        rule: retention.Rule,
+        *,
+        dry_run: bool,
+        expected: int | None = None,
+        author: authors.Author | None = None,
+    ) -> PruneReport:
+        """Remove the runs that a rule means, or only say which.
+
+        Args:
+            expected: Number of runs that the caller has seen; None: any number.
+
+        Raises:
+            errors.Conflict: `bulk_count_differs`, another number is meant; nothing was removed.
+        """
+        with faults.as_errors():
+            found, kept, more = await self._examined(rule)
+        if expected is not None and expected != len(found):
+            message = f"{len(found)} runs are meant, and {expected} were expected; nothing was removed"
+            facts = {"matched": len(found), "expected": expected}
+            raise errors.Conflict(message, code="bulk_count_differs", detail=facts)
+        refused = {} if dry_run else await self._removed(found, author)
+        return PruneReport(
+            dry_run=dry_run,
+            matched=len(found),
+            more=more,
+            size_bytes=sum(run.size_bytes for run in found),
+            runs=found,
+            kept=kept,
+            removed=0 if dry_run else len(found) - len(refused),
+            refused=refused,
+        )
+
+    async def policy(self) -> retention.Policy:
+        """Return the policy.
+
+        Raises:
+            errors.Conflict: `retention_damaged`, its file holds none.
+        """
+        with faults.as_errors():
+            found = await self._documents.read_all()
+        try:
+            if _POLICY in found.damaged:
+                raise ValueError("it is no JSON object")
+            return retention.Policy.of(found.documents.get(_POLICY, {"rules": []}))
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            message = f"{FOLDER}/{_POLICY}.json holds no policy ({error}); set the policy anew, or remove the file"
+            raise errors.Conflict(message, code="retention_damaged") from error
+
+    async def set_policy(self, policy: retention.Policy, author: authors.Author | None = None) -> retention.Policy:
+        """Put a policy in place of the present one.
+
+        Raises:
+            errors.DiskFull: it cannot be written.
+        """
+        with faults.as_errors():
+            await self._store.audit.append(author, "retention.changed", _POLICY, {"rules": len(policy.rules)})
+            await self._documents.put(_POLICY, policy.to_json())
+        return policy
+
+    async def apply(self) -> int:
+        """Remove what the policy's rules mean now, and return how many runs that were."""
+        removed = 0
+        for rule in (await self.policy()).rules:
+            removed += (await self.prune(rule, dry_run=False, author=POLICY)).removed
+        return removed
+
+    def start(self) -> None:
+        """Apply the policy from now on, once an hour; nothing when started already."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._work(), name="retention")
+
+    async def stop(self) -> None:
+        """Stop, and wait for it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _work(self) -> None:
+        while True:
+            await self._clock.sleep(PAUSE_SECONDS)
+            try:
+                if removed := await self.apply():
+                    _log.info("retention removed %s runs", removed)
+            except (errors.ControlRoomError, errors.Fault) as error:
+                _log.error("retention was not applied: %s", error.message, extra={"code": error.code})
+
+    async def _examined(self, rule: retention.Rule) -> tuple[list[RunPruned], dict[str, int], bool]:
+        reasons = await self._meant(rule)
+        needed, kept = await self._needed(), Counter[str]()
+        found: list[RunPruned] = []
+        for row, why in reversed(reasons):
+            if len(found) == MOST_RUNS:
+                return await self._sized(found), dict(kept), True
+            reason = "needed" if _is_needed(row, needed) else await self._spared(row.run_id)
+            if reason is not None:
+                kept[reason] += 1
+                continue
+            status = states.RunState(row.status)
+            found.append(
+                RunPruned(run_id=row.run_id, status=status, completed_at=row.completed_at, size_bytes=0, why=why)
+            )
+        return await self._sized(found), dict(kept), False
+
+    async def _meant(self, rule: retention.Rule) -> list[tuple[stores.RunSummary, str]]:
+        """Return the runs that are too old or too many, newest first, with the reason."""
+        rows = await self._matching(rule)
+        found = []
+        room = rule.keep_bytes
+        for begin in range(0, len(rows), _SIZED_AT_ONCE):
+            portion = rows[begin : begin + _SIZED_AT_ONCE]
+            sizes = {} if room is None else await self._sizes([row.run_id for row in portion])
+            for row in portion:
+                room = None if room is None else room - sizes.get(row.run_id, 0)
+                if (why := self._why(rule, row, room)) is not None:
+                    found.append((row, why))
+        return found
+
+    async def _matching(self, rule: retention.Rule) -> list[stores.RunSummary]:
+        label = next(iter(rule.labels.items()), None)
+        query = stores.RunQuery(status=rule.status, recipe_id=rule.recipe_id, label=label)
+        rows = [
+            row
+            async for row in stores.every_run(self._store, query)
+            if row.owner != "foreign" and row.unreadable is None and rule.labels.items() <= dict(row.labels).items()
+        ]
+        return sorted(rows, key=lambda row: (row.completed_at or "", row.run_id), reverse=True)
+
+    def _why(self, rule: retention.Rule, row: stores.RunSummary, room: int | None) -> str | None:
+        if rule.older_than_seconds is not None and row.completed_at is not None:
+            age = self._clock.now() - clock.instant(row.completed_at)
+            if age >= timedelta(seconds=rule.older_than_seconds):
+                return f"it ended {age.days} days ago" if age.days else "it is older than the rule allows"
+        if room is not None and room < 0:
+            return f"newer runs fill {rule.keep_bytes} bytes"
+        return None
+
+    async def _needed(self) -> frozenset[str]:
+        """Return the ids of unfinished runs, of their parents, and of the sessions of unfinished plans."""
+        waiting = tuple(state.value for state in states.RunState if not state.finished)
+        names: set[str] = set()
+        for internal in (False, True):
+            query = stores.RunQuery(status=waiting, internal=internal)
+            async for row in stores.every_run(self._store, query):
+                names |= {row.run_id, row.parent_run_id or row.run_id} | ({row.session_id} if internal else set())
+        return frozenset(names)
+
+    async def _spared(self, run_id: str) -> str | None:
+        try:
+            return "pinned" if (await self._store.read(run_id)).start.pinned else None
+        except errors.NotFound:
+            return "needed"
+        except (errors.JournalCorrupt, errors.Unreadable):
+            # What is damaged may be worth a repair, and says nothing of a pin.
+            return "damaged"
+
+    async def _sized(self, found: list[RunPruned]) -> list[RunPruned]:
+        sizes: dict[str, int] = {}
+        for begin in range(0, len(found), _SIZED_AT_ONCE):
+            sizes |= await self._sizes([run.run_id for run in found[begin : begin + _SIZED_AT_ONCE]])
+        return [
+            RunPruned(
+                run_id=run.run_id,
+                status=run.status,
+                completed_at=run.completed_at,
+                size_bytes=sizes.get(run.run_id, 0),
+                why=run.why,
+            )
+            for run in found
+        ]
+
+    async def _sizes(self, run_ids: Sequence[str]) -> dict[str, int]:
+        return await self._store.maintenance.sizes(run_ids)
+
+    async def _removed(self, found: Sequence[RunPruned], author: authors.Author | None) -> dict[str, str]:
+        refused: dict[str, str] = {}
+        for run in found:
+            try:
+                await self._runs.delete(run.run_id, author, spare_pinned=True)
+            except errors.NotFound:
+                continue
+            except (errors.ControlRoomError, errors.Fault) as error:
+                refused[run.run_id] = error.message
+        return refused
+
+
+def _is_needed(row: stores.RunSummary, needed: frozenset[str]) -> bool:
+    return bool({row.run_id, row.parent_run_id or row.run_id, row.session_id} & needed)

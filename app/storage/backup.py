@@ -1,0 +1,246 @@
+"""Backup: copies a data directory into one file while a service writes to it, each run at one moment.
+
+A run is copied in the order in which a killed process would leave it: projections first, then control.jsonl, then
+steps.jsonl, then the blobs that the lines refer to. So nothing in the copy tells of lines that it does not hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import app
+from app import errors
+from app.domain import plain, runs
+from app.storage import layout, layout_version
+
+FORMAT = 1
+"""Format of the files that this program writes and reads."""
+
+END = "backup.json"
+"""Last member of a backup; without it the file was cut off."""
+
+LEFT_OUT = frozenset({layout.RUNS, layout.COMMITS, "processes", "service.json", "index.db", layout.STORE_MARK})
+"""What is not copied: runs are copied by themselves, the rest is of the process, or is made anew."""
+
+_LATE = (layout.RECEIPTS,)
+_MOST_LOOKS = 20
+_PROJECTIONS = (layout.MANIFEST, layout.CACHE, layout.EVENTS)
+
+
+@dataclass(slots=True, kw_only=True)
+class Copied:
+    """What a backup holds."""
+
+    runs: int = 0
+    """Runs."""
+    files: int = 0
+    """Files."""
+    size_bytes: int = 0
+    """Their bytes."""
+    skipped: list[str] = field(default_factory=list)
+    """Runs that were deleted meanwhile, or are damaged or written by hand."""
+    receipts: dict[str, set[str]] = field(default_factory=dict)
+    """Receipts that the copied journal of each run names."""
+
+
+def write(folder: Path, target: Path) -> Copied:
+    """Copy a data directory into a file, which is there only when it is whole.
+
+    Raises:
+        errors.ConfigurationError: `backup_impossible`, the runs are in a database, or there is no data directory.
+        errors.Conflict: `file_exists`.
+        OSError: a file could not be read or written.
+    """
+    _refuse_unsuited(folder, target)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("xb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
+                copied = _fill(archive, folder)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+    return copied
+
+
+def _fill(archive: tarfile.TarFile, folder: Path) -> Copied:
+    copied = Copied()
+    for path in _others(folder):
+        with contextlib.suppress(FileNotFoundError):
+            _add(archive, copied, path, _read(folder / path))
+    seen: set[str] = set()
+    # What came meanwhile may be a child of a run that was copied.
+    while fresh := [run_id for run_id in _run_ids(folder) if run_id not in seen]:
+        for run_id in fresh:
+            seen.add(run_id)
+            _add_run(archive, copied, folder / layout.RUNS / run_id)
+    for path in _receipt_files(folder):
+        _add(archive, copied, path, _known_receipts(_read(folder / path), copied))
+    end = {"format": FORMAT, "layout": _layout(folder), "written_by": app.__version__, "runs": copied.runs}
+    end |= {"files": copied.files, "skipped": copied.skipped}
+    _member(archive, END, plain.encode(end) + b"\n")
+    return copied
+
+
+def _run_ids(folder: Path) -> list[str]:
+    # Plans and parents before the runs that they start: a crash leaves those behind that way, too.
+    found = layout.run_ids(os.listdir(folder / layout.RUNS))
+    return sorted(found, key=lambda run_id: (not runs.is_internal(run_id), run_id))
+
+
+def _add_run(archive: tarfile.TarFile, copied: Copied, folder: Path) -> None:
+    files = _run(folder)
+    if files is None:
+        copied.skipped.append(folder.name)
+        return
+    copied.runs += 1
+    copied.receipts[folder.name] = _receipts_of(files.get(layout.STEPS, b""))
+    for name, content in files.items():
+        _add(archive, copied, f"{layout.RUNS}/{folder.name}/{name}", content)
+
+
+def _others(folder: Path) -> Iterator[str]:
+    """Yield everything that is no run's and is replaced as a whole, or only grows."""
+    for place, folders, names in os.walk(folder):
+        inner = Path(place).relative_to(folder)
+        if inner == Path("."):
+            folders[:] = [name for name in folders if name not in LEFT_OUT]
+        folders.sort()
+        for name in sorted(names):
+            path = (inner / name).as_posix()
+            plain_file = (folder / path).is_file() and not (folder / path).is_symlink()
+            passing = name.endswith((".new", ".partial")) or path.startswith("index.db")
+            if plain_file and path not in LEFT_OUT and name not in _LATE and not passing:
+                yield path
+
+
+def _receipt_files(folder: Path) -> list[str]:
+    found = (folder / layout.SESSIONS).glob(f"*/{layout.RECEIPTS}")
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
+def _run(folder: Path) -> dict[str, bytes] | None:
+    """Return the files of a run as of one moment; None if it is gone, or never stood still."""
+    files: dict[str, bytes] = {}
+    for name in _PROJECTIONS:
+        with contextlib.suppress(FileNotFoundError):
+            files[name] = _read(folder / name)
+    if (folder / layout.START).is_file():
+        journals = _journals(folder)
+        if journals is None:
+            return None
+        files |= journals
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            inner = path.relative_to(folder).as_posix()
+            if inner not in files and not name.endswith(".new") and path.is_file() and not path.is_symlink():
+                with contextlib.suppress(FileNotFoundError):
+                    files[inner] = _read(path)
+    # A deleted run is moved away, perhaps while it was copied.
+    return files if folder.is_dir() else None
+
+
+def _journals(folder: Path) -> dict[str, bytes] | None:
+    with contextlib.suppress(FileNotFoundError):
+        for _ in range(_MOST_LOOKS):
+            control = _read(folder / layout.CONTROL)
+            steps = _read(folder / layout.STEPS)
+            if not _has_ended(control) or _read(folder / layout.CONTROL) == control:
+                # Steps of an ended run can only grow after a line that says that it was resumed.
+                start = (folder / layout.START).read_bytes()
+                return {layout.START: start, layout.CONTROL: control, layout.STEPS: steps}
+    return None
+
+
+def _has_ended(control: bytes) -> bool:
+    ended = False
+    for line in _lines(control):
+        ended = line.get("kind") == "ended" or (ended and line.get("kind") != "resumed")
+    return ended
+
+
+def _lines(content: bytes) -> Iterator[dict[str, Any]]:
+    # What is damaged is copied as it is.
+    for line in content.splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            fields = json.loads(line)
+            if isinstance(fields, dict):
+                yield fields
+
+
+def _read(path: Path) -> bytes:
+    content = path.read_bytes()
+    # The last line of a file that only grows may be on its way.
+    return content[: content.rfind(b"\n") + 1] if path.suffix == ".jsonl" else content
+
+
+def _receipts_of(steps: bytes) -> set[str]:
+    return {line["receipt_id"] for line in _lines(steps) if isinstance(line.get("receipt_id"), str)}
+
+
+def _known_receipts(content: bytes, copied: Copied) -> bytes:
+    """Leave out receipts of steps that the copied journals do not hold yet."""
+    kept = []
+    for line in content.splitlines(keepends=True):
+        try:
+            receipt = json.loads(line)
+            known = copied.receipts.get(receipt["run_id"])
+            if known is not None and receipt["receipt_id"] not in known:
+                continue
+        except (ValueError, KeyError, TypeError):
+            pass
+        kept.append(line)
+    return b"".join(kept)
+
+
+def _add(archive: tarfile.TarFile, copied: Copied, path: str, content: bytes) -> None:
+    _member(archive, path, content)
+    copied.files += 1
+    copied.size_bytes += len(content)
+
+
+def _member(archive: tarfile.TarFile, path: str, content: bytes) -> None:
+    info = tarfile.TarInfo(path)
+    info.size, info.mode = len(content), 0o600
+    archive.addfile(info, io.BytesIO(content))
+
+
+def _layout(folder: Path) -> int:
+    try:
+        found: Any = json.loads((folder / layout_version.FILE).read_bytes())["layout"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return layout_version.FIRST
+    return int(found)
+
+
+def _refuse_unsuited(folder: Path, target: Path) -> None:
+    if not (folder / layout.RUNS).is_dir():
+        message = f"{folder} holds no runs; name the project with --project"
+        raise errors.ConfigurationError(message, code="backup_impossible")
+    if (folder / layout.STORE_MARK).exists():
+        message = "the runs are in a database; back that up with its own tools, or copy runs with `runs export`"
+        raise errors.ConfigurationError(message, code="backup_impossible")
+    if target.exists():
+        raise errors.Conflict(f"{target} is there already; choose another name", code="file_exists")
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

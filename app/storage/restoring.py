@@ -1,0 +1,120 @@
+"""Restoring: a backup becomes a data directory, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+from app import errors
+from app.storage import backup, layout_version
+
+_PREFIX = ".restoring-"
+_CHUNK = 1024 * 1024
+_LONGEST_PATH = 1000
+
+
+def read(source: Path, folder: Path) -> dict[str, Any]:
+    """Make a data directory of a backup, and return what the backup tells of itself.
+
+    It is built aside and put in place in one move: after a crash the folder is as before.
+
+    Raises:
+        errors.Conflict: `restore_not_empty`, there is something in the folder.
+        errors.ConfigurationError: `backup_damaged`, or `data_directory_newer`.
+        OSError: a file could not be read or written.
+    """
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        message = f"{folder} is not empty; restore into another project, or move that folder away first"
+        raise errors.Conflict(message, code="restore_not_empty", detail={"folder": str(folder)})
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f"{_PREFIX}{folder.name}-*"):
+        shutil.rmtree(left)
+    fresh = folder.parent / f"{_PREFIX}{folder.name}-{os.getpid()}"
+    try:
+        found = _unpacked(source, fresh)
+        _sync_tree(fresh)
+        os.replace(fresh, folder)
+        _sync(folder.parent)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return found
+
+
+def _unpacked(source: Path, fresh: Path) -> dict[str, Any]:
+    end: dict[str, Any] | None = None
+    count = 0
+    try:
+        with tarfile.open(source, mode="r|gz") as archive:
+            for member in archive:
+                content = archive.extractfile(member)
+                if end is not None or not member.isreg() or content is None:
+                    raise _damaged(source, f"it holds {member.name!r:.200}, which no backup does")
+                if member.name == backup.END:
+                    end = _described(source, content.read(_CHUNK))
+                    continue
+                _write(source, fresh, member.name, content)
+                count += 1
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise _damaged(source, f"it cannot be unpacked: {error}") from error
+    if end is None:
+        raise _damaged(source, "its end is missing")
+    if end.get("files") != count:
+        raise _damaged(source, f"it holds {count} files of {end.get('files')}")
+    return end
+
+
+def _write(source: Path, fresh: Path, name: str, content: BinaryIO | Any) -> None:
+    path = PurePosixPath(name)
+    inside = not path.is_absolute() and path.parts and not {"..", "."} & set(path.parts) and path.as_posix() == name
+    if not inside or len(name) > _LONGEST_PATH or "\0" in name or path.parts[0] in backup.LEFT_OUT - {"runs"}:
+        raise _damaged(source, f"it holds {name!r:.200}, which is no path of a data directory")
+    target = fresh.joinpath(*path.parts)
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            shutil.copyfileobj(content, file, _CHUNK)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise _damaged(source, f"it holds {name!r:.200} twice") from error
+
+
+def _described(source: Path, content: bytes) -> dict[str, Any]:
+    try:
+        end = json.loads(content)
+        known, written = end["format"], end["layout"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(source, f"{backup.END} cannot be understood") from error
+    if known != backup.FORMAT or type(written) is not int or written > layout_version.LAYOUT:
+        message = (
+            f"{source} has format {known} and layout {written}, written by Control Room {end.get('written_by')!s:.40};"
+            f" this one knows format {backup.FORMAT} and layouts up to {layout_version.LAYOUT}; use that version"
+        )
+        raise errors.ConfigurationError(message, code="data_directory_newer")
+    return dict(end)
+
+
+def _damaged(source: Path, why: str) -> errors.ConfigurationError:
+    return errors.ConfigurationError(f"{source} is no whole backup: {why}; nothing was restored", code="backup_damaged")
+
+
+def _sync_tree(folder: Path) -> None:
+    for place, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            _sync(Path(place, name))
+        _sync(Path(place))
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,183 @@
+"""Backups: made while a service works, restored whole or not at all, and sound."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import programs
+
+DYING = """
+import os, sys
+from pathlib import Path
+from app.storage import backup, restoring
+kind, source, target, last = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+count = 0
+def hook(event, args):
+    global count
+    opens = event == "open" and any(mark in str(args[1]) for mark in "wx+") and isinstance(args[0], (str, Path))
+    if opens or event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link"):
+        count += 1
+        if count == last:
+            os.kill(os.getpid(), 9)
+sys.addaudithook(hook)
+(backup.write if kind == "backup" else restoring.read)(source, target)
+print(count)
+"""
+
+
+def project_with_runs(tmp_path: Path) -> tuple[programs.Project, list[str]]:
+    """Return a project with a few runs, a label, an issue and a plan."""
+    project = programs.make_project(tmp_path / "project")
+    with programs.service(project) as service:
+        runs = [service.start_run() for _ in range(3)]
+        for run_id in runs:
+            service.wait(run_id)
+        with service.http() as http:
+            http.patch(f"/api/runs/{runs[0]}", json={"labels": {"book": "one"}, "pinned": True})
+            http.post("/api/issues", json={"title": "The lantern"})
+            http.put("/api/retention", json={"rules": [{"older_than_seconds": 9}]})
+    return project, runs
+
+
+def died(kind: str, source: Path, target: Path, last: int) -> int | None:
+    """Make or restore a backup in a process that is killed at its nth change; return the number of changes at the end,
+    None if it was killed.
+    """
+    words = [sys.executable, "-c", DYING, kind, str(source), str(target), str(last)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in (0, -9), done.stderr
+    return int(done.stdout) if done.returncode == 0 else None
+
+
+def test_a_backup_of_a_working_service_is_sound(tmp_path: Path) -> None:
+    """Runs that work while they are copied go on from the restored folder, and everything is verified."""
+    project, done = project_with_runs(tmp_path)
+    other = programs.make_project(tmp_path / "other")
+    shutil.rmtree(other.data)
+    with programs.service(project) as service:
+        working = [service.start_run() for _ in range(6)]
+        for number in range(3):
+            copied = programs.asked("backup", tmp_path / f"{number}.tar.gz", project=project)
+        for run_id in working:
+            service.wait(run_id)
+    restored = programs.asked("restore", tmp_path / "2.tar.gz", project=other)
+    with programs.service(other) as service, service.http() as http:
+        rows = {row["run_id"]: row for row in http.get("/api/runs").json()}
+        ended = {run_id: service.wait(run_id)["status"] for run_id in rows}
+        issues, policy = http.get("/api/issues").json(), http.get("/api/retention").json()
+        receipts = http.get(f"/api/audit/receipts?run_id={done[0]}").json()
+    verified = programs.asked("runs", "verify", "--all", project=other)
+
+    assert copied["skipped"] == []
+    assert restored["verification"]["ok"], restored
+    assert set(rows) == {*done, *working}
+    assert set(ended.values()) == {"done"}
+    assert rows[done[0]]["labels"]["book"] == "one"
+    assert [issue["title"] for issue in issues] == ["The lantern"]
+    assert len(policy["rules"]) == 1
+    assert receipts
+    assert verified["ok"], verified
+
+
+def test_no_kill_leaves_half_a_backup_or_half_a_folder(tmp_path: Path) -> None:
+    """Wherever the process dies, the file or the folder is whole or not there, and the next try succeeds."""
+    project, _ = project_with_runs(tmp_path)
+    data, whole = project.data, tmp_path / "whole.tar.gz"
+    changes = died("backup", data, whole, 0)
+    assert changes is not None
+    for last in range(1, changes + 1):
+        target = tmp_path / f"{last}.tar.gz"
+        if died("backup", data, target, last) is None and target.exists():
+            assert died("restore", target, tmp_path / f"of{last}" / "data", 0) is not None
+    total = died("restore", whole, tmp_path / "all" / "data", 0)
+    assert total is not None
+    for last in range(1, total + 1, max(1, total // 12)):
+        folder = tmp_path / f"restored{last}" / "data"
+        killed = died("restore", whole, folder, last)
+        assert killed is None or last == total
+        if not folder.exists():
+            assert died("restore", whole, folder, 0) is not None
+        names = sorted(path.relative_to(folder) for path in folder.rglob("*"))
+        assert names == sorted(path.relative_to(tmp_path / "all/data") for path in (tmp_path / "all/data").rglob("*"))
+        assert [path.name for path in folder.parent.iterdir()] == ["data"]
+
+
+def packed(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
+    """Return an archive of members."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size, info.type = len(content), kind if name != "backup.json" else tarfile.REGTYPE
+            info.linkname = "/etc/passwd"
+            archive.addfile(info, io.BytesIO(content))
+    return made.getvalue()
+
+
+def end(**changed: Any) -> tuple[str, bytes]:
+    """Return the last member of a backup."""
+    return "backup.json", json.dumps(
+        {"format": 1, "layout": 2, "runs": 0, "files": 1, "skipped": []} | changed
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not an archive",
+        gzip.compress(b"nothing"),
+        packed(("agents.json", b"{}")),
+        packed(("agents.json", b"{}"), end())[:-40],
+        packed(("agents.json", b"{}"), end(files=2)),
+        packed(("agents.json", b"{}"), end(layout=99)),
+        packed(("agents.json", b"{}"), end(format=2)),
+        packed(("agents.json", b"{}"), ("backup.json", b"[]")),
+        packed(("../outside", b"x"), end()),
+        packed(("/tmp/outside", b"x"), end()),
+        packed(("a/./b", b"x"), end()),
+        packed(("index.db", b"x"), end()),
+        packed(("commits/1.log", b"x"), end()),
+        packed(("link", b""), end(), kind=tarfile.SYMTYPE),
+        packed(("a", b"x"), ("a", b"y"), end(files=2)),
+        packed(("a", b"x"), ("a/b", b"y"), end(files=2)),
+    ],
+)
+def test_what_is_no_backup_is_refused(tmp_path: Path, content: bytes) -> None:
+    """A file that is cut off, hostile or of another version is refused by name, and nothing is left behind."""
+    (tmp_path / "project").mkdir()
+    file = tmp_path / "backup.tar.gz"
+    file.write_bytes(content)
+    ended = programs.control_room("restore", file, "--project", tmp_path / "project", code=5)
+
+    assert "Traceback" not in ended.stderr
+    assert str(file) in ended.stderr
+    assert list((tmp_path / "project").iterdir()) == []
+    assert not (tmp_path / "outside").exists()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    """A restore needs an empty place, and a backup a new name."""
+    project, _ = project_with_runs(tmp_path)
+    file = tmp_path / "one.tar.gz"
+    programs.asked("backup", file, project=project)
+    before = file.read_bytes()
+    again = programs.control_room("backup", file, project=project, code=None)
+    over = programs.control_room("restore", file, project=project, code=None)
+
+    assert again.returncode != 0
+    assert "choose another name" in again.stderr
+    assert over.returncode != 0
+    assert "is not empty" in over.stderr
+    assert file.read_bytes() == before
+    assert file.stat().st_mode & 0o777 == 0o600
