@@ -37,16 +37,20 @@ def _example(page: str, kind: str, begins: str = "") -> str:
 
 
 async def test_control_room(service: served.Served) -> None:
-    """The pipeline runs with the prompt template that the page shows, and writes its file."""
+    """The smallest recipe runs; the pipeline runs with the page's prompt template, and writes its file."""
     template = _example("control_room.md", "", "Describe {{")
     listed = _example("control_room.md", "json", '{\n  "pipeline_templates"')
     service.project.write(".control-room/prompts/prompts.json", listed)
     service.project.write(".control-room/prompts/templates/describe_place.t3.md", template)
-    service.project.write(".control-room/recipes/describe.json", _example("control_room.md", "json"))
+    service.project.write(".control-room/recipes/find.json", _example("control_room.md", "json"))
+    pipeline = _example("control_room.md", "json", '{\n  "recipe_id": "describe_a_place"')
+    service.project.write(".control-room/recipes/describe.json", pipeline)
     service.project.write("Compendium/Places/mill.md", "# The mill\n\nThe mill has a red door.\n")
     service.project.say("*", text="The mill has a red door.")
+    smallest = await service.run("find_harbour")
     run = await service.run("describe_a_place", args={"place": "the mill"})
 
+    assert smallest["status"] == "done", smallest
     assert run["status"] == "done", run
     assert (service.project.root / "Drafts" / f"{run['run_id']}.md").read_text() == "The mill has a red door."
 
