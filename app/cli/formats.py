@@ -86,7 +86,8 @@ def _standing(line: Mapping[str, Any]) -> str:
     queued, tries = line.get("queued"), f", attempt {line['attempt']}" if line.get("attempt", 1) > 1 else ""
     place = f" {queued['place']} of {queued['of']} at {queued['backend']}" if queued else ""
     alive = f", last output {line['output_at']}" if line.get("output_at") else ""
-    return f"{line['status']}{place}{tries}{alive}"
+    unmet = line.get("phase") == "dod" and line.get("holds") is False
+    return f"{'failed' if unmet else line['status']}{place}{tries}{alive}"
 
 
 def _spent(line: Mapping[str, Any]) -> str | None:
