@@ -30,6 +30,7 @@ PAGES = frozenset(
         "conferences",
         "cost",
         "triggers",
+        "notifications",
         "access",
         "sign-in",
     )

@@ -33,6 +33,8 @@ PAGES = {
     "/plans": "Plans",
     "/cost": "Cost",
     "/triggers": "Triggers",
+    "/notifications": "Notifications",
+    "/access": "Access",
     "/cost?by=day&show=tokens": "Cost",
     "/issues": "Issues",
     "/conferences": "Conferences",
@@ -264,6 +266,46 @@ def test_a_run_is_run_again_from_a_step(project: Project, page: Page) -> None:
 
     assert [row["status"] for row in rows] == ["done"] * 2
     assert page.tab.url.endswith(next(row["run_id"] for row in rows if row["run_id"] != run["run_id"]))
+
+
+def test_people_get_keys(project: Project, page: Page) -> None:
+    """The first key closes the service and signs its maker in; further ones are added, rotated and revoked."""
+    page.open("/access")
+    page.tab.get_by_label("Name").fill("ada")
+    page.button("Add a key").click()
+    page.shows("The secret of ada")
+    page.button("I have kept it").click()
+    assert page.tab.context.request.get("/api/runs").status == 401
+    page.tab.reload()
+    page.tab.get_by_label("Name").fill("bob")
+    page.tab.get_by_label("Role").select_option("viewer")
+    page.tab.get_by_label("Only runs with these labels").fill("book:one")
+    page.button("Add a key").click()
+    page.shows("The secret of bob")
+    secret = page.tab.locator("section[role=status] code").last.inner_text()
+    row = page.tab.locator("tr", has_text="bob")
+    expect(row).to_contain_text("book:one")
+    keyed = {"Authorization": f"Bearer {secret}"}
+    assert page.tab.context.request.get("/api/runs", headers=keyed).status == 200
+    assert page.tab.context.request.get("/api/keys", headers=keyed).status == 403
+    row.get_by_role("button", name="Revoke").click()
+    page.tab.locator("dialog").get_by_role("button", name="Revoke").click()
+    expect(row).to_have_count(0)
+    page.shows("key.")
+    page.complaints.clear()  # The browser itself complains of refusals.
+
+
+def test_whoever_is_told_is_listed(project: Project, page: Page) -> None:
+    """An endpoint is added with its secret shown once, and removed."""
+    page.open("/notifications")
+    page.tab.get_by_label("Address").fill("https://example.org/hook")
+    page.button("Add").click()
+    page.shows("whsec_")
+    page.shows("Told: waits for a person, failed")
+    page.button("Remove").click()
+    page.tab.locator("dialog").get_by_role("button", name="Remove").click()
+    page.shows("Nobody is told yet.")
+    page.complaints.clear()
 
 
 def test_runs_are_labelled(project: Project, page: Page) -> None:

@@ -10,10 +10,12 @@ import { address, interceptLinks, match, navigate } from "./lib/router.js";
 import { signal, startClock, useValue } from "./lib/signal.js";
 import { Empty, Fault, PageTitle, useFault } from "./parts/basics.js";
 import { Help, installShortcuts } from "./parts/shortcuts.js";
+import { Access } from "./pages/access.js";
 import { Conference, Conferences } from "./pages/conferences.js";
 import { Cost } from "./pages/cost.js";
 import { Home, Inbox } from "./pages/home.js";
 import { Agents, Issue, Issues, Recipes } from "./pages/library.js";
+import { Notifications } from "./pages/notifications.js";
 import { Plan, Plans } from "./pages/plans.js";
 import { Run } from "./pages/run.js";
 import { Runs } from "./pages/runs.js";
@@ -38,6 +40,8 @@ const PAGES = [
   ["/agents", Agents, "Agents"],
   ["/issues", Issues, "Issues"],
   ["/issues/:id", Issue, "Issue"],
+  ["/notifications", Notifications, "Notifications"],
+  ["/access", Access, "Access"],
   ["/sign-in", SignIn, "Sign in"],
 ];
 
@@ -48,11 +52,13 @@ const NAVIGATION = [
   ["/runs", "Runs"],
   ["/plans", "Plans"],
   ["/triggers", "Triggers"],
+  ["/notifications", "Notifications"],
   ["/cost", "Cost"],
   ["/issues", "Issues"],
   ["/conferences", "Conferences"],
   ["/recipes", "Recipes"],
   ["/agents", "Agents"],
+  ["/access", "Access"],
 ];
 
 function App() {
@@ -110,9 +116,9 @@ function SignIn() {
     }
   };
   return html`
-    <${PageTitle} title="Sign in" lead="This service has a token: the value of CONTROL_ROOM_API_TOKEN where it was started." />
+    <${PageTitle} title="Sign in" lead="With the secret of your key, or with the token of the service (CONTROL_ROOM_API_TOKEN where it was started)." />
     <form class="card form" onSubmit=${signIn}>
-      <label>Token <input id="token" type="password" autocomplete="current-password" required value=${token} onInput=${(/** @type {any} */ event) => setToken(event.target.value)} /></label>
+      <label>Key or token <input id="token" type="password" autocomplete="current-password" required value=${token} onInput=${(/** @type {any} */ event) => setToken(event.target.value)} /></label>
       <label>Your name (optional) <input autocomplete="name" maxlength="100" value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
       <${Fault} error=${error} />
       <div class="actions"><button type="submit" class="primary">Sign in</button></div>
