@@ -102,7 +102,7 @@ def unattended_of(
             repository=notified_endpoints, senders=channels, log=store.audit, clock=time, ids=ids
         ),
         scheduler=scheduler.TriggerScheduler(
-            repository=kept, firing=starts, triggers=orders, engine=engine, clock=time
+            repository=kept, firing=starts, triggers=orders, engine=engine, clock=time, probes=platform.probes
         ),
         dispatcher=dispatcher.Dispatcher(
             repository=notified_endpoints, store=store, feed=store.feed, senders=channels, clock=time

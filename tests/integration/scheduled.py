@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import math
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -14,18 +13,22 @@ from typing import Any
 import httpx
 
 from app import bootstrap, clock, main
-from app.services.triggers import scheduler
 from tests.integration import served
 from tests.integration.project import Project
+from tests.unit.worker import recording
 
 BEGIN = datetime(2026, 2, 10, 14, 30, tzinfo=UTC)
 """When the clock begins: a Tuesday."""
+
+
+_TURNS = 30
 
 
 class Scheduled(served.Served):
     """A client of the service, with its clock."""
 
     time: clock.FakeClock
+    probes: recording.RecordingProbes
 
     async def add(self, **body: Any) -> dict[str, Any]:
         """Create a trigger, by default of the recipe `quick`, and return it."""
@@ -71,11 +74,14 @@ class Scheduled(served.Served):
         return list(reversed((await self.http.get("/api/runs")).json()))
 
     async def advance(self, seconds: float) -> None:
-        """Move time forward once the scheduler sleeps."""
+        """Move time forward once the scheduler sleeps, and let it wake up if its sleep is over."""
         async with asyncio.timeout(served.WAIT_SECONDS):
-            while (self.time.next_wake_seconds() or math.inf) > scheduler.LONGEST_SLEEP_SECONDS:
+            while self.probes.count("triggers.asleep") == self.probes.count("triggers.awake"):
                 await served.moment()
         self.time.advance(seconds)
+        # From the end of a sleep to the point are fewer turns of the loop than these.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
 
 @contextlib.asynccontextmanager
@@ -91,12 +97,13 @@ async def in_process(
         make_store: Makes the run store; None: run folders.
     """
     time = time or clock.FakeClock(BEGIN)
-    platform = dataclasses.replace(bootstrap.real_platform({}), clock=time)
+    probes = recording.RecordingProbes()
+    platform = dataclasses.replace(bootstrap.real_platform({}), clock=time, probes=probes)
     if make_store is not None:
         platform = dataclasses.replace(platform, make_store=make_store)
     app = main.create_app(served.chosen(project, **({"stop_grace_seconds": 0} | overrides)), platform)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), served.client(transport, f"http://{served.HOST}") as http:
         service = Scheduled(project, http, app)
-        service.time = time
+        service.time, service.probes = time, probes
         yield service

@@ -15,7 +15,7 @@ from app.services.triggers import pointers
 from tests.integration import endpoints, powercuts, scheduled, served
 from tests.integration.project import Project
 
-ALLOWED = {"notify_allowed": ("127.0.0.0/8",)}
+ALLOWED: dict[str, Any] = {"notify_allowed": ("127.0.0.0/8",)}
 ADDRESS = "/api/notifications/endpoints"
 ASKING = """schema: "1.7"
 name: ask
@@ -156,7 +156,7 @@ async def _first_life(project: Project, disk: powercuts.PowerCut) -> bool:
 async def _second_life(project: Project, disk: powercuts.PowerCut, was_acknowledged: bool) -> str | None:
     """Start again from what the disk has kept, with a receiver in the place of the first, and return what is wrong."""
     assert disk.left is not None
-    files = [name for name in disk.left.names("outbox") if not name.startswith(".")] if disk.left else []
+    files = [name for name in disk.left.names("outbox") if not name.startswith(".")]
     if not files:
         return "the endpoint is lost" if was_acknowledged else None
     async with endpoints.receiver() as receiver:

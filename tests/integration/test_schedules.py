@@ -34,6 +34,26 @@ async def test_an_occurrence_starts_one_run(tmp_path: Path) -> None:
     assert [run["labels"] for run in runs] == [{"by": "clock"}] * 2
 
 
+async def test_nothing_wakes_up_where_there_is_nothing_to_do(tmp_path: Path) -> None:
+    """With a webhook and a paused schedule the scheduler sleeps on while time passes; a schedule wakes it up."""
+    async with scheduled.in_process(Project(tmp_path)) as service:
+        await service.add(webhook={})
+        await service.add(schedule={"every_seconds": 60}, paused=True)
+        await service.advance(0)
+        before = service.probes.count("triggers.awake")
+        for _ in range(10):
+            await service.advance(3600)
+            await service.runs()
+        idle = service.probes.count("triggers.awake") - before
+        await service.add(schedule={"every_seconds": 60})
+        for _ in range(10):
+            await service.advance(30)
+        busy = service.probes.count("triggers.awake") - before
+
+    assert idle == 0
+    assert busy > 5
+
+
 async def test_cron_follows_its_time_zone_over_both_changes_of_the_clock(tmp_path: Path) -> None:
     """A local time that is left out comes right after the gap; one that comes twice starts one run."""
     night = {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}

@@ -13,10 +13,7 @@ from app.engine import event_feed, stores
 MARGIN = timedelta(hours=1)
 """How much earlier than its cursor is looked again: rows and events lag, and clocks are set."""
 
-STALLED = "run.stalled"
-"""Type of the event of a run whose agent is silent."""
-
-BUDGET_REASONS = frozenset({"budget_exhausted", "time_limit"})
+BUDGET_REASONS = frozenset({"budget_exhausted", decisions.TIME_LIMIT})
 """Reasons of pauses that tell of a budget."""
 
 _UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
@@ -88,8 +85,9 @@ def _read(event: events.Event) -> tuple[notifications.Kind, str, str, dict[str, 
             error = data.get("error")
             reason = f" failed: {error.get('message') or error.get('code')}" if isinstance(error, dict) else ""
             return kind, f"{event.seq}", reason.strip() or "is done", {"error": error}
-        case _ if event.type == STALLED:
-            return "stalled", f"{event.seq}", f"is silent at {event.key}", dict(data) | {"key": event.key}
+        case events.EventType.RUN_STALLED:
+            text = f"has been silent for {data.get('silent_seconds')} s at {event.key}"
+            return "stalled", f"{event.seq}", text, dict(data) | {"key": event.key}
     return None
 
 

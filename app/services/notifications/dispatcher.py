@@ -26,7 +26,7 @@ MOST_PENDING = 1000
 """Messages of an endpoint in memory; the others are read again when these are delivered."""
 
 _AT_ONCE = 4
-_IDLE_SECONDS = 30.0
+_IDLE_SECONDS = 45.0
 _RETRY_STORAGE_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)

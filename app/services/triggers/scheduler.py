@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from app import clock, errors
 from app.domain import triggers
-from app.engine import run_engine
+from app.engine import probes, run_engine
 from app.services import aio
 from app.services.triggers import drops, firing, pointers, schedules
 from app.services.triggers.firing import Firing
@@ -42,12 +42,14 @@ class TriggerScheduler:
         triggers: Triggers,
         engine: run_engine.RunEngine,
         clock: clock.Clock,
+        probes: probes.Probes,
     ) -> None:
         self._repository = repository
         self._firing = firing
         self._triggers = triggers
         self._engine = engine
         self._clock = clock
+        self._probes = probes
         self._settling = drops.Settling()
         self._waits: dict[str, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -82,9 +84,15 @@ class TriggerScheduler:
             self._repository.changed.clear()
             pause = await self._turn()
             if pause is None:
+                self._probes.reach("triggers.asleep")
                 await self._repository.changed.wait()
-            elif pause > 0:
-                await aio.wait_first(self._repository.changed.wait(), self._clock.sleep(pause))
+            else:
+                # The point means that the sleep has begun, so that a test can move the clock past it.
+                sleep = asyncio.ensure_future(self._clock.sleep(pause))
+                await asyncio.sleep(0)
+                self._probes.reach("triggers.asleep")
+                await aio.wait_first(self._repository.changed.wait(), sleep)
+            self._probes.reach("triggers.awake")
 
     async def _turn(self) -> float | None:
         """Take what is due, and return how long to sleep; None: until something changes."""

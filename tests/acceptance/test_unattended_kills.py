@@ -1,0 +1,116 @@
+"""The service, killed at each write of what works without a person, and started again."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import queue
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.forked_service import Service
+from tests.integration.project import Project
+
+POINTS = ["before_write", "before_rename", "after_rename"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_delivery_that_was_cut_off_starts_one_run(tmp_path: Path, point: str) -> None:
+    """The sender got no answer, delivers again to the next service, and there is one run."""
+    Project(tmp_path)
+    service = Service(tmp_path)
+    address = _http(service).post("/api/triggers", json={"recipe_id": "quick", "webhook": {}}).json()["address"]
+    service.stop()
+    service = Service(tmp_path, f"storage.document.{point}:1")
+    with pytest.raises(httpx.HTTPError):
+        _deliver(_http(service), address)
+    assert service.ended() != 0
+
+    service = Service(tmp_path)
+    client = _http(service)
+    try:
+        again = _deliver(client, address)
+        third = _deliver(client, address)
+        runs = client.get("/api/runs").json()
+        (trigger,) = client.get("/api/triggers").json()
+    finally:
+        service.stop()
+
+    assert again["run_id"] == third["run_id"] == runs[0]["run_id"]
+    assert len(runs) == 1
+    assert trigger["last_run_id"] == again["run_id"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_message_is_delivered_though_the_service_dies_over_it(tmp_path: Path, point: str) -> None:
+    """Killed when it writes down how far it is, the next service may repeat the message, under the same id."""
+    Project(tmp_path)
+    received: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+    known: list[tuple[str, str]] = []
+    with _Receiver(received) as url:
+        service = Service(tmp_path)
+        client = _http(service)
+        body = {"argv": ["sh", "-c", f"cat > in.json; exec {_POST.format(url=url)}"]}
+        assert client.post("/api/notifications/endpoints", json=body).status_code == 201
+        service.stop()
+        service = Service(tmp_path, f"storage.document.{point}:1")
+        client = _http(service)
+        run_id = client.post("/api/runs", json={"recipe_id": "quick"}).json()["run_id"]
+        assert service.ended() != 0
+
+        service = Service(tmp_path)
+        client = _http(service)
+        try:
+            second = client.post("/api/runs", json={"recipe_id": "quick"}).json()["run_id"]
+            while second not in dict(known):
+                known.append(received.get(timeout=60))
+        finally:
+            service.stop()
+
+    assert {told for told, _ in known} == {run_id, second}
+    assert len(set(known)) == 2
+
+
+_POST = "python3 -c \"import urllib.request as u; u.urlopen(u.Request('{url}', data=open('in.json', 'rb').read()))\""
+
+
+def _http(service: Service) -> httpx.Client:
+    client = service.http()
+    assert client is not None
+    return client
+
+
+def _deliver(client: httpx.Client, address: str) -> dict[str, Any]:
+    answer = client.post(address, json={"a": 1}, headers={"webhook-id": "msg_1"})
+    assert answer.status_code == 202, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+class _Receiver:
+    """A server that notes the run and the id of each message."""
+
+    def __init__(self, received: queue.SimpleQueue[tuple[str, str]]) -> None:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                received.put((message["data"]["run_id"], message["id"]))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+
+    def __enter__(self) -> str:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
