@@ -56,12 +56,17 @@ async def test_control_room(service: served.Served) -> None:
 
 
 async def test_agent_recipes(service: served.Served) -> None:
-    """The machine goes round its loop once and leaves by its exit."""
-    service.project.write(".control-room/recipes/agent_recipes/proofread.json", _example("agent_recipes.md", "json"))
-    for key, outcome in {"read": "issues-found", "mend": "complete", "read#2": "no-issues"}.items():
+    """The smallest machine ends; the other one goes round its loop once and leaves by its exit."""
+    folder = ".control-room/recipes/agent_recipes"
+    service.project.write(f"{folder}/tidy.json", _example("agent_recipes.md", "json"))
+    service.project.write(f"{folder}/proofread.json", _example("agent_recipes.md", "json", '{\n  "id": "proofread"'))
+    outcomes = {"tidy": "complete", "read": "issues-found", "mend": "complete", "read#2": "no-issues"}
+    for key, outcome in outcomes.items():
         service.project.say(key, text=says(outcome))
+    smallest = await service.run("tidy")
     run = await service.run("proofread", args={"path": "README.md"})
 
+    assert (smallest["status"], smallest["ending"]["reason"]) == ("done", "tidied")
     assert (run["status"], run["ending"]["reason"]) == ("done", "proofread")
 
 
