@@ -215,6 +215,7 @@ def _services(
         upkeep=application.upkeep,
         # With the ring of the guard a key counts, or not any more, as soon as that was answered.
         keys=application.keys if ring is None else application.keys.over(ring),
+        budgets=application.budgets,
         audit=application.store.audit,
     )
 

@@ -41,6 +41,7 @@ class BackendConfig:
     tools_off: tuple[str, ...] | None = None  # Arguments of a template that forbid them; None: there are none.
     reply: Mapping[str, str] | None = None  # Dotted paths into a program's JSON; None: its output is the reply.
     idle_seconds: float | None = None  # Longest time that a program may say nothing; None: no limit.
+    max_cost_per_call: float | None = None  # Most that a prompt may cost, in US dollars; None: not known.
     base_url: str | None = None  # Address of the service, for backends that are one.
     api_key_env: str | None = None  # Environment variable that holds the key; the key itself is never written down.
     secrets: tuple[str, ...] = ()  # Further secret variables that the program gets; patterns.

@@ -21,20 +21,26 @@ _FIELDS = (*_TOKENS, "cost_usd")
 _DECIMALS = 12
 
 
-def counted(reply: ports.AgentReply, sums: records.Usage | None, before: records.Usage | None) -> ports.AgentReply:
+def counted(
+    reply: ports.AgentReply,
+    sums: records.Usage | None,
+    before: records.Usage | None,
+    covers: int | None = None,
+) -> ports.AgentReply:
     """Return a reply with what its turn took.
 
     Args:
         sums: What was told of the whole conversation; None: nothing.
         before: The same, as far as journals account for it; None: unknown.
+        covers: Earlier try whose usage journals do not account for, though the backend told it.
     """
     if sums is None:
         return reply
     reported = reply.usage or UNTOLD
     if before is not None and _counts_anew(reported, sums, before):
-        before = agent_sessions.NOTHING_SPENT
+        before, covers = agent_sessions.NOTHING_SPENT, None
     usage = records.Usage(**{name: _difference(name, reported, sums, before) for name in _FIELDS})
-    return dataclasses.replace(reply, usage=None if usage == UNTOLD else usage)
+    return dataclasses.replace(reply, usage=None if usage == UNTOLD else usage, covers=covers)
 
 
 def kept(
@@ -59,6 +65,14 @@ def kept(
 def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> records.Usage | None:
     """Return the sums that journals account for before a prompt; None: unknown."""
     return None if session is None else session.spent(prompt.run_id, prompt.key, prompt.recorded)
+
+
+def left_out(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> int | None:
+    """Return the earlier try of a prompt's step whose sums were told, but which left no line; None: there is none."""
+    last = None if session is None else session.told
+    if last is None or (last.run_id, last.key) != (prompt.run_id, prompt.key) or last.attempt in prompt.recorded:
+        return None
+    return last.attempt if last.attempt < prompt.line_attempt else None
 
 
 def _counts_anew(reported: records.Usage, sums: records.Usage, before: records.Usage) -> bool:

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from app import errors, settings
 from app.agents import degeneration, reply_forms
 from app.agents.backends import Backends
+from app.agents.pricing import Pricing
 from app.agents.programs import conversations as conversations_of_programs
 from app.domain import abstentions, agent_sessions, json_text, operations, plain, records, runs, states
 from app.engine import conversation_claims, live_output, live_steps, ports
@@ -36,9 +37,11 @@ class AgentPerformer:
         backends: Backends,
         conversations: conversation_claims.ConversationClaims,
         check_folder: Callable[[runs.RunStart], object] = lambda _: None,
+        pricing: Pricing | None = None,
     ) -> None:
         self._backends = backends
         self._conversations = conversations
+        self._pricing = pricing
         # Refuses a run whose working folder no agent may work in.
         self._check_folder = check_folder
         self._turns: WeakValueDictionary[str, live_steps.BackendQueue] = WeakValueDictionary()
@@ -69,6 +72,8 @@ class AgentPerformer:
         finally:
             await output.close()
         await call.write_log(_log_name(call, "reply"), reply.text)
+        if self._pricing is not None:
+            reply = dataclasses.replace(reply, usage=self._pricing.estimated(reply.usage, operation))
         return await _result(reply, operation, text, call.place.instructions)
 
     def _prompt(
@@ -90,6 +95,7 @@ class AgentPerformer:
             run_id=call.run.run_id,
             key=call.key,
             attempt=call.attempt,
+            cap_usd=call.cap_usd,
             line_attempt=call.attempt,
             recorded=call.recorded,
             env={settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)},
@@ -242,6 +248,7 @@ async def _result(
         usage=reply.usage,
         agent_session_id=reply.agent_session_id,
         finish=reply.finish,
+        covers=reply.covers,
     )
 
 

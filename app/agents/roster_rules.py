@@ -109,6 +109,13 @@ _BACKEND = {
             "title": "Longest time it may say nothing.",
             "description": "must be a number of seconds above 0",
         },
+        "max_cost_per_call": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": 1_000_000,
+            "title": "Most that a prompt may cost, in US dollars; the cap of programs that take one.",
+            "description": "must be a number of US dollars above 0",
+        },
         "base_url": {
             "type": "string",
             "pattern": "^https?://[^\\s@]+$",
@@ -227,7 +234,7 @@ def _backend_flaws(path: str, name: str, known: Mapping[str, Mapping[str, Any]])
 
 def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]:
     kind = backends.TYPES[backend["type"]]
-    for name in sorted(set(backend) - kind.fields - {"type", "models"}):
+    for name in sorted(set(backend) - kind.fields - {"type", "models", "max_cost_per_call"}):
         message = f"does not apply to a backend of type {backend['type']}"
         yield errors.Flaw(path=f"{path}.{name}", code="unknown", message=message)
     if "resume" not in kind.fields and not all(isinstance(part, str) for part in backend.get("command", ())):

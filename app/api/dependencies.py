@@ -13,6 +13,7 @@ from starlette.requests import Request
 from app import errors, telemetry
 from app.domain import audit
 from app.services import (
+    budgets,
     bulk,
     conferences,
     conversations,
@@ -86,6 +87,8 @@ class Services:
     """Verification and repair."""
     keys: keys.Keys
     """API keys."""
+    budgets: budgets.Budgets
+    """What runs may spend together."""
     audit: audit.AuditLog
     """Changes of what has no run's journal."""
 

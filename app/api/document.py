@@ -30,6 +30,7 @@ TAGS = [
     {"name": "conferences", "description": "Opinions of several agents on the same evidence."},
     {"name": "recipes", "description": "Recipes, and the router that chooses among them."},
     {"name": "library", "description": "Tools and agents that recipes can name."},
+    {"name": "budgets", "description": "What runs may spend together."},
     {"name": "audit", "description": "Receipts of tool executions, and who changed what has no run."},
     {"name": "keys", "description": "Keys of people and programs, with roles and scopes."},
     {"name": "upkeep", "description": "Verification of what is stored, and repair of runs."},

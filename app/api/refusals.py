@@ -298,6 +298,17 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"file": f"issues/{_ISSUE}.json"},
     ),
     errors.Conflict(f"the issue {_ISSUE} has 1000 notes", code="too_many_notes"),
+    # -- budgets
+    errors.NotFound("there is no budget 'drafts'; there are none", code="budget_not_found", detail={"budgets": []}),
+    errors.RequestInvalid("there are 200 budgets already, the most there may be; remove one", code="too_many_budgets"),
+    errors.Conflict(
+        "budgets.json in the data directory is not JSON; mend it, or move it away",
+        code="file_damaged",
+        detail={"file": "budgets.json"},
+    ),
+    errors.Unavailable(
+        "budgets.json cannot be read now: Input/output error", code="file_unreadable", detail={"file": "budgets.json"}
+    ),
     # -- session plans
     errors.NotFound(f"there is no plan '{_PLAN}'", code="plan_not_found"),
     errors.NotFound(f"the plan {_PLAN} has no task 9", code="task_not_found", detail={"task": 9}),

@@ -35,9 +35,19 @@ def strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
     return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(examples)} | schema)
 
 
-def _limit(name: str, description: str) -> Any:
+_LIMITS = {
+    "cost_usd": "Price of the calls of agents in US dollars, told or estimated.",
+    "tokens": "Tokens that agents read and write.",
+    "calls": "Calls of agents, repeated ones included.",
+    "wall_seconds": "Time since the run was accepted.",
+    "active_seconds": "Time in which the run executes.",
+}
+
+
+def limit(name: str) -> Any:
+    """Return the field of a limit."""
     least, most = limits.RANGES[name]
-    return Field(None, ge=least, le=most, description=description)
+    return Field(None, ge=least, le=most, description=_LIMITS[name])
 
 
 class LimitsBody(BaseModel):
@@ -45,15 +55,19 @@ class LimitsBody(BaseModel):
 
     model_config = strict({"cost_usd": 5, "calls": 40}, {"tokens": 2_000_000, "wall_seconds": 7200})
 
-    cost_usd: float | None = _limit("cost_usd", "Price of the calls of agents in US dollars, told or estimated.")
-    tokens: int | None = _limit("tokens", "Tokens that agents read and write.")
-    calls: int | None = _limit("calls", "Calls of agents, repeated ones included.")
-    wall_seconds: float | None = _limit("wall_seconds", "Time since the run was accepted.")
-    active_seconds: float | None = _limit("active_seconds", "Time in which the run executes.")
+    cost_usd: float | None = limit("cost_usd")
+    tokens: int | None = limit("tokens")
+    calls: int | None = limit("calls")
+    wall_seconds: float | None = limit("wall_seconds")
+    active_seconds: float | None = limit("active_seconds")
 
     def limits(self) -> limits.RunLimits:
         """Return the limits that the body sets."""
         return limits.RunLimits(**dict(self))
+
+    def changes(self) -> dict[str, float | None]:
+        """Return the limits that the body names; None lifts one."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
 
 
 class StartBody(BaseModel):

@@ -13,7 +13,7 @@ from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import views
-from app.services import progress, requests
+from app.services import budgets, progress, requests
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
@@ -117,6 +117,18 @@ async def pause_run(
 async def unpause_run(services: ServicesDep, run_id: RunId, author: AuthorDep, _body: _NoBody = None) -> Response:
     """Continue a paused run. It re-enters the queue."""
     return as_json(await services.runs.unpause(run_id, author))
+
+
+@router.patch(
+    "/{run_id}/limits",
+    summary="Change the limits of a run",
+    responses=responses.declared(budgets.RunLimited, *refusals.COMMAND, meaning="The limits, on disk and in force."),
+)
+async def limit_run(
+    services: ServicesDep, run_id: RunId, author: AuthorDep, body: request_models.LimitsBody
+) -> Response:
+    """Change what an unfinished run may take; null lifts a limit. One that is paused at it goes on if there is room."""
+    return as_json((await services.budgets.limit(run_id, body.changes(), author)).to_json())
 
 
 @router.post("/{run_id}/resume", summary="Resume a failed or cancelled run", responses=_RESUMED)

@@ -16,7 +16,7 @@ from typing import Any
 from app import settings, telemetry
 from app.agents import backends, configuration
 from app.agents import performer as agent_performer
-from app.bootstrap import temporal
+from app.bootstrap import spending, temporal
 from app.bootstrap.catalogue import surroundings_of
 from app.bootstrap.definitions import Definitions, reference_of
 from app.bootstrap.engines import Engine, EngineParts, Store, workspace_lock
@@ -33,6 +33,7 @@ from app.engine import conversation_claims, ports, refusals, runner
 from app.processes import environments, supervisor
 from app.services import (
     adoption,
+    budgets,
     conferences,
     conversation_binding,
     explanations,
@@ -71,6 +72,8 @@ class Application:
     """Why runs do not move."""
     statistics: statistics.Statistics
     """Counts and sums over all runs."""
+    budgets: budgets.Budgets
+    """What runs may spend together."""
     issues: control_issues.Issues
     """Use cases of issues."""
     conversation_service: conversation_services.ConversationService
@@ -137,11 +140,14 @@ async def build(
         claims = conversation_claims.ConversationClaims(sessions, store, platform.drivers)
         roots = [chosen.project.project, *chosen.project.allowed_roots]
         workspaces = tool_workspaces.Workspaces(roots, definitions.workspaces.reserved)
-        performer = agent_performer.AgentPerformer(agent_backends, claims, workspaces.check)
+        prices = spending.pricing_of(chosen.project, agents.backends)
+        performer = agent_performer.AgentPerformer(agent_backends, claims, workspaces.check, prices)
         equipment = _equipment(chosen, agents, platform, workspaces, definitions, performer, processes, store)
+        equipment = dataclasses.replace(equipment, spending=spending.ledger_of(store, prices, platform.clock))
         application = _application(chosen, platform, definitions, equipment, store, claims, sessions, processes)
         closing.push_async_callback(application.engine.stop)
         serves = mode.address is not None
+        await spending.put_in_force(application.budgets)
         application.engine.start(recover=serves, lock=workspace_lock(chosen.project.data_directory) if serves else None)
         if mode.alone or (serves and chosen.engine.engine == "embedded"):
             closing.push_async_callback(application.planner.stop)
@@ -149,6 +155,7 @@ async def build(
         if serves:
             closing.push_async_callback(application.unattended.stop)
             application.unattended.start()
+            spending.serve(application.budgets, closing)
         if serves and chosen.project.keep_conversations_days:
             age = timedelta(days=chosen.project.keep_conversations_days)
             sweeping = asyncio.create_task(conversation_retention.sweep(sessions, store, platform.clock.now() - age))
@@ -289,7 +296,6 @@ def _application(
     processes: supervisor.Supervisor,
 ) -> Application:
     metrics, run_listeners, performing = telemetry.Metrics(), runs.RunStartedListeners(), PlanPerformers()
-
     engine = _engine(chosen, platform, equipment, store, metrics, lambda call: use_cases.start_child(call), performing)
     use_cases = runs.Runs(
         store=store,
@@ -312,6 +318,7 @@ def _application(
         runs=use_cases,
         gates=gates_of(use_cases, store, engine, platform, equipment.masker),
         explanations=explanations_of(chosen, platform, use_cases, store, engine, processes, equipment.masker),
+        budgets=spending.budgets_of(chosen.project, store, engine, platform.clock),
         statistics=statistics_of(store, engine, platform.clock, project=chosen.project),
         issues=issues_of(store, platform, equipment.masker),
         conversation_service=conversation_service_of(use_cases, store, sessions, definitions, run_listeners, platform),

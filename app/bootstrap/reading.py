@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +21,8 @@ from app.storage.runs import disk_store
 
 if TYPE_CHECKING:
     from app.bootstrap import unattended
+    from app.domain.budgets import BudgetState
+    from app.domain.limits import RunLimits
     from app.engine import ports, run_engine
     from app.services import explanations, gates, issues, keys, maintenance, recipes
     from app.services.plans import plan_queries
@@ -30,6 +32,23 @@ class _Idle:
     """The engine of a process in which nothing executes."""
 
     elsewhere = False
+
+    def __init__(self, store: Callable[[], disk_store.DiskStore]) -> None:
+        self._store = store
+
+    @property
+    def spending(self) -> _Idle:
+        return self
+
+    def shown(self, run_id: str) -> None:
+        return None
+
+    async def counted(self, run_id: str, limits: RunLimits) -> BudgetState:
+        from app.engine import spending
+        from app.worker import ledger
+
+        counting = ledger.Ledger(self._store(), lambda _: spending.Quote(), clock.SystemClock())
+        return await counting.counted(run_id, limits)
 
     def view(self, run_id: str) -> None:
         return None
@@ -94,7 +113,7 @@ class Reading:
     def __init__(self, chosen: settings.Settings, directory: data_directory.DataDirectory) -> None:
         self._chosen = chosen
         self._directory = directory
-        self._engine = cast("run_engine.RunEngine", _Idle())
+        self._engine = cast("run_engine.RunEngine", _Idle(lambda: self.store))
         self.store = self._make_store(directory)
         """Run folders; a memory where there is no data directory."""
 

@@ -30,6 +30,7 @@ _MODULES = {
     "receipts": "receipts",
     "audit": "audit",
     "keys": "keys",
+    "budgets": "budgets",
     "recipes": "recipes",
     "route": "recipes",
     "agents": "project",

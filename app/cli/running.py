@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import arguments, durations, exit_codes, formats, options, terminal, use_cases
+from app.cli import arguments, budgets, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Access, Client
 
 if TYPE_CHECKING:
@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 @click.option("--session", "session_id", metavar="ID", help="Work session that the run belongs to.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
-@click.option("--max-cost", "cost_usd", type=float, metavar="USD", help="Pause before agents cost more than this.")
-@click.option("--max-tokens", "tokens", type=int, metavar="N", help="Pause before agents read and write more.")
-@click.option("--max-calls", "calls", type=int, metavar="N", help="Pause before agents are called more often.")
-@click.option("--max-time", "wall_seconds", type=durations.duration, metavar="2h", help="Limit of the time from start.")
-@click.option(
-    "--max-active-time", "active_seconds", type=durations.duration, metavar="30m", help="Limit of active time."
-)
+@budgets.run_limits
 @click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same run.")
 @click.option("--exclusive", is_flag=True, help="Reject the start while another run of the recipe is unfinished.")
 @click.option("--option", "chosen", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")

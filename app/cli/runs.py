@@ -13,6 +13,7 @@ from app import printable
 from app.cli import (
     again,
     arguments,
+    budgets,
     bulk_orders,
     exit_codes,
     formats,
@@ -30,6 +31,9 @@ from app.cli.client import Access, Answer, Client
 @click.group()
 def runs() -> None:
     """List, show and control runs."""
+
+
+runs.add_command(budgets.limits_)
 
 
 @runs.command("list")

@@ -9,7 +9,9 @@ from types import NoneType
 from typing import Any
 
 from app.domain import authors, plain
+from app.domain.limits import RunLimits
 from app.domain.states import RunState
+from app.domain.usage_sums import Reserved
 
 CRASH_LOOP_TRIES = 3
 """Interrupted tries of one step after which the run is parked."""
@@ -28,6 +30,12 @@ TIME_LIMIT = "time_limit"
 REPAIRED = "repaired"
 """Reason of the pause that a repair leaves behind."""
 
+BUDGET_EXHAUSTED = "budget_exhausted"
+"""Reason of a pause because a further call of an agent does not fit into a limit or budget."""
+
+LIMIT_REASONS = frozenset({BUDGET_EXHAUSTED, TIME_LIMIT})
+"""Reasons of pauses that a raised limit ends."""
+
 
 class DecisionKind(StrEnum):
     """Kinds of lines in control.jsonl."""
@@ -35,7 +43,9 @@ class DecisionKind(StrEnum):
     TAKEN = "taken"
     """A process took the run up, for the first time or again."""
     STARTED = "started"
-    """A try of a step is about to be performed."""
+    """A try of a step is about to be performed; of a limited call of an agent it holds what is reserved for it."""
+    LIMITED = "limited"
+    """A person changed what the run may take."""
     CANCEL_REQUESTED = "cancel_requested"
     """A person asked for the run's end."""
     PAUSED = "paused"
@@ -126,6 +136,10 @@ class Decisions:
     """When gates and other inputs were first awaited, by key; kept as long."""
     highest_attempt: dict[str, int] = field(default_factory=dict)
     """Highest attempt begun by key, ever."""
+    reserved: dict[tuple[str, int], Reserved] = field(default_factory=dict)
+    """What is reserved for calls of agents that have left no line, by key and attempt."""
+    limits: RunLimits | None = None
+    """What the run may take, if a person has changed that."""
     last_at: str | None = None
     """When the newest decision was made."""
     known_lines: int = 0
@@ -151,6 +165,8 @@ class Decisions:
                 self.taken_since_resume = True
             case DecisionKind.STARTED:
                 self._start(line)
+            case DecisionKind.LIMITED:
+                self.limits = RunLimits.from_json(line["limits"])
             case DecisionKind.CANCEL_REQUESTED:
                 self.cancel_requested_at = self.cancel_requested_at or line["at"]
             case DecisionKind.PAUSED:
@@ -205,6 +221,8 @@ class Decisions:
             self.due[begun.key] = begun.due_at
         if "gate_id" in line or "asked_at" in line:
             self.asked[begun.key] = line.get("asked_at") or begun.at
+        if "reserved" in line:
+            self.reserved[begun.key, begun.attempt] = Reserved.from_json(line["reserved"], begun.at)
         self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
 
     def _resume(self, line: Mapping[str, Any]) -> None:

@@ -20,6 +20,8 @@ class EventType(StrEnum):
     """Stopped at a step boundary, or parked."""
     RUN_UNPAUSED = "run.unpaused"
     """A paused run continues."""
+    RUN_LIMITED = "run.limited"
+    """Its limits were changed."""
     RUN_WAITING = "run.waiting"
     """Every open step is a gate."""
     RUN_STALLED = "run.stalled"
@@ -71,6 +73,7 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
     EventType.RUN_STARTED: ("taken",),
     EventType.RUN_PAUSED: ("reason", "error", "author"),
     EventType.RUN_UNPAUSED: ("author",),
+    EventType.RUN_LIMITED: ("limits", "author"),
     EventType.RUN_WAITING: ("keys",),
     EventType.RUN_STALLED: ("agent_id", "silent_seconds"),
     EventType.RUN_CANCEL_REQUESTED: ("author",),

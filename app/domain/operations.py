@@ -16,6 +16,9 @@ fingerprint = plain.labelled_sha256
 INLINE_BODY_BYTES = 4096
 """Operations up to this size are in the journal line, next to their hash."""
 
+COST_CAP_REACHED = "cost_cap_reached"
+"""Code of a call of an agent that its program ended because it cost as much as it was allowed to."""
+
 OnCutOff = Literal["fail", "keep"]
 """What happens to a reply that hit the length limit: it fails the try, or counts and makes the run's ending partial."""
 

@@ -51,6 +51,10 @@ class Usage(shapes.Shape):
     """Tokens written; None if not reported."""
     cost_usd: float | None = None
     """Price in US dollars; None if not reported."""
+    cost_estimated_usd: float | None = shapes.omitted()
+    """Price by the price file, where nobody reported one."""
+    prices_version: str | None = shapes.omitted()
+    """Version of the price file that the estimate was made with."""
 
     def plus(self, other: Usage) -> Usage:
         """Add two usages."""
@@ -58,6 +62,7 @@ class Usage(shapes.Shape):
             input_tokens=total((self.input_tokens, other.input_tokens)),
             output_tokens=total((self.output_tokens, other.output_tokens)),
             cost_usd=total_cost((self.cost_usd, other.cost_usd)),
+            cost_estimated_usd=total_cost((self.cost_estimated_usd, other.cost_estimated_usd)),
         )
 
 
@@ -132,6 +137,8 @@ class Result:
     """Conversation that an agent spoke in."""
     finish: Finish | None = None
     """`length` if an agent's reply reached its longest; None if it ended by itself, or the reason is unknown."""
+    covers: int | None = None
+    """Earlier try of the step, left without a line, whose usage is contained in this one's; None: there is none."""
 
 
 @shapes.open_ended
@@ -204,6 +211,8 @@ class Record:
     """Conversation that an agent spoke in."""
     finish: Finish | None
     """`length` if an agent's reply reached its longest."""
+    covers: int | None = None
+    """Earlier try, left without a line, whose usage is contained in this one's."""
     final: bool
     """Whether the driver sees it; a try that will be repeated is not final."""
     retry_at: str | None
@@ -263,6 +272,7 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
         receipt_id=line.get("receipt_id"),
         agent_session_id=line.get("agent_session_id"),
         finish=line.get("finish"),
+        covers=line.get("covers"),
         final=line.get("final", True),
         retry_at=line.get("retry_at"),
         started_at=started_at,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.domain.records import Record, Usage
+from app.domain.records import Record, Usage, total
 
 QUARTER_MINUTES = 15
 """Length of a period; the offset of every time zone is a multiple of it, so that days of each can be added up."""
@@ -35,6 +36,63 @@ class UsageSum:
     """Sum of the prices that were told; None where none was."""
     calls_without_price: int
     """Calls whose price nobody told."""
+    cost_estimated_usd: float | None = None
+    """Sum of the estimates for those calls; None where there is none."""
+    calls_silent: int = 0
+    """Further calls, which reported nothing; those that were cut off among them."""
+    tokens_reserved: int = 0
+    """Tokens that were reserved for calls that told of none."""
+    cost_reserved_usd: float = 0.0
+    """Price that was reserved for calls whose price is neither told nor estimated."""
+
+    def plus(self, other: UsageSum) -> UsageSum:
+        """Add the amounts of another sum."""
+        amounts: dict[str, Any] = {name: total((getattr(self, name), getattr(other, name))) for name in _AMOUNTS}
+        return dataclasses.replace(self, **amounts)
+
+    def alone(self, quarter: str) -> UsageSum:
+        """Return the amounts of a period, whatever the agent and the model."""
+        return dataclasses.replace(self, quarter=quarter, agent_id="", model="")
+
+
+_COLUMNS = tuple(field.name for field in dataclasses.fields(UsageSum))
+_AMOUNTS = _COLUMNS[3:]
+_SILENT, _TOKENS, _COST = 6, 7, 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """What was reserved for a call of an agent before it began; it counts until the call leaves a line."""
+
+    at: str
+    """When."""
+    tokens: int | None = None
+    """Tokens; None: nobody can tell how many it may take."""
+    cost_usd: float | None = None
+    """Price; None: nobody can tell."""
+
+    @classmethod
+    def from_json(cls, value: Any, at: str) -> Reserved:
+        """Read what a control line holds; what is no amount counts as not told."""
+        given = value if isinstance(value, dict) else {}
+        tokens, cost = _amount(given.get("tokens"), int), _amount(given.get("cost_usd"), int, float)
+        return cls(at=at, tokens=tokens, cost_usd=cost)
+
+    def as_sum(self) -> UsageSum:
+        """Return what the call counts for if nobody ever tells what it cost."""
+        return UsageSum(
+            quarter=quarter_of(self.at),
+            agent_id="",
+            model="",
+            calls=0,
+            input_tokens=0,
+            output_tokens=0,
+            cost_usd=None,
+            calls_without_price=0,
+            calls_silent=1,
+            tokens_reserved=self.tokens or 0,
+            cost_reserved_usd=self.cost_usd or 0.0,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,51 +110,83 @@ class RunFacts:
 class UsageTally:
     """Add up the usage of a run, line by line."""
 
-    def __init__(self, records: Iterable[Record] = ()) -> None:
+    def __init__(
+        self, records: Iterable[Record] = (), reserved: Mapping[tuple[str, int], Reserved] | None = None
+    ) -> None:
         self.total = Usage()
         """Usage of all lines; dead ones and repeated tries were paid too."""
         self._sums: dict[tuple[str, str, str], list[Any]] = {}
         for record in records:
-            if record.usage is not None:
-                self.add(record, record.usage)
+            self.add(record, reserved.get((record.key, record.attempt)) if reserved else None)
 
-    def add(self, record: Record, reported: Usage) -> None:
-        """Count one more line; what is no amount, in a file that was written by hand, counts as not reported."""
+    def add(self, record: Record, reserved: Reserved | None = None) -> None:
+        """Count one more line; what is no amount, in a file that was written by hand, counts as not reported.
+
+        Args:
+            reserved: What was reserved for it; it counts as far as the line tells nothing.
+        """
+        reported = record.usage
+        if reported is None:
+            if _is_call(record):
+                sums = self._part(record)
+                sums[_SILENT] += 1
+                _add_reserved(sums, reserved, Usage(input_tokens=None, output_tokens=None))
+            return
         usage = Usage(
             input_tokens=_amount(reported.input_tokens, int),
             output_tokens=_amount(reported.output_tokens, int),
             cost_usd=_amount(reported.cost_usd, int, float),
+            cost_estimated_usd=_amount(reported.cost_estimated_usd, int, float),
         )
         self.total = self.total.plus(usage)
-        place = _quarter(record.completed_at), str(record.line.get("agent_id") or ""), _model(record)
-        sums = self._sums.setdefault(place, [0, 0, 0, None, 0])
+        sums = self._part(record)
+        _add_reserved(sums, reserved, usage)
         sums[0] += 1
         sums[1] += usage.input_tokens or 0
         sums[2] += usage.output_tokens or 0
         if usage.cost_usd is None:
             sums[4] += 1
+            if usage.cost_estimated_usd is not None:
+                sums[5] = (sums[5] or 0) + usage.cost_estimated_usd
         else:
             sums[3] = (sums[3] or 0) + usage.cost_usd
 
     def sums(self) -> tuple[UsageSum, ...]:
         """Return the sums so far."""
         return tuple(
-            UsageSum(
-                quarter=place[0],
-                agent_id=place[1],
-                model=place[2],
-                calls=sums[0],
-                input_tokens=sums[1],
-                output_tokens=sums[2],
-                cost_usd=sums[3],
-                calls_without_price=sums[4],
-            )
-            for place, sums in self._sums.items()
+            UsageSum(**dict(zip(_COLUMNS, (*place, *sums), strict=True))) for place, sums in self._sums.items()
         )
 
-    def facts(self, started_at: str | None) -> RunFacts:
-        """Return what a run's row shows of it."""
-        return RunFacts(started_at=started_at, usage=self.total, sums=self.sums())
+    def facts(self, started_at: str | None, reserved: Iterable[Reserved] = ()) -> RunFacts:
+        """Return what a run's row shows of it.
+
+        Args:
+            reserved: What was reserved for calls that left no line.
+        """
+        cut_off = tuple(each.as_sum() for each in reserved)
+        return RunFacts(started_at=started_at, usage=self.total, sums=merged((*self.sums(), *cut_off)))
+
+    def _part(self, record: Record) -> list[Any]:
+        place = quarter_of(record.completed_at), str(record.line.get("agent_id") or ""), _model(record)
+        return self._sums.setdefault(place, [0, 0, 0, None, 0, None, 0, 0, 0.0])
+
+
+def _add_reserved(sums: list[Any], reserved: Reserved | None, usage: Usage) -> None:
+    if reserved is None:
+        return
+    if usage.input_tokens is None and usage.output_tokens is None:
+        sums[_TOKENS] += reserved.tokens or 0
+    if usage.cost_usd is None and usage.cost_estimated_usd is None:
+        sums[_COST] += reserved.cost_usd or 0.0
+
+
+def merged(parts: Iterable[UsageSum]) -> tuple[UsageSum, ...]:
+    """Add up parts of the same period, agent and model."""
+    found: dict[tuple[str, str, str], UsageSum] = {}
+    for part in parts:
+        place = part.quarter, part.agent_id, part.model
+        found[place] = part if place not in found else found[place].plus(part)
+    return tuple(found.values())
 
 
 def _amount(given: Any, *kinds: type) -> Any:
@@ -104,12 +194,42 @@ def _amount(given: Any, *kinds: type) -> Any:
     return given if is_amount else None
 
 
-def _quarter(at: str) -> str:
+def quarter_of(at: str) -> str:
+    """Return the beginning of the period that an instant is in."""
     # Instants of journal lines have one form, `2026-02-10T14:38:07.123Z`; another one is counted where it sorts.
     minutes = at[_MINUTES]
     if len(at) < 20 or not minutes.isdecimal():
         return at[:24]
     return f"{at[:14]}{int(minutes) // QUARTER_MINUTES * QUARTER_MINUTES:02d}:00.000Z"
+
+
+def total_usage(records: Iterable[Record]) -> Usage:
+    """Add up what all lines cost; dead ones and repeated tries were paid too."""
+    added = Usage()
+    for record in records:
+        added = added.plus(record.usage) if record.usage else added
+    return added
+
+
+def unsettled(
+    reserved: Mapping[tuple[str, int], Reserved], records: Iterable[Record]
+) -> dict[tuple[str, int], Reserved]:
+    """Return what is reserved for calls that left no line."""
+    left = dict(reserved)
+    for record in records if left else ():
+        left.pop((record.key, record.attempt), None)
+        if record.covers is not None:
+            left.pop((record.key, record.covers), None)
+    return left
+
+
+def _is_call(record: Record) -> bool:
+    if record.line.get("agent_id") is None:
+        return False
+    # A refusal names the agent that was not asked.
+    operation: Any = record.line.get("operation")
+    body = operation.get("body") if isinstance(operation, dict) else None
+    return not isinstance(body, dict) or body.get("kind") in (None, "agent_call")
 
 
 def _model(record: Record) -> str:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from app.domain import authors, plain, shapes
+from app.domain.budgets import BudgetState
 from app.domain.gates import gate_id
+from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.operations import Gate
 from app.domain.records import Failure, Finish, Place, Record, StepError, Usage
 from app.domain.runs import Ending, RunStart
@@ -122,6 +124,8 @@ class RunView:
     """Error of a failed or parked run."""
     ending: Mapping[str, plain.Json] | None = None
     """`{reason, partial, failed_steps}` of an ended run."""
+    limits: RunLimits = NO_LIMITS
+    """What it may take by now."""
     updated_at: str = ""
     """When it last changed."""
     completed_at: str | None = None
@@ -276,6 +280,8 @@ class RunDetail(Manifest):
     """A step whose agent or program has been silent for longer than `CONTROL_ROOM_STALLED_AFTER_SECONDS`."""
     unreadable: Unreadable | None
     """File that cannot be read now, None if all can; until it can, the last known state is shown."""
+    budget: BudgetState | None = shapes.omitted()
+    """How its limits stand, the runs that it started included; absent where it has none."""
 
 
 def manifest(view: RunView) -> dict[str, plain.Json]:
@@ -389,11 +395,3 @@ def open_step(step: OpenStep, run_id: str, attempts: Attempts = _NO_ATTEMPTS) ->
 def on_board(view: RunView, board: Board) -> RunView:
     """Put a board under a view."""
     return dataclasses.replace(view, board=board)
-
-
-def total_usage(records: Iterable[Record]) -> Usage:
-    """Add up what all lines cost; dead ones and repeated tries were paid too."""
-    total = Usage()
-    for record in records:
-        total = total.plus(record.usage) if record.usage else total
-    return total

@@ -80,6 +80,8 @@ class AgentPrompt:
     """Which try."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables set for an agent that is a program."""
+    cap_usd: float | None = None
+    """Most that the prompt may cost, for programs with a cap of their own; None: no limit."""
     line_attempt: int = 1
     """Which try it is in the run's journal; `attempt` also counts those that were cut off within it."""
     recorded: tuple[int, ...] = ()
@@ -104,6 +106,8 @@ class AgentReply:
     """Tokens and price of this turn; None where the backend tells neither."""
     finish: Finish | None = None
     """`length` if the backend tells that the reply hit the length limit."""
+    covers: int | None = None
+    """Earlier try of the step, left without a line, whose usage is contained in this turn's; None: there is none."""
     error: StepError | None = None
     """Why there is no reply; conversation and usage are told nevertheless, where they are known."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app import errors
-from app.domain import views
+from app.domain import usage_sums, views
 from app.domain.gates import OpenGate
 from app.domain.operations import Gate
 from app.domain.slots import Board, Progress
@@ -105,9 +105,10 @@ def _at_rest(loaded: Loaded) -> views.RunView:
         reason=None if ended else decisions.paused,
         records=loaded.records,
         dead=frozenset(decisions.dead),
-        usage=views.total_usage(loaded.records),
+        usage=usage_sums.total_usage(loaded.records),
         error=ended.error if ended else decisions.pause_error,
         ending=ended.ending if ended else None,
+        limits=loaded.limits,
         updated_at=max(newest, decisions.last_at or newest),
         completed_at=ended.at if ended else None,
     )

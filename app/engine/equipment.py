@@ -15,6 +15,7 @@ from app import clock, errors
 from app.domain import plain
 from app.domain.runs import RunStart
 from app.engine import ports, probes
+from app.engine.spending import Spending
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class Equipment:
     """Environment that recipes can name secrets of."""
     stalled_after_seconds: float | None = None
     """Silence after which a step at work counts as stalled; None: it is not watched."""
+    spending: Spending | None = None
+    """Keeps calls of agents within limits and budgets; None: nothing is limited."""
     observe: Callable[[str, str, float], None] | None = None
     """Counts a performed try by the kind of its operation, its status and its seconds; not those that only wait."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from app import clock
 from app.domain import plain
 from app.domain.operations import AgentCall, Operation, Refusal, ToolCall
-from app.domain.records import BlobRef, Record
+from app.domain.records import BlobRef, Record, Result
 from app.domain.states import StepState
 from app.engine.step_attempt import StepAttempt
 
@@ -76,9 +77,23 @@ def line(
         fields["model"] = asked.model
     if result.finish:
         fields["finish"] = result.finish
+    if result.covers is not None:
+        fields["covers"] = result.covers
     if attempt.history:
         fields["earlier"] = _earlier(attempt.history)
     return fields
+
+
+def masked(masker: plain.Masker, result: Result) -> Result:
+    """Return a result without secrets."""
+    output, error, summary = masker.mask(plain.plain(result.output)), result.error, result.summary
+    if output is result.output and error is None and summary is None:
+        return result
+    if error is not None:
+        facts = plain.plain({"message": error.message, "detail": error.detail})
+        error = dataclasses.replace(error, **masker.mask_cut(facts))
+    summary = None if summary is None else masker.mask_cut(plain.plain(summary))
+    return dataclasses.replace(result, output=output, summary=summary, error=error)
 
 
 def _earlier(tries: Sequence[Record]) -> dict[str, plain.Json]:

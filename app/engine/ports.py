@@ -230,6 +230,8 @@ class Call:
     """Earlier tries of the step that left a line in the journal."""
     exchanges: tuple[Exchange, ...] = ()
     """What the run has said so far in the step's conversation, where a person had that begun again; else nothing."""
+    cap_usd: float | None = None
+    """Most that a call of an agent may cost; None: no limit."""
 
 
 Source: TypeAlias = Callable[[Call], Awaitable[plain.Json]]

@@ -11,6 +11,7 @@ from app.domain import plain
 from app.domain.authors import Author
 from app.domain.gates import Answer, OpenGate
 from app.domain.inputs import Delivery
+from app.domain.limits import RunLimits
 from app.domain.records import Record
 from app.domain.runs import RunStart
 from app.domain.states import RunState
@@ -18,6 +19,7 @@ from app.domain.views import OpenStep, RunView
 
 if TYPE_CHECKING:
     from app.engine.open_steps import StepWait
+    from app.engine.spending import Spending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,13 @@ class RunEngine(Protocol):
             errors.NotFound, errors.WrongState: it is not paused.
         """
 
+    async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
+        """Put other limits of an unfinished run in force; answered once they are durable.
+
+        Raises:
+            errors.NotFound, errors.WrongState: it has ended.
+        """
+
     async def resume(self, run_id: str, how: Resume) -> RunState:
         """Send a failed or cancelled run on, by way of the queue.
 
@@ -203,6 +212,10 @@ class RunEngine(Protocol):
         """Tell how a run stands that is queued or asleep; None for one that is loaded, or that the engine does not
         have.
         """
+
+    @property
+    def spending(self) -> Spending | None:
+        """Return what keeps calls of agents within limits and budgets; None: nothing does."""
 
     def waits(self, run_id: str) -> Sequence[StepWait] | None:
         """Return what the open steps of a run wait for; None for one that is neither loaded nor asleep."""

@@ -14,7 +14,7 @@ from app.domain.records import Record
 from app.domain.runs import Transition
 from app.domain.slots import ShownState, snapshot
 from app.domain.states import RunState
-from app.domain.usage_sums import UsageTally
+from app.domain.usage_sums import UsageTally, unsettled
 from app.engine import open_steps
 from app.engine.driver_context import DriverContext
 from app.engine.space_retry import SpaceRetry
@@ -44,11 +44,12 @@ class RunProjection:
         self._ending = ended.ending if ended else None
         self._updated_at: str | datetime = loaded.decisions.last_at or loaded.start.created_at
         self._completed_at = ended.at if ended else None
-        self._tally = UsageTally(loaded.records)
+        self._tally = UsageTally(loaded.records, loaded.decisions.reserved)
         self.status = loaded.decisions.status
         """Where the run stands."""
         self.records = list(loaded.records)
         """All journal lines so far, in order."""
+        loaded.decisions.reserved = unsettled(loaded.decisions.reserved, loaded.records)
         dead = loaded.decisions.dead
         self._counted = [record for record in self.records if record.final and record.position not in dead]
         self.steps: dict[str, StepAttempt] = {}
@@ -78,6 +79,7 @@ class RunProjection:
             usage_sums=self._tally.sums,
             error=fault.to_json() if fault else self._error,
             ending=self._ending,
+            limits=self._log.loaded.limits,
             updated_at=self._completed_at or self.moved_at(),
             completed_at=self._completed_at,
         )
@@ -92,8 +94,12 @@ class RunProjection:
         # Lines are declared dead only while no runner has the run.
         if record.final:
             self._counted.append(record)
-        if record.usage is not None:
-            self._tally.add(record, record.usage)
+        # Most steps call no agent.
+        if record.usage is not None or record.line.get("agent_id") is not None:
+            reserved = self._log.loaded.decisions.reserved
+            self._tally.add(record, reserved.pop((record.key, record.attempt), None))
+            if record.covers is not None:
+                reserved.pop((record.key, record.covers), None)
 
     def touch(self) -> None:
         """Say that something changed."""
@@ -114,7 +120,8 @@ class RunProjection:
 
     async def note(self, transition: Transition) -> None:
         """Write a move to the index, with what the journals add up to by now."""
-        facts = self._tally.facts(self._log.loaded.decisions.first_taken_at)
+        decided = self._log.loaded.decisions
+        facts = self._tally.facts(decided.first_taken_at, decided.reserved.values())
         await self._log.move(dataclasses.replace(transition, facts=facts))
 
     async def show_waiting(self) -> None:

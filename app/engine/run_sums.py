@@ -55,6 +55,8 @@ class UsageAmounts(shapes.Shape):
     """Sum of the prices that were told; None where none was."""
     calls_without_price: int = 0
     """Calls whose price nobody told; `cost_usd` does not contain them."""
+    cost_estimated_usd: float | None = None
+    """Sum of the estimates for those, by the price file; None where there is none."""
 
     def plus(self, other: UsageAmounts) -> UsageAmounts:
         """Add two sums of different runs."""
@@ -65,6 +67,7 @@ class UsageAmounts(shapes.Shape):
             output_tokens=self.output_tokens + other.output_tokens,
             cost_usd=total((self.cost_usd, other.cost_usd)),
             calls_without_price=self.calls_without_price + other.calls_without_price,
+            cost_estimated_usd=total((self.cost_estimated_usd, other.cost_estimated_usd)),
         )
 
     @classmethod
@@ -77,6 +80,7 @@ class UsageAmounts(shapes.Shape):
             output_tokens=usage.output_tokens,
             cost_usd=usage.cost_usd,
             calls_without_price=usage.calls_without_price,
+            cost_estimated_usd=usage.cost_estimated_usd,
         )
 
 

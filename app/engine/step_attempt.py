@@ -10,6 +10,7 @@ from app.domain.records import Record, Result
 from app.engine import ports
 from app.engine.driver_scheduler import Ask
 from app.engine.live_steps import LiveStep
+from app.engine.spending import Reservation
 
 NO_RESULT = Result()
 """In place of a result that is not there yet."""
@@ -54,5 +55,7 @@ class StepAttempt(LiveStep):
     """Whether its record is being written, which an interruption lets finish."""
     cut: bool = False
     """Whether it was interrupted while its record was written, so that no further try begins."""
+    reservation: Reservation | None = None
+    """What is reserved for the present try; None where it calls no agent."""
     task: asyncio.Task[None] | None = None
     """The task that executes it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import itertools
 import logging
@@ -61,6 +60,8 @@ class StepExecutor:
                 holds_capacity = attempt.idle or self._start.run_id in owner.capacity.holders
                 if attempt.history or not holds_capacity:
                     await self._prepare(attempt, owner)
+                if decided is None:
+                    await self.reserve(attempt, owner)
                 await self.announce(attempt, owner)
                 call = self.call(attempt, owner)
                 # The run may be evicted while the step is with its performer, so nothing here holds its runner then.
@@ -76,6 +77,9 @@ class StepExecutor:
             raise
         except BaseException as failure:  # noqa: BLE001 - the runner raises it where the run is settled
             self.writer.report(attempt, failure)
+        finally:
+            if attempt.reservation is not None:
+                attempt.reservation.close()
 
     # -- claim: is it performed at all after earlier tries?
 
@@ -107,6 +111,16 @@ class StepExecutor:
             await self._clock.sleep((due - self._clock.now()).total_seconds())
         if not attempt.idle:
             await owner.capacity.enter()
+
+    # -- reserve: wait until a call of an agent fits into what limits it
+
+    async def reserve(self, attempt: StepAttempt, owner: StepOwner) -> None:
+        """Reserve for a call of an agent; one that does not fit into a limit or budget parks the run."""
+        operation, spending = attempt.ask.operation, self._equipment.spending
+        if spending is not None and isinstance(operation, operations.AgentCall):
+            if attempt.reservation is not None:
+                attempt.reservation.close()
+            attempt.reservation = await spending.reserve(owner.log.loaded, attempt.ask.key, operation)
 
     # -- announce: the `started` line, synced where a crash must not forget it
 
@@ -149,6 +163,8 @@ class StepExecutor:
             facts["gate_id"] = gates.gate_id(self._start.run_id, ask.key, attempt.attempt)
         if isinstance(operation, operations.Input):
             facts["asked_at"] = at
+        # From here on the line may be on disk.
+        facts |= {} if attempt.reservation is None else attempt.reservation.begin(attempt.attempt)
         # A step that only reads leaves nothing: a power cut may take its line, and its repetition is its first try.
         sync = operation.outside or wait is not None or operation.on_interrupted != "rerun"
         try:
@@ -186,31 +202,19 @@ class StepExecutor:
             status = result.status._value_
             if (result.status is StepState.FAILED) != (result.error is not None):
                 result = step_decisions.unsound(result)
-            return self._masked(result)
+            return journal_lines.masked(self._masker, result)
         except ports.Interrupted as cut:
             _log.warning("the step %s of %s was cut off: %s", attempt.ask.key, run_id, cut.cause.message)
             return None
         except Exception as error:  # noqa: BLE001 - a broken performer fails its step, not the engine
             status = StepState.FAILED.value
-            return self._masked(self._failure(attempt, error))
+            return journal_lines.masked(self._masker, workspace_faults.result_of(run_id, attempt.ask.key, error))
         finally:
             attempt.duration_seconds = self._clock.monotonic() - attempt.began
             attempt.away = False
             if not attempt.idle and self._equipment.observe is not None:
                 self._equipment.observe(operation.kind, status, attempt.duration_seconds)
             self._reach("step.performed")
-
-    def _failure(self, attempt: StepAttempt, error: Exception) -> Result:
-        if isinstance(error, errors.StepError | errors.InputRefused):
-            return step_decisions.failed(error.code, error.message, error.detail)
-        facts = {"run_id": self._start.run_id, "key": attempt.ask.key}
-        if not isinstance(error, OSError):
-            _log.error("performing failed", exc_info=error, extra=facts)
-            return step_decisions.failed("internal_error", f"{type(error).__name__}: {error}")
-        if workspace_faults.passes(error.errno):
-            raise workspace_faults.parks(error) from error
-        _log.error("performing failed: %s", error, extra=facts)
-        return workspace_faults.failed(error)
 
     async def _perform_again(
         self,
@@ -266,6 +270,7 @@ class StepExecutor:
             masker=self._masker,
             recorded=self._recorded.get(ask.key, ()),
             exchanges=attempt.exchanges,
+            cap_usd=None if attempt.reservation is None else attempt.reservation.cap_usd,
         )
 
     async def _write_log(self, name: str, text: str) -> None:
@@ -296,17 +301,6 @@ class StepExecutor:
         async with self.writer.use() as owner:
             await owner.durability.commit(owner.log.rest)
 
-    def _masked(self, result: Result) -> Result:
-        masker, error, summary = self._masker, result.error, result.summary
-        output = masker.mask(plain.plain(result.output))
-        if output is result.output and error is None and summary is None:
-            return result
-        if error is not None:
-            facts = plain.plain({"message": error.message, "detail": error.detail})
-            error = dataclasses.replace(error, **masker.mask_cut(facts))
-        summary = None if summary is None else masker.mask_cut(plain.plain(summary))
-        return dataclasses.replace(result, output=output, summary=summary, error=error)
-
     # -- record: seal the line, append it, project it, hand the record over
 
     async def record(self, attempt: StepAttempt, result: Result) -> Record | None:
@@ -327,6 +321,8 @@ class StepExecutor:
             self._reach("step.after_append")
             self._recorded[record.key] = (*self._recorded.get(record.key, ()), attempt.attempt)
             attempt.history.append(record)
+            if attempt.reservation is not None:
+                attempt.reservation.settle(record)
             if record.receipt_id is not None:
                 await self._prove(owner, record)
             self._project(owner, attempt, record)
@@ -349,6 +345,9 @@ class StepExecutor:
             delay = step_decisions.retry_delay_seconds(policy, result, len(attempt.history) + 1)
             if delay is not None:
                 attempt.retry_at = clock.stamp(attempt.completed_at + timedelta(seconds=delay))
+        if attempt.reservation is not None and attempt.reservation.ended_by_limit(result):
+            # Its next try parks the run, and begins once the limit is raised.
+            attempt.retry_at = clock.stamp(attempt.completed_at)
         output, ask = result.output, attempt.ask
         encoded = b"" if output is None else plain.content(output)
         blob = None

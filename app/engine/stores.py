@@ -11,6 +11,7 @@ from app.domain import audit, plain, shapes
 from app.domain.access import Scope
 from app.domain.decisions import DecisionKind, Decisions
 from app.domain.events import Event, EventType
+from app.domain.limits import RunLimits
 from app.domain.receipts import ListedReceipt, ReceiptQuery
 from app.domain.records import BlobRef, Record, Usage
 from app.domain.runs import RunStart, Transition
@@ -37,6 +38,11 @@ class Loaded:
     """Keys of `recipe.note` events written already."""
     missing: MissingLines | None = None
     """Journal lines that are known to be gone; until a person has decided, nothing executes."""
+
+    @property
+    def limits(self) -> RunLimits:
+        """Return what the run may take by now."""
+        return self.start.limits if self.decisions.limits is None else self.decisions.limits
 
 
 class RunLog(Waiting, Protocol):
@@ -309,11 +315,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """Return a blob of a run that is not open."""
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[Event]:
-        """Return the events numbered above `after` that are written, or the next of them; what is before is not read.
-
-        Args:
-            most: How many at most; None: all.
-        """
+        """Return the events numbered above `after` that are written, at most `most`; what is before is not read."""
 
     async def read_log(self, run_id: str, name: str) -> bytes:
         """Return a file under `logs/`."""

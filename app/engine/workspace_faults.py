@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 from collections.abc import Iterator
 
 from app import errors
 from app.domain import plain
 from app.domain.records import Result
 from app.engine import step_decisions
+
+_log = logging.getLogger(__name__)
 
 _SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 _PASSING = _SHORT | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
@@ -96,3 +99,17 @@ def _path_of(error: OSError) -> str:
     if isinstance(found, bytes):
         return found.decode("utf-8", "surrogateescape")
     return found if isinstance(found, str) else ""
+
+
+def result_of(run_id: str, key: str, error: Exception) -> Result:
+    """Return the result of a performer that raised an error; one that comes of the machine and passes is raised."""
+    if isinstance(error, errors.StepError | errors.InputRefused):
+        return step_decisions.failed(error.code, error.message, error.detail)
+    of_step = {"run_id": run_id, "key": key}
+    if not isinstance(error, OSError):
+        _log.error("performing failed", exc_info=error, extra=of_step)
+        return step_decisions.failed("internal_error", f"{type(error).__name__}: {error}")
+    if passes(error.errno):
+        raise parks(error) from error
+    _log.error("performing failed: %s", error, extra=of_step)
+    return failed(error)

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from app import errors
-from app.domain import call_limits, records, runs, states, views
+from app.domain import call_limits, records, runs, states, usage_sums
 from app.engine import forking, ports, step_decisions, stores
 from app.services import faults, fork_requests, run_reader
 from app.services.fork_requests import ForkRequest, Order, PreviewReport, StepPreviewed
@@ -112,7 +112,7 @@ class Previews:
             finished=found.finished,
             calls_at_most=limit.most,
             cost_usd_at_most=0.0 if free else None,
-            paid_before=views.total_usage(again),
+            paid_before=usage_sums.total_usage(again),
             note=limit.note if limit.most is None else None if free else "No limit of the price of a call is known.",
             workspace=start.working_dir,
             workspace_note=fork_requests.WORKSPACE_NOTE,

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
-from app.domain import plain, records, runs, shapes, slots, states, views
+from app.domain import budgets, plain, records, runs, shapes, slots, states, views
 from app.domain import unreadable as unreadables
+from app.domain.limits import NO_LIMITS
 from app.engine import run_engine, stores
 from app.services import aio, requests
 
@@ -82,7 +83,8 @@ class RunReader:
         number = self._engine.change_number(run_id)
         cached = self._answers.get(run_id)
         # Signs of life change no number: nobody waits for them, and they change the answer once a second at most.
-        signs = _signs(self._engine.view(run_id))
+        spending = self._engine.spending
+        signs = (*_signs(self._engine.view(run_id)), spending and spending.shown(run_id))
         known = cached is not None and (cached.number, cached.signs) == (number, signs)
         known = known and self._store.unreadable(run_id) is None
         if cached is not None and known and not await self._was_touched(run_id):
@@ -94,7 +96,8 @@ class RunReader:
         if (unreadable := self._store.unreadable(run_id) or view.unreadable) is not None:
             view, keep = dataclasses.replace(view, unreadable=unreadable), False
         cache = (cached.cache if cached else None) or RunResponseCache()
-        body = cache.encoded(view, holder)
+        budget = await spending.counted(run_id, view.limits) if spending and view.limits != NO_LIMITS else None
+        body = cache.encoded(view, holder, budget)
         finished = view.status.finished
         answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
         if keep and forgotten == self._forgotten:
@@ -293,7 +296,7 @@ class RunResponseCache:
         self._attempts: dict[str, list[records.Record]] = {}
         self._seen = 0
 
-    def encoded(self, view: views.RunView, holder: str | None) -> bytes:
+    def encoded(self, view: views.RunView, holder: str | None, budget: budgets.BudgetState | None = None) -> bytes:
         """Return the consolidated answer as JSON (execution-modes, appendix D): the newest steps, and how many there
         are.
 
@@ -305,7 +308,7 @@ class RunResponseCache:
         opened = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in view.open]
         shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
         stalled = next((step.stalled for step in view.open if step.stalled is not None), None)
-        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b%b,"unreadable":%b}' % (
+        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b%b,"unreadable":%b%b}' % (
             plain.encode(views.manifest(view))[:-1],
             b",".join(shown),
             len(living) + len(opened),
@@ -313,6 +316,7 @@ class RunResponseCache:
             plain.encode(holder),
             b"" if stalled is None else b',"stalled":' + plain.encode(stalled.to_json()),
             plain.encode(view.unreadable.to_json() if view.unreadable else None),
+            b"" if budget is None else b',"budget":' + plain.encode(budget.to_json()),
         )
 
     def _catch_up(self, view: views.RunView, living: Sequence[records.Record]) -> None:

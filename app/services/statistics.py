@@ -67,6 +67,8 @@ class Spend(shapes.Shape):
     """Sum of the prices that were told; None where none was."""
     calls_without_price: int
     """Calls whose price nobody told."""
+    cost_estimated_usd: float | None
+    """Sum of the estimates for those, by the price file; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +279,7 @@ class Statistics:
                 output_tokens=usage.output_tokens,
                 cost_usd=usage.cost_usd,
                 calls_without_price=usage.calls_without_price,
+                cost_estimated_usd=usage.cost_estimated_usd,
             ),
             pool=self._pool(since, rows),
             disk=rows.disk,
@@ -307,7 +310,7 @@ class Statistics:
         live = (part for view in counted for part in view.usage_sums())
         total = rows.totals.usage
         for part in live:
-            if part.quarter >= since.today:
+            if part.quarter >= since.today and part.calls:
                 total = total.plus(run_sums.UsageAmounts.of(part, 0))
         return total
 

@@ -17,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from app import errors
 from app.domain import gates, inputs, operations, records, runs, states, views
 from app.domain.authors import Author
+from app.domain.limits import RunLimits
 from app.engine import aio, child_results, open_steps, ports, run_engine, runner, stores
 from app.temporal import codec, messages, worker
 from app.temporal.activities import Activities
@@ -61,6 +62,8 @@ class TemporalEngine:
         self._store = store
         self._limits = limits
         self._works = works
+        self.spending = equipment.spending
+        """Keeps calls of agents within limits and budgets, as far as this process makes them."""
         self._clock = equipment.clock
         self.contents = Contents(store)
         """What workflows are told."""
@@ -175,6 +178,11 @@ class TemporalEngine:
         start = await self._orders.mark(run_id, marks, author)
         self._follower.note(run_id)
         return start
+
+    async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
+        """Put other limits of an unfinished run in force."""
+        await self._orders.limit(run_id, limits, author, self.spending)
+        self._follower.note(run_id)
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
         """Return None: what a run waits out is told by its worker's log."""

@@ -46,6 +46,7 @@ class ActiveRuns:
         self._report_died = died
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
+        self._spending = equipment.spending
         self._arrivals = itertools.count()
         self.changes = RunVersions()
         """Change numbers of runs."""
@@ -358,6 +359,8 @@ class ActiveRuns:
             self.capacity.release(active_run.run_id)
         if state.finished:
             self.lineage.forget(active_run.run_id)
+            if self._spending is not None:
+                self._spending.forget(active_run.run_id)
             if self.ended is not None:
                 self.ended.add(active_run.run_id)
         active_run.left.set_result(state)

@@ -11,6 +11,7 @@ from app import errors
 from app.domain import authors, operations, records, runs, states, views
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
+from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, runner, stores
 from app.worker import inputs, recovery, stall_watch
 from app.worker.active_runs import ActiveRuns
@@ -52,6 +53,8 @@ class Pool:
         )
         equipment = self._equipped(equipment)
         self._clock = equipment.clock
+        self.spending = equipment.spending
+        """Keeps calls of agents within limits and budgets."""
         self._active = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
         self._commands = RunCommands(store, dialects, equipment, self._active)
         self._deliveries = Deliveries(self._inputs, store, self._active)
@@ -152,6 +155,10 @@ class Pool:
     async def unpause(self, run_id: str, author: authors.Author | None = None) -> states.RunState:
         """Continue a paused or parked run."""
         return await self._commands.unpause(run_id, author)
+
+    async def limit(self, run_id: str, limits: RunLimits, author: authors.Author | None = None) -> None:
+        """Put other limits of an unfinished run in force."""
+        await self._commands.limit(run_id, limits, author)
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         """Continue a failed or cancelled run."""

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from app import clock, errors
 from app.domain import authors, decisions, events, plain, runs, states
 from app.domain.authors import Author
-from app.engine import aio, marking, ports, resuming, run_engine, runner, stores
+from app.domain.limits import RunLimits
+from app.engine import aio, limiting, marking, ports, resuming, run_engine, runner, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
@@ -37,6 +38,7 @@ class RunCommands:
         self._dialects = dialects
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
+        self._spending = equipment.spending
         self._active = active
         self._given = aio.BackgroundTasks()
         self._later = aio.BackgroundTasks()
@@ -52,6 +54,10 @@ class RunCommands:
     async def unpause(self, run_id: str, author: Author | None = None) -> states.RunState:
         """Continue a paused or parked run."""
         return await self._carry_out(run_id, self._unpause(run_id, author))
+
+    async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
+        """Put other limits of an unfinished run in force."""
+        await self._carry_out(run_id, self._limit(run_id, limits, author))
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         """Continue an ended run."""
@@ -206,6 +212,26 @@ class RunCommands:
         await _decide(log, decisions.DecisionKind.UNPAUSED, facts)
         self._reach("pool.after_unpause")
         log.add_event(events.EventType.RUN_UNPAUSED, None, {"author": authors.in_line(facts)})
+
+    # -- limit
+
+    async def _limit(self, run_id: str, limits: RunLimits, author: Author | None) -> states.RunState:
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None:
+            summary = await self._unfinished(run_id)
+            if summary.owner == "foreign":
+                raise _wrong(run_id, summary.status, "limited: it is another's, resume takes it over")
+            async with self._opened(run_id) as log:
+                await limiting.limit(log, limits, author, self._reach, self._spending)
+                self._active.changes.note(run_id)
+            return states.RunState(summary.status)
+        log = await self._active.take_up(active_run)
+        try:
+            await limiting.limit(log, limits, author, self._reach, self._spending)
+            _runner(active_run).touch()
+        finally:
+            self._active.advance(active_run)
+        return self._active.state(run_id)
 
     # -- resume
 

@@ -211,7 +211,7 @@ class TimeLimits:
 
 def limits_of(loaded: stores.Loaded) -> limits.RunLimits:
     """Return the limits of a run that are in force."""
-    return loaded.start.limits
+    return loaded.limits
 
 
 def _begun(active_run: ActiveRun) -> float | None:

@@ -93,7 +93,7 @@ class ProgramBackend:
                 created=reply.error is None,
                 spent=(found.sums, before),
             )
-        return counting.counted(reply, found.sums, before)
+        return counting.counted(reply, found.sums, before, counting.left_out(stored, prompt))
 
     async def _begin_anew(
         self, prompt: ports.AgentPrompt, opened: ConversationAddress

@@ -15,6 +15,7 @@ from app.agents.programs.program import Invocation, Program, Turn, arguments, as
 from app.domain import plain
 
 _SYSTEM_FILE = "system.txt"
+_LEAST_CAP_USD = 0.000001
 _WAYS_OUT = (
     "Claude Code refuses --dangerously-skip-permissions to root. Run the service as another user; or, where it is a"
     " sandbox, set IS_SANDBOX=1 for the service; or name the tools it may use in `allowed_tools` of the backend."
@@ -40,6 +41,8 @@ def _invoke(turn: Turn) -> Invocation:
         listed += ["--append-system-prompt-file", str(turn.folder / _SYSTEM_FILE)]
     if prompt.reply_schema is not None:
         listed += ["--json-schema", plain.canonical(plain.plain(prompt.reply_schema)).decode()]
+    if prompt.cap_usd is not None:
+        listed += ["--max-budget-usd", f"{max(prompt.cap_usd, _LEAST_CAP_USD):.6f}"]
     message = as_words(turn.message(with_system=not files, with_schema=False))
     return Invocation(arguments=tuple(listed), stdin=message, files=files)
 
@@ -74,6 +77,7 @@ PROGRAM = Program(
         "CLAUDE_CODE_OAUTH_TOKEN",
     ),
     limit_variable="CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    caps_cost=True,
     fields=frozenset({"allowed_tools"}),
 )
 """How Claude Code is spoken with."""

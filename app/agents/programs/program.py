@@ -127,6 +127,7 @@ class Program:
     shares: tuple[str, ...] = ()  # Secret variables that it gets, too, and that are not its own.
     names_vendors: bool = False  # Whether its models are called `vendor/model`; it then gets the keys of that vendor.
     limit_variable: str | None = None  # Variable that takes the longest reply, in tokens; None: it cannot be limited.
+    caps_cost: bool = False  # Whether it can be told the most that a turn may cost.
     fields: frozenset[str] = frozenset()  # Fields of `agents.json` that it takes beside those of every program.
 
 

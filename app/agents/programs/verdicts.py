@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from app.agents.programs import results
 from app.agents.programs.program import Failure, ParsedOutput, Program
-from app.domain import records
+from app.domain import operations, records
 from app.engine import ports
 from app.processes import launcher_protocol
 
@@ -118,6 +118,8 @@ def _reported(
     status = failure.status if failure and failure.status else _status(words or complaints)
     if status is None and _LOGIN.search(words or complaints):
         status = 401
+    if failure is not None and failure.reason == "error_max_budget_usd":
+        return _failed(operations.COST_CAP_REACHED, f"{program.label} reached its cap", failure, complaints)
     code = _CODES.get(status or 0, "agent_error")
     return _failed(code, f"{program.label} failed", failure, complaints, status)
 

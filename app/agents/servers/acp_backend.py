@@ -173,7 +173,7 @@ class AcpBackend:
         if stored is not None:
             known = dataclasses.replace(stored, created=stored.created or reply.error is None)
             await self._store(prompt, counting.kept(known, prompt, sums, before))
-        return counting.counted(reply, sums, before)
+        return counting.counted(reply, sums, before, counting.left_out(stored, prompt))
 
     async def _begin(self, prompt: ports.AgentPrompt, conversation: acp_opening.OpenedConversation) -> None:
         session_id = conversation.session_id

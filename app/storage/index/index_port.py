@@ -13,7 +13,7 @@ from app import clock
 from app.domain import issues, receipts, runs, states
 from app.domain.records import Usage
 from app.domain.usage_sums import RunFacts, UsageSum
-from app.engine import run_sums, stores
+from app.engine import run_sums, spending, stores
 
 OWNERS = ("service", "process", "foreign")
 """Who continues a run; nobody unasked, if it is foreign."""
@@ -147,6 +147,9 @@ class Index(Protocol):
         self, query: run_sums.UsageQuery, aside: Sequence[str]
     ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
         """Return sums of usage by name, and the total, but of the runs that are aside."""
+
+    async def spent(self, query: spending.SpentQuery, aside: Sequence[str] = ()) -> spending.Spent:
+        """Return what runs spent, as one moment shows it, but those that are aside."""
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         """Note where receipts lie."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from app import errors
 from app.domain import issues, receipts, runs, states
-from app.engine import run_sums, stores
+from app.engine import run_sums, spending, stores
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.index import index_port
 from app.storage.index.index_port import Index, IndexedRun, ReceiptPlace
@@ -216,6 +216,10 @@ class IndexQueue:
     ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
         await self._settle_if_possible()
         return await self._inner.usage(query, aside)
+
+    async def spent(self, query: spending.SpentQuery, aside: Sequence[str] = ()) -> spending.Spent:
+        await self._settle_if_possible()
+        return await self._inner.spent(query, aside)
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
         await self._settle_if_possible()

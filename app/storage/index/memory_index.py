@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from app.domain import issues, receipts, runs, states
 from app.domain.access import Scope
 from app.domain.usage_sums import UsageSum
-from app.engine import run_sums, stores
+from app.engine import run_sums, spending, stores
 from app.storage.index import index_port, sums
+from app.storage.index import spending as run_spending
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 
 _ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
@@ -146,6 +147,9 @@ class MemoryIndex:
         self, query: run_sums.UsageQuery, aside: Sequence[str]
     ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
         return sums.in_memory(self._costs(aside), query)
+
+    async def spent(self, query: spending.SpentQuery, aside: Sequence[str] = ()) -> spending.Spent:
+        return run_spending.in_memory(self._costs(aside), query)
 
     def _costs(self, aside: Sequence[str]) -> Iterator[tuple[stores.RunSummary, Sequence[UsageSum]]]:
         return ((run.summary, run.sums or ()) for run_id, run in self._runs.items() if run_id not in aside)

@@ -15,8 +15,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app import errors
 from app.domain import issues, receipts, runs
-from app.engine import run_sums, stores
+from app.engine import run_sums, spending, stores
 from app.storage.index import index_port, reads, rows, sums
+from app.storage.index import spending as run_spending
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.memory_index import MemoryIndex
 
@@ -141,6 +142,10 @@ class ReadOnlyIndex(MemoryIndex):
         found, total = self._read(sums.usage, query, [*aside, *self._runs, *self._removed])
         more, added = await super().usage(query, aside)
         return run_sums.merged(found, more), total.plus(added)
+
+    async def spent(self, query: spending.SpentQuery, aside: Sequence[str] = ()) -> spending.Spent:
+        found = self._read(run_spending.spent, query, [*aside, *self._runs, *self._removed])
+        return run_spending.added(found, await super().spent(query, aside))
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
         return await super().find_receipt(receipt_id) or self._read(reads.find_receipt, receipt_id)

@@ -16,7 +16,7 @@ from app.storage.index.index_port import IndexedRun, ReceiptPlace
 SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name not in ("labels", "usage", "unreadable"))
 """Columns of `runs` that a summary shows, in its order; labels have a table, `unreadable` is never stored."""
 
-USAGE = ("input_tokens", "output_tokens", "cost_usd")
+USAGE = ("input_tokens", "output_tokens", "cost_usd", "cost_estimated_usd")
 """Columns of `runs` that add its usage up."""
 
 RUN = (*SUMMARY, *USAGE, "idempotency_key", "request_sha256")

@@ -14,10 +14,12 @@ from app.storage.index import index_port, reads, scopes
 
 _AMOUNTS = (
     "COUNT(DISTINCT run_usage.run_id), SUM(run_usage.calls), SUM(run_usage.input_tokens),"
-    " SUM(run_usage.output_tokens), SUM(run_usage.cost_usd), SUM(run_usage.calls_without_price)"
+    " SUM(run_usage.output_tokens), SUM(run_usage.cost_usd), SUM(run_usage.calls_without_price),"
+    " SUM(run_usage.cost_estimated_usd)"
 )
 _SOURCE = "run_usage JOIN runs ON runs.run_id = run_usage.run_id"
 _LABELS = "LEFT JOIN run_labels ON run_labels.run_id = runs.run_id AND run_labels.name = :label_key"
+_REPORTED: scopes.Condition = ("run_usage.calls > 0", {})
 _NAMES: Mapping[str, str] = {
     "recipe": "runs.recipe_id",
     "agent": "run_usage.agent_id",
@@ -39,7 +41,7 @@ def totals(index: reads.Connection, since: run_sums.Since, aside: Sequence[str])
         where, values = reads.where([(condition, given), (reads.SHOWN, {}), *scoped])
         return int(index.rows(f"SELECT COUNT(*) FROM runs {where}", values)[0][0])
 
-    conditions = [("run_usage.quarter >= :today", {"today": since.today}), *_without(aside), *scoped]
+    conditions = [_REPORTED, ("run_usage.quarter >= :today", {"today": since.today}), *_without(aside), *scoped]
     return run_sums.Totals(
         by_status=reads.count_by_status(index, since.scope),
         parked=count("status = 'paused' AND error_code IS NOT NULL"),
@@ -53,7 +55,7 @@ def usage(
     index: reads.Connection, query: run_sums.UsageQuery, aside: Sequence[str]
 ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
     """Return sums by name, the largest first, and the total; runs that are aside are left out."""
-    conditions = [*reads.conditions_of(query.runs), *_without(aside)]
+    conditions = [_REPORTED, *reads.conditions_of(query.runs), *_without(aside)]
     if query.by == "day":
         return _by_day(index, query, conditions), _total(index, conditions)
     name, source = _NAMES[query.by], _SOURCE
@@ -72,7 +74,8 @@ def in_memory(
     """Return the same of runs whose sums are in memory."""
     sums: run_sums.Sums = {}
     total = run_sums.UsageAmounts()
-    for run, parts in found:
+    for run, every in found:
+        parts = [part for part in every if part.calls]
         if not index_port.fits(run, query.runs, internal=True):
             continue
         named = sorted(((_name(run, part, query), part) for part in parts), key=lambda pair: pair[0] or "")
@@ -83,11 +86,21 @@ def in_memory(
     return sums, total
 
 
+async def with_live(
+    index: index_port.Index, query: run_sums.UsageQuery, live: run_sums.Live
+) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+    """Return sums with those of runs that execute now in place of their rows'."""
+    found, total = await index.usage(query, tuple(live))
+    rows = [(row.summary, live[row.summary.run_id]) for name in live if (row := await index.get_run(name))]
+    more, added = in_memory(rows, query)
+    return run_sums.merged(found, more), total.plus(added)
+
+
 def since(found: Iterable[Sequence[UsageSum]], quarter: str) -> run_sums.UsageAmounts:
     """Return what runs in memory cost since an instant."""
     total = run_sums.UsageAmounts()
     for parts in found:
-        newer = [part for part in parts if part.quarter >= quarter]
+        newer = [part for part in parts if part.quarter >= quarter and part.calls]
         total = total.plus(_added(newer)) if newer else total
     return total
 
@@ -132,7 +145,7 @@ def _total(index: reads.Connection, conditions: Sequence[scopes.Condition]) -> r
 
 
 def _amounts(row: Sequence[Any]) -> run_sums.UsageAmounts:
-    runs, calls, read, written, cost, unpriced = row
+    runs, calls, read, written, cost, unpriced, estimated = row
     return run_sums.UsageAmounts(
         runs=int(runs),
         calls=int(calls or 0),
@@ -140,6 +153,7 @@ def _amounts(row: Sequence[Any]) -> run_sums.UsageAmounts:
         output_tokens=int(written or 0),
         cost_usd=None if cost is None else float(cost),
         calls_without_price=int(unpriced or 0),
+        cost_estimated_usd=None if estimated is None else float(estimated),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from app import errors
 from app.domain import decisions, runs, states
-from app.domain.usage_sums import RunFacts, UsageTally
+from app.domain.usage_sums import RunFacts, UsageTally, unsettled
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.index import index_port
@@ -32,7 +32,8 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
     except errors.JournalCorrupt as error:
         _log.error("no run can be read from its folder: %s", error.message, extra={"run_id": run_id})
         return _unreadable(run_id, error.code)
-    facts = UsageTally(found.records).facts(found.decisions.first_taken_at)
+    reserved = unsettled(found.decisions.reserved, found.records)
+    facts = UsageTally(found.records, found.decisions.reserved).facts(found.decisions.first_taken_at, reserved.values())
     return row(found.run_id, found.start, found.decisions, data_directory_id, facts, damaged=bool(found.damages))
 
 

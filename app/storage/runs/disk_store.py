@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from app import errors
 from app.domain import events, plain, receipts, records, runs
 from app.domain import unreadable as unreadables
-from app.engine import event_feed, probes, run_sums, stores
+from app.engine import event_feed, probes, run_sums, spending, stores
 from app.storage import layout
 from app.storage.audit import AuditLog
 from app.storage.committer import Committer, FileCommitter
@@ -251,11 +251,12 @@ class DiskStore(abc.ABC):
     ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
         """Return sums of usage by name, and the total, with those of runs that execute now in place of their rows'."""
         await self._parts.reconciliation.once()
-        index = self._parts.context.index
-        found, total = await index.usage(query, tuple(live))
-        rows = [(row.summary, live[row.summary.run_id]) for name in live if (row := await index.get_run(name))]
-        more, added = sums.in_memory(rows, query)
-        return run_sums.merged(found, more), total.plus(added)
+        return await sums.with_live(self._parts.context.index, query, live)
+
+    async def spent(self, query: spending.SpentQuery) -> spending.Spent:
+        """Return what runs have spent, as one moment shows it."""
+        await self._parts.reconciliation.once()
+        return await self._parts.context.index.spent(query)
 
     async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """Return a receipt."""

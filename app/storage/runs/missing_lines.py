@@ -30,6 +30,7 @@ _DECIDED = {
     decisions.DecisionKind.TAKEN: events.EventType.RUN_STARTED,
     decisions.DecisionKind.CANCEL_REQUESTED: events.EventType.RUN_CANCEL_REQUESTED,
     decisions.DecisionKind.UNPAUSED: events.EventType.RUN_UNPAUSED,
+    decisions.DecisionKind.LIMITED: events.EventType.RUN_LIMITED,
     decisions.DecisionKind.RESUMED: events.EventType.RUN_RESUMED,
     decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
     decisions.DecisionKind.LABELLED: events.EventType.RUN_LABELLED,

@@ -15,10 +15,11 @@ from sqlalchemy import Engine, exc, make_url
 
 from app import errors
 from app.domain import issues, receipts, runs, states
-from app.engine import run_sums, stores
+from app.engine import run_sums, spending, stores
 from app.storage.disk import disk_health
 from app.storage.disk.worker_threads import Threads
 from app.storage.index import reads, sums
+from app.storage.index import spending as run_spending
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.sql import issue_writes, migrations, sessions, writes
 from app.storage.index.sql.sessions import ReadSession, WriteSession
@@ -139,6 +140,9 @@ class SqlIndex:
         self, query: run_sums.UsageQuery, aside: Sequence[str]
     ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
         return await self._search(sums.usage, query, aside)
+
+    async def spent(self, query: spending.SpentQuery, aside: Sequence[str] = ()) -> spending.Spent:
+        return await self._search(run_spending.spent, query, aside)
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         given = list(places)

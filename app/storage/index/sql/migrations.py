@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from app import resources
 from app.storage.index.sql.sessions import writing
 
-HEAD = "20261124_facts_of_runs"
+HEAD = "20261125_estimates_and_reservations"
 """Newest migration; a test compares it with the folder `migrations/`."""
 
 _DATE_LABELS = text(

@@ -99,6 +99,8 @@ class RunRow(sqlmodel.SQLModel, table=True):
     """Tokens written."""
     cost_usd: float | None = None
     """Sum of the prices that were told."""
+    cost_estimated_usd: float | None = None
+    """Sum of the estimates where none was told."""
     search: str | None = None
     """What searches look through, folded."""
     counted: bool = sqlmodel.Field(default=False, sa_column_kwargs={"server_default": false()})
@@ -129,6 +131,14 @@ class RunUsageRow(sqlmodel.SQLModel, table=True):
     """Sum of the prices that were told."""
     calls_without_price: int
     """Calls whose price nobody told."""
+    cost_estimated_usd: float | None = None
+    """Sum of the estimates for those."""
+    calls_silent: int = sqlmodel.Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """Further calls, which reported nothing; those that were cut off among them."""
+    tokens_reserved: int = sqlmodel.Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+    """Tokens that were reserved for calls that were cut off."""
+    cost_reserved_usd: float = sqlmodel.Field(default=0.0, sa_column_kwargs={"server_default": text("0")})
+    """Price that was reserved for them."""
 
 
 class RunLabelRow(sqlmodel.SQLModel, table=True):

@@ -1,0 +1,172 @@
+"""The commands under `budgets`, and `runs limits`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.cli import durations, exit_codes, formats, options, terminal
+from app.cli.client import Access, Answer, use_case
+from app.domain import authors
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+    from app.domain.budgets import Budget
+
+_ACTIVE = "Time in which it executes."
+_COLUMNS = ("name", "covers", "limit", "spent", "reserved", "left", "begins anew")
+
+
+def _budget_body(name: str, budget: Budget) -> dict[str, Any]:
+    return {field: value for field, value in budget.to_json().items() if field != "name" and value is not None}
+
+
+def _limits_body(run_id: str, given: Mapping[str, float | None]) -> Mapping[str, Any]:
+    return given
+
+
+@use_case("GET /api/budgets", Access.EXAMINE, answers=list)
+async def list_budgets(folder: FolderClient) -> list[Answer]:
+    """Return all budgets, by name."""
+    return [found.to_json() for found in await folder.application.budgets.list()]
+
+
+@use_case("PUT /api/budgets/{name}", Access.START, body=_budget_body)
+async def put_budget(folder: FolderClient, name: str, budget: Budget) -> Answer:
+    """Create a budget, or replace the one of its name."""
+    return (await folder.application.budgets.put(budget, authors.LOCAL)).to_json()
+
+
+@use_case("DELETE /api/budgets/{name}", Access.START, answers=None)
+async def remove_budget(folder: FolderClient, name: str) -> None:
+    """Remove a budget."""
+    await folder.application.budgets.remove(name, authors.LOCAL)
+
+
+@use_case("PATCH /api/runs/{run_id}/limits", Access.CHANGE, body=_limits_body)
+async def limit_run(folder: FolderClient, run_id: str, given: Mapping[str, float | None]) -> Answer:
+    """Change limits of a run."""
+    return (await folder.application.budgets.limit(run_id, given, authors.LOCAL)).to_json()
+
+
+def run_limits(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that limit a run."""
+    active = click.option("--max-active-time", "active_seconds", type=durations.duration, metavar="30m", help=_ACTIVE)
+    wall = click.option(
+        "--max-time", "wall_seconds", type=durations.duration, metavar="2h", help="Time since its start."
+    )
+    return spending_limits(wall(active(command)))
+
+
+def spending_limits(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that limit what calls of agents spend."""
+    calls = click.option("--max-calls", "calls", type=int, metavar="N", help="Calls of agents.")
+    tokens = click.option("--max-tokens", "tokens", type=int, metavar="N", help="Tokens that agents read and write.")
+    cost = click.option("--max-cost", "cost_usd", type=float, metavar="USD", help="Cost of the calls of agents.")
+    return cost(tokens(calls(command)))
+
+
+@click.group()
+def budgets() -> None:
+    """List and change what runs may spend together."""
+
+
+@budgets.command("list")
+@options.as_json
+@options.anywhere
+def list_(place: options.Place, as_json: bool) -> int:
+    """List budgets, with what was spent and what is left."""
+    return exit_codes.shown(place.ask(list_budgets), as_json, _table)
+
+
+@budgets.command("set")
+@click.argument("name")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe count.")
+@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label count.")
+@click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or of its plans, count.")
+@click.option("--per-day", is_flag=True, help="What was spent begins anew at midnight.")
+@click.option("--time-zone", default="UTC", show_default=True, metavar="ZONE", help="Time zone of midnight.")
+@spending_limits
+@options.as_json
+@options.anywhere
+def set_(
+    place: options.Place,
+    as_json: bool,
+    name: str,
+    label: str | None,
+    per_day: bool,
+    **given: Any,
+) -> int:
+    """Create the budget NAME, or replace it; runs that wait for room in it go on."""
+    from app.cli import arguments
+    from app.domain import budgets as values
+    from app.domain import limits
+
+    pair = next(iter(arguments.labels([label]).items())) if label else None
+    amounts = {each: given.pop(each) for each in values.MONEY}
+    budget = values.Budget(
+        name=name,
+        label=None if pair is None else ":".join(pair),
+        per="day" if per_day else None,
+        limits=limits.RunLimits(**amounts),
+        **given,
+    )
+    return exit_codes.shown(place.ask(put_budget, name, budget), as_json, lambda shown: _table([shown]))
+
+
+@budgets.command()
+@click.argument("name")
+@options.anywhere
+def remove(place: options.Place, name: str) -> int:
+    """Remove the budget NAME; runs that wait for room in it go on."""
+    place.ask(remove_budget, name)
+    terminal.say(f"budget {name} removed")
+    return exit_codes.ExitCode.DONE
+
+
+@click.command("limits")
+@click.argument("run_id")
+@run_limits
+@click.option("--lift", "lifted", multiple=True, metavar="LIMIT", help="Limit to remove, e.g. cost_usd; repeatable.")
+@options.as_json
+@options.anywhere
+def limits_(place: options.Place, as_json: bool, run_id: str, lifted: tuple[str, ...], **given: Any) -> int:
+    """Change what an unfinished run may take; one that is paused at a limit goes on if there is room."""
+    from app.domain import limits
+
+    if unknown := [name for name in lifted if name not in limits.RANGES]:
+        raise click.UsageError(f"--lift {unknown[0]}: there is no such limit; there are {', '.join(limits.RANGES)}")
+    changes = {name: value for name, value in given.items() if value is not None} | dict.fromkeys(lifted)
+    return exit_codes.shown(place.ask(limit_run, run_id, changes), as_json, _limited)
+
+
+def _table(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "no budgets"
+    return formats.table(_COLUMNS, [row for budget in found for row in _rows(budget)])
+
+
+def _rows(budget: Mapping[str, Any]) -> list[list[Any]]:
+    covers = [f"{name} {budget[name]}" for name in ("recipe_id", "label", "session_id") if budget[name]]
+    return [
+        [budget["name"], ", ".join(covers) or "all runs", *amounts, budget["turns_at"] or "never"]
+        for amounts in _amounts(budget)
+    ]
+
+
+def _amounts(state: Mapping[str, Any]) -> list[list[str]]:
+    used, reserved, left = state["used"], state["reserved"], state["left"]
+    rows = []
+    for name in left:
+        spent = used[name] if name != "cost_usd" else (used["cost_usd"] or 0) + (used["cost_estimated_usd"] or 0)
+        limit = state["limits"][name]
+        rows.append([f"{name} {limit:g}", f"{spent:g}", f"{reserved.get(name, 0):g}", f"{left[name]:g}"])
+    return rows
+
+
+def _limited(found: Mapping[str, Any]) -> str:
+    rows = _amounts(found["budget"])
+    state = f"run {found['run_id']} is {found['status']}"
+    return f"{state}\n{formats.table(_COLUMNS[2:6], rows)}" if rows else state

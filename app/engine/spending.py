@@ -1,0 +1,102 @@
+"""Spending: the port by which calls of agents are reserved and settled, and the sums that it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.domain import plain
+from app.domain.budgets import Budget, BudgetState
+from app.domain.limits import RunLimits
+from app.domain.operations import AgentCall
+from app.domain.records import Record, Result
+from app.domain.usage_sums import UsageSum
+from app.engine.stores import Loaded, RunQuery, RunStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpentQuery:
+    """Which runs are added up."""
+
+    runs: RunQuery = field(default_factory=RunQuery)
+    """Filters of the runs; those that they have started count with them. The limit and the cursor do not count."""
+    since: str | None = None
+    """Only calls that ended in this period of 15 minutes or later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What the rows of runs say that they spent."""
+
+    finished: tuple[UsageSum, ...]
+    """Sums of the runs that have ended, by period."""
+    unfinished: Mapping[str, tuple[UsageSum, ...]]
+    """Sums of each other run, which its journal may be ahead of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """What a call of an agent may take, as far as that is known before it is made."""
+
+    tokens: int | None = None
+    """Tokens read and written; None: nobody can tell."""
+    cost_usd: float | None = None
+    """Price; None: nobody can tell."""
+    is_capped: bool = False
+    """Whether the agent is a program that can be told the most that it may cost."""
+
+
+class SpendingStore(RunStore, Protocol):
+    """Add up what runs have spent."""
+
+    async def spent(self, query: SpentQuery) -> Spent:
+        """Return what runs have spent, as one moment shows it."""
+
+
+class Reservation(Protocol):
+    """What is reserved for one call of an agent."""
+
+    @property
+    def cap_usd(self) -> float | None:
+        """Return the most that the call may cost, for programs with a cap of their own; None: no limit."""
+
+    def ended_by_limit(self, result: Result) -> bool:
+        """Tell whether a program ended the call because it cost all that was left."""
+
+    def begin(self, attempt: int) -> Mapping[str, plain.Json]:
+        """Count until the call leaves a line, and return what its `started` line is to hold."""
+
+    def settle(self, record: Record) -> None:
+        """Put what the call took in the place of what was reserved for it."""
+
+    def close(self) -> None:
+        """Note that nothing of the call is under way any more; without a line it keeps counting what was reserved."""
+
+
+class Spending(Protocol):
+    """Keep the calls of agents within the limits of runs and the budgets of the project."""
+
+    def forget(self, run_id: str) -> None:
+        """Drop a run that has ended."""
+
+    def limit(self, run_id: str, limits: RunLimits) -> None:
+        """Put other limits of a run in force."""
+
+    async def reserve(self, loaded: Loaded, key: str, operation: AgentCall) -> Reservation:
+        """Wait until a call fits beside those under way, and reserve; `Parked` is raised if it never will."""
+
+    def set_budgets(self, given: Iterable[Budget]) -> None:
+        """Put budgets in force, in place of all others."""
+
+    async def has_room(self, loaded: Loaded) -> bool:
+        """Tell whether the call that a parked run waits for fits by now."""
+
+    def shown(self, run_id: str) -> BudgetState | None:
+        """Return how a run stands with its limits, as far as that is in memory."""
+
+    async def counted(self, run_id: str, limits: RunLimits) -> BudgetState:
+        """Return how a run stands with its limits."""
+
+    async def standing(self, budget: Budget) -> BudgetState:
+        """Return how a budget stands."""

@@ -1,0 +1,250 @@
+"""Budgets: what runs may spend together, what one run may spend, and who goes on when there is room again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from app import clock, errors
+from app.domain import authors, budgets, decisions, limits, plain, shapes, states
+from app.engine import aio, run_engine, stores
+from app.services import faults, run_reader
+
+LOOK_SECONDS = 5.0
+"""Longest time until a file that another process or a person has changed counts."""
+
+_log = logging.getLogger(__name__)
+
+
+class File(Protocol):
+    """The file that budgets are kept in."""
+
+    def read(self) -> Any:
+        """Return the document; None if there is no file."""
+
+    def write(self, document: plain.Json) -> None:
+        """Replace the document durably."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetShown(budgets.Budget):
+    """A budget and how it stands."""
+
+    used: budgets.Used
+    """What calls of agents took; of a budget per day, since midnight."""
+    reserved: budgets.Amounts
+    """What is reserved: for calls under way, and for those that ended without telling what they took."""
+    left: budgets.Amounts
+    """What is left of each limit; below 0 by as much as it was exceeded."""
+    turns_at: shapes.Instant | None
+    """When what was spent begins anew; None: never."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimited(shapes.Shape):
+    """The limits of a run after a change."""
+
+    run_id: shapes.RunId
+    """Id of the run."""
+    status: states.RunState
+    """State of the run; one that was paused at a limit goes on if there is room now."""
+    budget: budgets.BudgetState
+    """How its limits stand."""
+
+
+class Budgets:
+    """Keep budgets and the limits of runs, and send runs on that wait for room."""
+
+    def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, file: File, clock: clock.Clock) -> None:
+        self._store = store
+        self._engine = engine
+        self._file = file
+        self._clock = clock
+        self._known: dict[str, budgets.Budget] = {}
+        self._changing = asyncio.Lock()
+        self._tasks = aio.BackgroundTasks(_failed)
+
+    # -- start and stop
+
+    async def load(self) -> None:
+        """Put the budgets of the file in force.
+
+        Raises:
+            errors.Conflict: `file_damaged`, the file holds something else.
+            errors.Unavailable: it cannot be read now.
+        """
+        found = _read(await asyncio.to_thread(self._file.read))
+        if found != self._known:
+            self._known = found
+            self._put_in_force()
+
+    def start(self) -> None:
+        """Begin to send runs on: at once those for which there is room, then as days turn and the file changes."""
+        self._tasks.begin(self._watch(), "budgets")
+
+    async def stop(self) -> None:
+        """Stop sending runs on."""
+        self._tasks.give_up()
+        await self._tasks.settled()
+
+    # -- budgets
+
+    async def list(self) -> list[BudgetShown]:
+        """Return all budgets by name, and how they stand."""
+        await self.load()
+        return [await self._shown(budget) for _, budget in sorted(self._known.items())]
+
+    async def put(self, budget: budgets.Budget, author: authors.Author | None = None) -> BudgetShown:
+        """Create a budget, or replace the one of its name; runs go on for which there is room then.
+
+        Raises:
+            errors.RequestInvalid: with every flaw found, or `too_many_budgets`.
+            errors.DiskFull: it could not be written.
+        """
+        if found := budget.flaws():
+            raise errors.RequestInvalid(found[0].message, flaws=found)
+        async with self._changing:
+            await self.load()
+            if budget.name not in self._known and len(self._known) >= budgets.MOST_BUDGETS:
+                message = f"there are {budgets.MOST_BUDGETS} budgets already, the most there may be; remove one"
+                raise errors.RequestInvalid(message, code="too_many_budgets")
+            action = "budget.changed" if budget.name in self._known else "budget.created"
+            await self._write({**self._known, budget.name: budget}, author, action, budget.name, budget.to_json())
+        await self.send_on()
+        return await self._shown(budget)
+
+    async def remove(self, name: str, author: authors.Author | None = None) -> None:
+        """Remove a budget; runs go on for which there is room then.
+
+        Raises:
+            errors.NotFound: `budget_not_found`, with the names there are.
+            errors.DiskFull: it could not be written.
+        """
+        async with self._changing:
+            await self.load()
+            if name not in self._known:
+                message = f"there is no budget {name!r:.80}; there are {', '.join(sorted(self._known)) or 'none'}"
+                raise errors.NotFound(message, code="budget_not_found", detail={"budgets": sorted(self._known)})
+            kept = {other: budget for other, budget in self._known.items() if other != name}
+            await self._write(kept, author, "budget.removed", name, {})
+        await self.send_on()
+
+    # -- limits of a run
+
+    async def limit(
+        self, run_id: str, given: Mapping[str, float | None], author: authors.Author | None = None
+    ) -> RunLimited:
+        """Change limits of an unfinished run; None lifts one. Runs that are paused at them go on if there is room.
+
+        Raises:
+            errors.RequestInvalid: with every flaw found.
+            errors.NotFound, errors.WrongState: there is no such run, or it has ended.
+            errors.DiskFull: the change could not be made durable.
+        """
+        run_reader.check_run_id(run_id)
+        in_force = (await self._store.read(run_id)).limits.changed(given)
+        if found := limits.flaws(in_force):
+            raise errors.RequestInvalid(found[0].message, flaws=found)
+        with faults.as_errors():
+            await self._engine.limit(run_id, in_force, author)
+        await self.send_on(run_id)
+        status = states.RunState((await self._store.summary(run_id)).status)
+        return RunLimited(run_id=run_id, status=status, budget=await self._spending.counted(run_id, in_force))
+
+    # -- send on
+
+    async def send_on(self, limited: str | None = None) -> None:
+        """Let every run go on that is paused at a limit or budget, and whose next call fits by now.
+
+        Args:
+            limited: Run whose limits were changed: those that are paused because of its time go on, too.
+        """
+        parked = stores.RunQuery(status=states.RunState.PAUSED.value)
+        waiting = [row async for row in stores.every_run(self._store, parked) if _waits_for_room(row)]
+        for row in reversed(waiting):
+            try:
+                loaded = await self._store.read(row.run_id)
+                if await self._may_go_on(loaded, limited):
+                    await self._engine.unpause(row.run_id)
+            except (errors.ControlRoomError, errors.StorageFault) as error:
+                _log.warning("not sent on: %s", error.message, extra={"run_id": row.run_id, "code": error.code})
+
+    async def _may_go_on(self, loaded: stores.Loaded, limited: str | None) -> bool:
+        reason, error = loaded.decisions.paused, loaded.decisions.pause_error or {}
+        detail = error.get("detail")
+        if reason == decisions.TIME_LIMIT:
+            return limited is not None and isinstance(detail, dict) and detail.get("run_id") == limited
+        return reason == decisions.BUDGET_EXHAUSTED and bool(await self._spending.has_room(loaded))
+
+    async def _watch(self) -> None:
+        await self.send_on()
+        turned = self._clock.now()
+        while True:
+            turns = (budget.next_turn(turned) for budget in self._known.values())
+            due = min((at for at in turns if at is not None), default=None)
+            known, now = self._known, self._clock.now()
+            rest = LOOK_SECONDS if due is None else min(LOOK_SECONDS, max((due - now).total_seconds(), 0))
+            await self._clock.sleep(rest)
+            with contextlib.suppress(errors.ControlRoomError):
+                await self.load()
+            if known is not self._known or (due is not None and self._clock.now() >= due):
+                turned = self._clock.now()
+                await self.send_on()
+
+    # -- helpers
+
+    @property
+    def _spending(self) -> Any:
+        return self._engine.spending
+
+    def _put_in_force(self) -> None:
+        self._spending.set_budgets(self._known.values())
+
+    async def _shown(self, budget: budgets.Budget) -> BudgetShown:
+        state, turns_at = await self._spending.standing(budget), budget.next_turn(self._clock.now())
+        facts = {field.name: getattr(budget, field.name) for field in dataclasses.fields(budget)}
+        return BudgetShown(
+            **facts,
+            used=state.used,
+            reserved=state.reserved,
+            left=state.left,
+            turns_at=None if turns_at is None else clock.stamp(turns_at),
+        )
+
+    async def _write(
+        self,
+        wanted: dict[str, budgets.Budget],
+        author: authors.Author | None,
+        action: str,
+        name: str,
+        details: dict[str, plain.Json],
+    ) -> None:
+        document: plain.Json = {"budgets": [budget.to_json() for _, budget in sorted(wanted.items())]}
+        with faults.as_errors():
+            await self._store.audit.append(author, action, name, details)
+        await asyncio.to_thread(self._file.write, document)
+        self._known = wanted
+        self._put_in_force()
+
+
+def _read(document: Any) -> dict[str, budgets.Budget]:
+    if document is None:
+        return {}
+    try:
+        found = [budgets.Budget.from_json(value) for value in document["budgets"]]
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"budgets.json in the data directory is not valid: {error}; mend it, or move it away"
+        raise errors.Conflict(message, code="file_damaged", detail={"file": "budgets.json"}) from error
+    return {budget.name: budget for budget in found}
+
+
+def _waits_for_room(row: stores.RunSummary) -> bool:
+    return row.owner == "service" and row.reason in decisions.LIMIT_REASONS
+
+
+def _failed(error: BaseException) -> None:
+    _log.critical("runs are not sent on any more", exc_info=error)

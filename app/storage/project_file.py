@@ -1,0 +1,54 @@
+"""Project files: one JSON document in the data directory, replaced atomically and synced before the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app import errors
+from app.domain import json_text, plain
+from app.storage.disk import disk_health
+from app.storage.disk.disk_port import replace
+from app.storage.disk.os_disk import OsDisk
+
+MAX_BYTES = 4 * 1024 * 1024
+"""Largest file that is read."""
+
+
+class ProjectFile:
+    """A JSON document that only this process changes; its methods wait for the disk, and are meant for a thread."""
+
+    def __init__(self, disk: OsDisk, name: str) -> None:
+        self._disk = disk
+        self._name = name
+
+    def read(self) -> Any:
+        """Return the document; None if there is no file.
+
+        Raises:
+            errors.Unavailable: `file_unreadable`, it cannot be read now; it says nothing against its content.
+            errors.Conflict: `file_damaged`, it is not JSON.
+        """
+        try:
+            content = self._disk.read(self._name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            message = f"{self._name} cannot be read now: {error.strerror}"
+            raise errors.Unavailable(message, code="file_unreadable", detail={"file": self._name}) from error
+        try:
+            return json_text.read(content.decode())
+        except (errors.InputRefused, UnicodeDecodeError) as error:
+            message = f"{self._name} in the data directory is not JSON; mend it, or move it away"
+            raise errors.Conflict(message, code="file_damaged", detail={"file": self._name}) from error
+
+    def write(self, document: plain.Json) -> None:
+        """Replace the document durably.
+
+        Raises:
+            errors.DiskFull: it could not be written; the old one stands.
+        """
+        try:
+            replace(self._disk, self._name, plain.encode(document) + b"\n", sync=True)
+        except OSError as error:
+            message = f"{self._name} cannot be written: {error.strerror}"
+            raise errors.DiskFull(message, detail=disk_health.facts(self._name, error)) from error

@@ -1,0 +1,146 @@
+"""Accounts: what was spent of one limit or budget, with what is reserved for calls under way."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from app.domain import budgets, records, usage_sums
+from app.domain.limits import RunLimits
+from app.domain.usage_sums import Reserved, UsageSum, UsageTally
+from app.engine import stores
+
+Call: TypeAlias = tuple[str, str, int]
+"""A call of an agent: run, step and attempt; 0 before it begins."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Held:
+    reserved: Reserved
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a call may take."""
+
+    calls: int = 1
+    """Itself."""
+    tokens: int | None = None
+    """Tokens; None: nobody can tell."""
+    cost_usd: float | None = None
+    """Price; None: nobody can tell."""
+
+
+class Account:
+    """Add up one limit or budget; a call counts once, however often it is told of."""
+
+    def __init__(self, name: Mapping[str, str], limits: RunLimits, period: budgets.Budget | None = None) -> None:
+        self.name = name
+        """What it is of: `{kind: run, run_id}` or `{kind: budget, name}`."""
+        self.limits = limits
+        """The limits in force."""
+        self._period = period
+        self._settled: dict[str, UsageSum] = {}
+        self._held: dict[Call, _Held] = {}
+        self._late: list[tuple[Call, records.Record, bool]] = []
+        self._read: dict[str, set[tuple[str, int]]] | None = {}
+        self._is_summed = False
+        self.is_counted = False
+        """Whether what the rows say is in it; until then calls that end are kept for later."""
+
+    # -- what was spent before
+
+    def add(self, parts: Iterable[UsageSum]) -> None:
+        """Add what rows of runs say; whatever ended before is contained in them, or in the journals read next."""
+        self._is_summed = True
+        for part in parts:
+            self._put(part)
+
+    def add_journal(self, run_id: str, loaded: stores.Loaded) -> None:
+        """Add what the journal of a run says."""
+        assert self._read is not None
+        self._read[run_id] = {(record.key, record.attempt) for record in loaded.records}
+        tally = UsageTally(loaded.records, loaded.decisions.reserved)
+        self.add(tally.sums())
+        for (key, attempt), reserved in usage_sums.unsettled(loaded.decisions.reserved, loaded.records).items():
+            self._held.setdefault((run_id, key, attempt), _Held(reserved=reserved, is_open=False))
+
+    def count(self) -> None:
+        """Note that everything from before is in it, and add what has ended meanwhile."""
+        late, read = self._late, self._read or {}
+        self._late, self._read, self.is_counted = [], None, True
+        for call, record, after in late:
+            run_id, key, attempt = call
+            known = read.get(run_id)
+            if after if known is None else (key, attempt) not in known:
+                self.settle(call, record)
+
+    # -- calls
+
+    def hold(self, call: Call, reserved: Reserved) -> None:
+        """Reserve for a call."""
+        self._held[call] = _Held(reserved=reserved, is_open=True)
+
+    def rename(self, call: Call, begun: Call) -> None:
+        """Note that a call has got its number."""
+        if (held := self._held.pop(call, None)) is not None:
+            self._held[begun] = held
+
+    def drop(self, call: Call) -> None:
+        """Forget a call that never began."""
+        self._held.pop(call, None)
+
+    def close(self, call: Call) -> None:
+        """Note that a call was cut off: what was reserved counts on."""
+        if (held := self._held.get(call)) is not None:
+            held.is_open = False
+
+    def settle(self, call: Call, record: records.Record) -> None:
+        """Put what a call took in the place of what was reserved for it."""
+        if not self.is_counted:
+            self._late.append((call, record, self._is_summed))
+            return
+        held = self._held.pop(call, None)
+        if record.covers is not None:
+            self._held.pop((call[0], call[1], record.covers), None)
+        tally = UsageTally()
+        tally.add(record, None if held is None else held.reserved)
+        for part in tally.sums():
+            self._put(part)
+
+    # -- verdicts
+
+    def lacks(self, need: Need, now: datetime) -> str | None:
+        """Return the limit that a call does not fit into; None: it fits."""
+        left = self.state(now).left
+        for name in budgets.MONEY:
+            rest, wanted = getattr(left, name), getattr(need, name)
+            if rest is not None and (rest <= 0 or (wanted or 0) > rest):
+                return name
+        return None
+
+    def has_open(self, aside: Container[str] = ()) -> bool:
+        """Return whether calls are under way, which may take less than is reserved for them.
+
+        Args:
+            aside: Runs whose calls are not meant.
+        """
+        return any(held.is_open and call[0] not in aside for call, held in self._held.items())
+
+    def state(self, now: datetime) -> budgets.BudgetState:
+        """Return how it stands."""
+        since = "" if self._period is None else self._period.since(now)
+        for quarter in [quarter for quarter in self._settled if quarter < since]:
+            del self._settled[quarter]
+        held = [(each.is_open, each.reserved.as_sum()) for each in self._held.values()]
+        cut_off = [part for is_open, part in held if not is_open and part.quarter >= since]
+        under_way = [part for is_open, part in held if is_open]
+        return budgets.BudgetState.of(self.limits, [*self._settled.values(), *cut_off], under_way)
+
+    def _put(self, part: UsageSum) -> None:
+        quarter = part.quarter if self._period is not None and self._period.per else ""
+        known = self._settled.get(quarter)
+        self._settled[quarter] = part.alone(quarter) if known is None else known.plus(part)

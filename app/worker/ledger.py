@@ -1,0 +1,292 @@
+"""The ledger: reserves and settles calls of agents in the accounts of runs and budgets, made anew from the journals."""
+
+# Nothing here survives a crash. The truth is in the journals: the `started` line of a call holds what is reserved for
+# it, its record what it took, and a call without a record counts as what was reserved. Accounts are made when they are
+# first asked for: of ended runs from their rows, of the others from their journals, which rows may lag behind.
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from app import clock, errors
+from app.domain import budgets, operations, plain, records, runs
+from app.domain.limits import RunLimits
+from app.domain.usage_sums import Reserved
+from app.engine import aio, spending, stores
+from app.worker import reserving
+from app.worker.accounts import Account, Call, Need
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    parent_run_id: str | None
+    recipe_id: str
+    session_id: str
+    labels: Mapping[str, str]
+    limits: RunLimits
+
+    @classmethod
+    def of(cls, start: runs.RunStart, in_force: RunLimits) -> _Known:
+        return cls(
+            parent_run_id=start.parent_run_id,
+            recipe_id=start.recipe_id,
+            session_id=start.session_id,
+            labels=start.labels,
+            limits=in_force,
+        )
+
+
+class Ledger:
+    """Keep the calls of agents within the limits of runs and the budgets of the project: `spending.Spending`."""
+
+    def __init__(
+        self, store: spending.SpendingStore, quote: Callable[[operations.AgentCall], spending.Quote], time: clock.Clock
+    ) -> None:
+        """Args:
+        quote: Returns what a call may take, as far as it is known before.
+        """
+        self._store = store
+        self._quote = quote
+        self._clock = time
+        self._known: dict[str, _Known] = {}
+        self._runs: dict[str, Account] = {}
+        self._budgets: dict[str, tuple[budgets.Budget, Account]] = {}
+        self._counting = aio.KeyedLock()
+        self._changed = aio.LightEvent()
+
+    # -- what limits
+
+    def forget(self, run_id: str) -> None:
+        """Drop a run that has ended."""
+        self._known.pop(run_id, None)
+        self._runs.pop(run_id, None)
+
+    def limit(self, run_id: str, in_force: RunLimits) -> None:
+        """Put other limits of a run in force."""
+        if (known := self._known.get(run_id)) is not None:
+            self._known[run_id] = dataclasses.replace(known, limits=in_force)
+        if (account := self._runs.get(run_id)) is not None:
+            account.limits = in_force
+        self.settled()
+
+    def set_budgets(self, given: Iterable[budgets.Budget]) -> None:
+        """Put budgets in force, in place of all others."""
+        wanted = {budget.name: budget for budget in given}
+        kept = {}
+        for name, budget in wanted.items():
+            before, account = self._budgets.get(name, (None, None))
+            same = before is not None and dataclasses.replace(before, limits=budget.limits) == budget
+            if account is None or not same:
+                account = Account({"kind": "budget", "name": name}, budget.limits, budget)
+            account.limits = budget.limits
+            kept[name] = budget, account
+        self._budgets = kept
+        self.settled()
+
+    # -- reserve
+
+    async def reserve(self, loaded: stores.Loaded, key: str, operation: operations.AgentCall) -> Reservation:
+        """Wait until a call fits beside those under way, and reserve; `Parked` is raised if it never will."""
+        start = loaded.start
+        self._known[start.run_id] = _Known.of(start, loaded.limits)
+        quote = self._quote(operation)
+        if not self._budgets and start.parent_run_id is None and not budgets.limits_money(loaded.limits):
+            return Reservation(self, (start.run_id, key, 0), cap_usd=quote.cost_usd if quote.is_capped else None)
+        chain = await self._chain(start.run_id)
+        while True:
+            accounts = await self._counted(chain)
+            need, cap = reserving.need_of(quote, accounts, self._clock)
+            lacking = next(
+                ((account, lack) for account in accounts if (lack := account.lacks(need, self._clock.now()))), None
+            )
+            if lacking is None:
+                break
+            # A call of a run above may itself wait for this one.
+            if not lacking[0].has_open(aside=chain[1:]):
+                raise reserving.exhausted(key, *lacking, need, self._clock)
+            self._changed.take_back()
+            await self._changed.given()
+        is_rest = cap is not None and (quote.cost_usd is None or cap < quote.cost_usd)
+        reserves = need if accounts else None
+        reservation = Reservation(self, (start.run_id, key, 0), reserves, cap, is_rest=is_rest)
+        reserved = Reserved(at=clock.stamp(self._clock.now()), tokens=need.tokens, cost_usd=need.cost_usd)
+        for account in accounts:
+            account.hold(reservation.call, reserved)
+        return reservation
+
+    async def _chain(self, run_id: str) -> list[str]:
+        """Return a run and those above it, as far as they can be read."""
+        chain = [run_id]
+        while (parent := self._known[chain[-1]].parent_run_id) is not None and parent not in chain:
+            if parent not in self._known:
+                try:
+                    loaded = await self._store.read(parent)
+                except (errors.ControlRoomError, errors.StorageFault) as error:
+                    _log.warning("limits above not read: %s", error.message, extra={"run_id": parent})
+                    break
+                self._known[parent] = _Known.of(loaded.start, loaded.limits)
+            chain.append(parent)
+        return chain
+
+    async def _counted(self, chain: list[str]) -> list[Account]:
+        found = self._limiting(chain)
+        for account, query in found:
+            await self._make_sure(account, query)
+        return [account for account, _ in found]
+
+    async def _make_sure(self, account: Account, query: spending.SpentQuery) -> None:
+        if not account.is_counted:
+            async with self._counting.of(id(account)):
+                if not account.is_counted:
+                    await self._count(account, query)
+
+    def _limiting(self, chain: list[str]) -> list[tuple[Account, spending.SpentQuery]]:
+        found = []
+        for run_id in chain:
+            in_force = self._known[run_id].limits
+            if run_id not in self._runs and budgets.limits_money(in_force):
+                self._runs[run_id] = reserving.account_of(run_id, in_force)
+            if run_id in self._runs:
+                found.append((self._runs[run_id], reserving.below(run_id)))
+        for budget, account in self._budgets.values():
+            if any(self._is_covered(budget, run_id) for run_id in chain):
+                found.append((account, reserving.query_of(budget, self._clock)))
+        return found
+
+    def _is_covered(self, budget: budgets.Budget, run_id: str) -> bool:
+        known = self._known.get(run_id)
+        return known is not None and budget.covers(known.recipe_id, known.labels, known.session_id)
+
+    async def _count(self, account: Account, query: spending.SpentQuery) -> None:
+        found = await self._store.spent(query)
+        account.add(found.finished)
+        unfinished = dict(found.unfinished)
+        if (run_id := account.name.get("run_id")) is not None:
+            unfinished.setdefault(run_id, ())
+        for run_id, parts in unfinished.items():
+            try:
+                loaded = await self._store.read(run_id)
+            except (errors.ControlRoomError, errors.StorageFault) as error:
+                _log.warning("spending taken from its row: %s", error.message, extra={"run_id": run_id})
+                account.add(parts)
+            else:
+                account.add_journal(run_id, loaded)
+        account.count()
+
+    # -- settle
+
+    def accounts(self, run_id: str) -> Iterator[Account]:
+        """Yield the accounts that calls of a run count in, as far as they exist."""
+        above: str | None = run_id
+        chain: list[str] = []
+        while above is not None and above in self._known and above not in chain:
+            chain.append(above)
+            above = self._known[above].parent_run_id
+        for each in chain or [run_id]:
+            if each in self._runs:
+                yield self._runs[each]
+        for budget, account in self._budgets.values():
+            if any(self._is_covered(budget, each) for each in chain):
+                yield account
+
+    def settled(self) -> None:
+        """Let calls that wait for room look again."""
+        self._changed.give()
+
+    # -- show
+
+    def shown(self, run_id: str) -> budgets.BudgetState | None:
+        """Return how a run stands with its limits, as far as that is in memory."""
+        account = self._runs.get(run_id)
+        return account.state(self._clock.now()) if account is not None and account.is_counted else None
+
+    async def counted(self, run_id: str, in_force: RunLimits) -> budgets.BudgetState:
+        """Return how a run stands with its limits."""
+        if (known := self.shown(run_id)) is not None:
+            return known
+        account = reserving.account_of(run_id, in_force)
+        await self._count(account, reserving.below(run_id))
+        return account.state(self._clock.now())
+
+    async def standing(self, budget: budgets.Budget) -> budgets.BudgetState:
+        """Return how a budget stands."""
+        _, account = self._budgets[budget.name]
+        await self._make_sure(account, reserving.query_of(budget, self._clock))
+        return account.state(self._clock.now())
+
+    async def has_room(self, loaded: stores.Loaded) -> bool:
+        """Tell whether the call that a parked run waits for fits by now."""
+        error = loaded.decisions.pause_error or {}
+        detail = error.get("detail")
+        needed = detail.get("needed") if isinstance(detail, dict) else None
+        if not isinstance(needed, dict):
+            return True
+        need = Need(tokens=reserving.needed(needed.get("tokens")), cost_usd=reserving.needed(needed.get("cost_usd")))
+        self._known[loaded.start.run_id] = _Known.of(loaded.start, loaded.limits)
+        accounts = await self._counted(await self._chain(loaded.start.run_id))
+        now = self._clock.now()
+        return all(account.lacks(need, now) is None for account in accounts)
+
+
+class Reservation:
+    """What is reserved for one call of an agent: `spending.Reservation`."""
+
+    __slots__ = ("_is_over", "_is_rest", "_ledger", "_need", "call", "cap_usd")
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        call: Call,
+        need: Need | None = None,
+        cap_usd: float | None = None,
+        *,
+        is_rest: bool = False,
+    ) -> None:
+        """Args:
+        need: What is reserved; None: nothing limits the call.
+        is_rest: Whether the cap is what is left, and not that of each call.
+        """
+        self._ledger = ledger
+        self._need = need
+        self._is_rest = is_rest
+        self._is_over = False
+        self.call = call
+        """The call."""
+        self.cap_usd = cap_usd
+        """The most that it may cost; None: no limit."""
+
+    def ended_by_limit(self, result: records.Result) -> bool:
+        """Tell whether a program ended the call because it cost all that was left."""
+        ended = result.error is not None and result.error.code == operations.COST_CAP_REACHED
+        return ended and self._is_rest
+
+    def begin(self, attempt: int) -> Mapping[str, plain.Json]:
+        """Count until the call leaves a line, and return what its `started` line is to hold."""
+        before, self.call = self.call, (*self.call[:2], attempt)
+        for account in self._ledger.accounts(self.call[0]):
+            account.rename(before, self.call)
+        if self._need is None:
+            return {}
+        amounts = {"tokens": self._need.tokens, "cost_usd": self._need.cost_usd}
+        return {"reserved": {name: amount for name, amount in amounts.items() if amount is not None}}
+
+    def settle(self, record: records.Record) -> None:
+        """Put what the call took in the place of what was reserved for it."""
+        self._is_over = True
+        for account in self._ledger.accounts(self.call[0]):
+            account.settle(self.call, record)
+        self._ledger.settled()
+
+    def close(self) -> None:
+        """Note that nothing of the call is under way any more; without a line it keeps counting what was reserved."""
+        if self._is_over:
+            return
+        self._is_over = True
+        for account in self._ledger.accounts(self.call[0]):
+            account.close(self.call) if self.call[2] else account.drop(self.call)
+        self._ledger.settled()

@@ -1,0 +1,76 @@
+"""Reserving: what a call of an agent may take, the account of a run, and the pause of a call that does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app import clock, errors
+from app.domain import budgets, plain
+from app.domain.decisions import BUDGET_EXHAUSTED
+from app.domain.limits import RunLimits
+from app.engine import equipment, spending, stores
+from app.worker.accounts import Account, Need
+
+
+def query_of(budget: budgets.Budget, time: clock.Clock) -> spending.SpentQuery:
+    """Return which runs a budget covers."""
+    name, _, value = (budget.label or "").partition(":")
+    query = stores.RunQuery(
+        recipe_id=budget.recipe_id,
+        session_id=budget.session_id,
+        label=None if budget.label is None else (name, value),
+    )
+    return spending.SpentQuery(runs=query, since=budget.since(time.now()) or None)
+
+
+def account_of(run_id: str, in_force: RunLimits) -> Account:
+    """Return a new account of a run."""
+    return Account({"kind": "run", "run_id": run_id}, in_force)
+
+
+def below(run_id: str) -> spending.SpentQuery:
+    """Return what adds up the runs that a run has started."""
+    return spending.SpentQuery(runs=stores.RunQuery(parent_run_id=run_id))
+
+
+def needed(value: object) -> Any:
+    """Return an amount of a parked run\'s error; None for what is none."""
+    return value if isinstance(value, int | float) else None
+
+
+def need_of(quote: spending.Quote, accounts: list[Account], time: clock.Clock) -> tuple[Need, float | None]:
+    """Return what to reserve for a call, and its cap: what is left, where nothing else bounds a program with a cap."""
+    lefts = (account.state(time.now()).left.cost_usd for account in accounts)
+    left = min((amount for amount in lefts if amount is not None), default=None)
+    cost, cap = quote.cost_usd, None
+    if quote.is_capped and left is not None:
+        cost = cap = max(0.0, left if cost is None else min(cost, left))
+    elif quote.is_capped:
+        cap = cost
+    return Need(tokens=quote.tokens, cost_usd=cost), cap
+
+
+def exhausted(key: str, account: Account, name: str, need: Need, time: clock.Clock) -> equipment.Parked:
+    """Return what parks the run of a call that does not fit."""
+    state = account.state(time.now())
+    limit, left = (getattr(each, name) for each in (state.limits, state.left))
+    of = f"run {account.name['run_id']}" if "run_id" in account.name else f"budget {account.name['name']}"
+    raising = (
+        f"control-room runs limits {account.name['run_id']} --max-{_OPTIONS[name]} N"
+        if "run_id" in account.name
+        else f"control-room budgets set {account.name['name']} --max-{_OPTIONS[name]} N"
+    )
+    message = (
+        f"the limit {name} of {of} is {limit:g}, {max(left, 0):g} are left, and the call of the step {key!r} needs"
+        f" {getattr(need, name) or 'more'}; raise it to let the run continue: {raising}"
+    )
+    detail: dict[str, plain.Json] = {
+        "budget": dict(account.name),
+        "limit": name,
+        "needed": {"calls": need.calls, "tokens": need.tokens, "cost_usd": need.cost_usd},
+        **state.to_json(),
+    }
+    return equipment.Parked(BUDGET_EXHAUSTED, errors.StepError(message, code=BUDGET_EXHAUSTED, key=key, detail=detail))
+
+
+_OPTIONS = {"cost_usd": "cost", "tokens": "tokens", "calls": "calls"}

@@ -1,0 +1,179 @@
+"""Limits of runs and budgets of the project: calls of agents are reserved, settled, parked and sent on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration import served
+from tests.integration.project import Project
+
+ARGS = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+USAGE = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.25}
+DRAFT: dict[str, Any] = {"recipe_id": "draft", "args": ARGS}
+
+
+async def limited(service: served.Served, **limits: float) -> str:
+    """Start a run of two calls of agents within limits."""
+    answer = await service.http.post("/api/runs", json=DRAFT | {"limits": limits})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["run_id"])
+
+
+@pytest.fixture
+def paid(project: Project) -> Project:
+    """Let every reply cost a quarter of a dollar and 120 tokens."""
+    project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)
+    return project
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit", "left"),
+    [({"calls": 1}, "calls", 0), ({"cost_usd": 0.25}, "cost_usd", 0), ({"tokens": 120}, "tokens", 0)],
+)
+async def test_a_run_parks_at_its_limit(
+    paid: Project, service: served.Served, limits: dict[str, float], limit: str, left: float
+) -> None:
+    """The call that does not fit is not made: the run is paused, and says which limit, what was used and is left."""
+    shown = await service.until(await limited(service, **limits), "paused", "done", "failed")
+    detail = shown["error"]["detail"]
+
+    assert (shown["status"], shown["reason"], shown["error"]["code"]) == ("paused",) + ("budget_exhausted",) * 2
+    assert (detail["limit"], detail["budget"]) == (limit, {"kind": "run", "run_id": shown["run_id"]})
+    assert shown["budget"]["used"]["calls"] == 1
+    assert shown["budget"]["used"]["cost_usd"] == 0.25
+    assert shown["budget"]["left"] == {limit: left}
+    assert [step["status"] for step in shown["steps"] if step.get("agent_id")] == ["done"]
+
+
+async def test_a_raised_limit_sends_the_run_on(paid: Project, service: served.Served) -> None:
+    """Raising the limit continues the run at the call that did not fit, with the author in its journal."""
+    run_id = await limited(service, calls=1)
+    await service.until(run_id, "paused")
+    author = {"X-Control-Room-Author": "Ada"}
+    answer = await service.http.patch(f"/api/runs/{run_id}/limits", json={"calls": 5}, headers=author)
+    shown = await service.until(run_id, "done", "failed")
+    control = (paid.data / "runs" / run_id / "control.jsonl").read_text().splitlines()
+    line = next(line for text in control if (line := json.loads(text))["kind"] == "limited")
+
+    assert answer.status_code == 200, answer.text
+    assert shown["status"] == "done"
+    assert shown["budget"]["used"] == {
+        "calls": 2, "calls_without_price": 0, "cost_estimated_usd": None, "cost_usd": 0.5, "tokens": 240,
+    }  # fmt: skip
+    assert shown["budget"]["left"] == {"calls": 3}
+    assert (line["limits"], line["author"]["name"]) == ({"calls": 5}, "Ada")
+
+
+async def test_a_limit_that_is_raised_too_little_keeps_the_run_paused(paid: Project, service: served.Served) -> None:
+    """A run goes on only when its next call fits; a lifted limit lets everything through."""
+    run_id = await limited(service, cost_usd=0.2)
+    await service.until(run_id, "paused")
+    little = await service.http.patch(f"/api/runs/{run_id}/limits", json={"cost_usd": 0.25})
+    lifted = await service.http.patch(f"/api/runs/{run_id}/limits", json={"cost_usd": None})
+
+    assert little.json()["status"] == "paused"
+    assert lifted.status_code == 200
+    assert (await service.until(run_id, "done", "failed"))["status"] == "done"
+
+
+async def test_reservations_are_in_the_started_line(paid: Project, service: served.Served) -> None:
+    """A limited call holds what is reserved in its `started` line; a call without limits holds nothing."""
+    bound = await service.until(await limited(service, calls=5), "done", "failed")
+    free = await service.run("draft", args=ARGS)
+
+    def started(run_id: str) -> list[Any]:
+        lines = (paid.data / "runs" / run_id / "control.jsonl").read_text().splitlines()
+        found = [json.loads(line) for line in lines]
+        return [line.get("reserved") for line in found if line["kind"] == "started"]
+
+    assert [each for each in started(bound["run_id"]) if each is not None] == [{}, {}]
+    assert not any(each is not None for each in started(free["run_id"]))
+    assert "budget" not in free
+
+
+async def test_a_budget_of_the_project_parks_runs(paid: Project, service: served.Served) -> None:
+    """Runs that a budget covers spend it together; the one that does not fit goes on when the budget is raised."""
+    put = await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"cost_usd": 0.5}})
+    first = await service.run("draft", args=ARGS)
+    second = await service.until(await service.start("draft", args=ARGS), "paused", "done", "failed")
+    (listed,) = (await service.http.get("/api/budgets")).json()
+    raised = await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"cost_usd": 5}})
+    after = await service.until(second["run_id"], "done", "failed")
+
+    assert (put.status_code, first["status"], second["status"]) == (200, "done", "paused")
+    assert second["error"]["detail"]["budget"] == {"kind": "budget", "name": "drafts"}
+    assert (listed["used"]["cost_usd"], listed["left"]) == (0.5, {"cost_usd": 0.0})
+    assert raised.json()["left"] == {"cost_usd": 4.5}
+    assert after["status"] == "done"
+    assert [line["action"] for line in (await service.http.get("/api/audit?action=budget")).json()] == [
+        "budget.changed",
+        "budget.created",
+    ]
+
+
+async def test_a_budget_counts_what_was_spent_before(paid: Project) -> None:
+    """A budget made later, and a service started anew, count what the journals hold, once."""
+    async with served.in_process(paid) as service:
+        await service.run("draft", args=ARGS)
+        stuck = await limited(service, calls=1)
+        await service.until(stuck, "paused")
+    async with served.in_process(paid) as service:
+        made = await service.http.put("/api/budgets/all", json={"limits": {"cost_usd": 10}})
+        shown = await service.show(stuck)
+
+    assert (made.json()["used"]["cost_usd"], made.json()["used"]["calls"]) == (0.75, 3)
+    assert shown["budget"]["used"]["calls"] == 1
+
+
+async def test_a_removed_budget_lets_runs_go_on(paid: Project, service: served.Served) -> None:
+    """A run that waits for room in a budget goes on when the budget is removed."""
+    await service.http.put("/api/budgets/none", json={"limits": {"calls": 0}})
+    run_id = await service.start("draft", args=ARGS)
+    await service.until(run_id, "paused")
+    removed = await service.http.delete("/api/budgets/none")
+    again = await service.http.delete("/api/budgets/none")
+
+    assert (removed.status_code, again.status_code, again.json()["code"]) == (204, 404, "budget_not_found")
+    assert (await service.until(run_id, "done", "failed"))["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"limits": {}}, "$.limits"),
+        ({"limits": {"cost_usd": -1}}, "$.limits.cost_usd"),
+        ({"limits": {"wall_seconds": 5}}, "$.limits.wall_seconds"),
+        ({"limits": {"calls": 1}, "per": "week"}, "$.per"),
+        ({"limits": {"calls": 1}, "label": "book"}, "$.label"),
+        ({"limits": {"calls": 1}, "time_zone": "Mars/Olympus"}, "$.time_zone"),
+        ({"limits": {"calls": 1}, "time_zone": "../../etc/passwd"}, "$.time_zone"),
+    ],
+)
+async def test_a_wrong_budget_is_refused_at_its_place(service: served.Served, body: dict[str, Any], place: str) -> None:
+    """A budget that says nothing, or something wrong, is refused with the field."""
+    answer = await service.http.put("/api/budgets/wrong", json=body)
+
+    assert answer.status_code == 400
+    assert [flaw["path"] for flaw in answer.json()["flaws"]] == [place]
+    assert (await service.http.get("/api/budgets")).json() == []
+
+
+async def test_prices_are_estimated_apart(project: Project, service: served.Served) -> None:
+    """A call whose price nobody tells is estimated by the price file, whose version is recorded."""
+    project.say("*", text="Kael stepped off the ferry.", usage={"input_tokens": 1000, "output_tokens": 100})
+    price = {"input_per_million_usd": 3, "output_per_million_usd": 15}
+    project.write(".control-room/prices.json", json.dumps({"version": "2026-11", "models": {"said/*": price}}))
+    shown = await service.until(await limited(service, cost_usd=0.004), "paused", "done", "failed")
+    (step,) = [step for step in shown["steps"] if step.get("usage")]
+    usage = (await service.http.get("/api/usage")).json()["total"]
+
+    assert step["usage"] == {
+        "input_tokens": 1000, "output_tokens": 100, "cost_usd": None, "cost_estimated_usd": 0.0045,
+        "prices_version": "2026-11",
+    }  # fmt: skip
+    assert (shown["status"], shown["budget"]["left"]) == ("paused", {"cost_usd": -0.0005})
+    assert (shown["budget"]["used"]["cost_usd"], shown["budget"]["used"]["cost_estimated_usd"]) == (None, 0.0045)
+    assert (usage["cost_usd"], usage["cost_estimated_usd"]) == (None, 0.0045)
