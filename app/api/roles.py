@@ -63,6 +63,7 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     # -- runs
     ("POST /api/runs", _RUN, Reach.FILTERED),
     ("POST /api/runs/bulk", _RUN, Reach.FILTERED),
+    ("POST /api/runs/prune", _ADMIN, Reach.EVERYTHING),
     ("GET /api/runs", _VIEW, Reach.FILTERED),
     ("GET /api/runs/{run_id}", _VIEW, Reach.RUN),
     ("PATCH /api/runs/{run_id}", _RUN, Reach.RUN),
@@ -143,6 +144,8 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     ("GET /api/notifications/endpoints/{endpoint_id}/dead", _ADMIN, Reach.EVERYTHING),
     ("POST /api/notifications/endpoints/{endpoint_id}/replay", _ADMIN, Reach.EVERYTHING),
     ("POST /api/notifications/endpoints/{endpoint_id}/test", _ADMIN, Reach.EVERYTHING),
+    ("GET /api/retention", _VIEW, Reach.EVERYTHING),
+    ("PUT /api/retention", _ADMIN, Reach.EVERYTHING),
     ("GET /api/audit", _ADMIN, Reach.EVERYTHING),
     ("GET /api/keys", _ADMIN, Reach.EVERYTHING),
     ("POST /api/keys", _ADMIN, Reach.EVERYTHING),

@@ -11,7 +11,7 @@ from app.domain import operations, plain
 from app.domain.records import BlobRef, Place, Record
 from app.domain.runs import RunStart
 from app.domain.slots import Board, Progress, Projection, ShownState, Slot
-from app.engine import driver_scheduler
+from app.engine import driver_scheduler, replacing
 
 _NO_SECRETS = plain.Masker()
 
@@ -41,8 +41,8 @@ class DriverContext:
     ) -> Generator[Any, Any, Record]:
         """Return the final record of an operation."""
         # A plain generator: one frame to resume where a coroutine that awaits its request has two.
-        if self._replaced is not None and key in self._replaced and isinstance(operation, operations.AgentCall):
-            operation = dataclasses.replace(operation, **_fields(self._replaced[key]))
+        if self._replaced is not None:
+            operation = replacing.replaced(self._replaced, key, operation)
         record: Record = yield driver_scheduler.Ask(key=key, operation=operation, place=place or Place(step_id=key))
         return record
 
@@ -104,8 +104,3 @@ class DriverContext:
     def _without_secrets(self, slot: Slot, text: str) -> Slot:
         sha256, summary = plain.sha256(plain.content(text)), self._masker.mask(slot.summary)
         return dataclasses.replace(slot, text=text, sha256=sha256, summary=summary)
-
-
-def _fields(replaced: Mapping[str, plain.Json]) -> dict[str, Any]:
-    # JSON has no tuples.
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in replaced.items()}

@@ -34,13 +34,19 @@ class Replayed:
 
 
 async def replayed(
-    start: runs.RunStart, candidates: Sequence[records.Record], dialect: ports.Driver, read_blob: replay.ReadBlob
+    start: runs.RunStart,
+    candidates: Sequence[records.Record],
+    dialect: ports.Driver,
+    read_blob: replay.ReadBlob,
+    *,
+    asks_again: bool = False,
 ) -> Replayed:
     """Hand steps of a source to the driver of a new run, up to the first that it would perform otherwise.
 
     Args:
         candidates: Finished steps of the source in order.
         read_blob: Reads a blob of the source.
+        asks_again: Whether gates are asked anew, so that nothing behind the first of them is kept.
 
     Raises:
         errors.JournalCorrupt: a blob is missing or damaged.
@@ -62,6 +68,8 @@ async def replayed(
         await replay.satisfy(scheduler, read_blob)
         for record in candidates:
             try:
+                if asks_again:
+                    _refuse_gate(scheduler, record)
                 await _hand_out(scheduler, record, loaded, read_blob)
             except errors.NondeterminismFault as fault:
                 differs = fault
@@ -78,6 +86,13 @@ async def replayed(
         )
     finally:
         scheduler.close()
+
+
+def _refuse_gate(scheduler: DriverScheduler, record: records.Record) -> None:
+    ask = scheduler.asks.get(record.key)
+    if ask is not None and isinstance(ask.operation, operations.Gate):
+        why = "its gates need approvals of their own for every run"
+        raise errors.NondeterminismFault(f"{record.key}: {why}", key=record.key, detail={"why": why})
 
 
 async def _hand_out(

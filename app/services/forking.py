@@ -101,7 +101,14 @@ class Forks:
         start = self._starter.forked(source.start, await self._starter.renewed(source.start, request), request.labels)
         _refuse_too_many(start)
         start = dataclasses.replace(start, replaced=self._replaced(source, key, request))
-        found = await forking.replayed(start, candidates, dialect, functools.partial(self._store.read_blob, run_id))
+        found = await forking.replayed(
+            start,
+            candidates,
+            dialect,
+            functools.partial(self._store.read_blob, run_id),
+            # Who started a fork may be somebody whose approval counted for the source.
+            asks_again=getattr(start, "approvals", None) is not None,
+        )
         start = dataclasses.replace(
             start,
             up_to=len(found.kept),

@@ -149,6 +149,8 @@ class _Why:
 
 
 def _difference(fault: errors.NondeterminismFault) -> str:
+    if isinstance(why := fault.detail.get("why"), str):
+        return why
     recorded, asked = fault.detail.get("recorded"), fault.detail.get("asked")
     before = recorded.get("body") if isinstance(recorded, dict) else None
     after: Any = asked.get("body") if isinstance(asked, dict) and "hash" in asked else None

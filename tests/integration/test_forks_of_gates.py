@@ -1,0 +1,43 @@
+"""Forks of runs with gates: an answer is taken over, unless approvals must be given for every run."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+from app.engine import forking
+from tests.integration import served
+from tests.integration.project import Project
+from tests.unit.dialects.amplifier import recipe_harness as flows
+
+
+async def test_answers_are_taken_over_or_asked_again(project: Project) -> None:
+    """Steps behind a gate are kept with its answer; where gates are asked anew, nothing behind the first is."""
+    project.say("*", text="The lantern was dark.")
+    first = {"name": "one", "steps": [flows.step("a", agent="writer")]}
+    gate = {"approval": {"required": True, "prompt": "Go on?"}}
+    document = flows.staged(first | gate, {"name": "two", "steps": [flows.step("b", agent="writer")]})
+    project.write(".control-room/recipes/amplifier/small.yaml", json.dumps(document))
+    async with served.in_process(project) as service:
+        source = await service.start("small")
+        await service.until(source, "waiting")
+        (asked,) = (await service.http.get(f"/api/gates?run_id={source}")).json()
+        await service.http.post(f"/api/gates/{asked['gate_id']}", json={"decision": asked["options"][0]})
+        ended = await service.until(source, "done", "failed")
+        answer = (await service.http.post(f"/api/runs/{source}/fork", json={"from": "b"})).json()
+        fork = await service.until(answer["run_id"], "done", "failed", "waiting")
+        runs = service._app.state.services.runs  # type: ignore[union-attr]
+        loaded = await runs._store.read(source)
+        again = await forking.replayed(
+            loaded.start,
+            forking.living(loaded),
+            runs._dialects["amplifier"],
+            functools.partial(runs._store.read_blob, source),
+            asks_again=True,
+        )
+
+    assert ended["status"] == fork["status"] == "done", (ended["error"], fork["error"])
+    assert answer["taken_over"] == 2
+    assert [record.key for record in again.kept] == ["a"]
+    assert again.differs is not None
+    assert "approvals of their own" in again.differs.message
