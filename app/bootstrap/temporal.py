@@ -51,7 +51,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             drivers=parts.drivers,
             equipment=parts.equipment,
             start_child=parts.start_child,
-            bounds=limits,
+            limits=limits,
             works=mode.works,
         )
 
