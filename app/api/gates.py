@@ -57,6 +57,9 @@ async def show_gate(services: ServicesDep, gate_id: GateId) -> Response:
         "gate_not_found",
         "gate_decided",
         "gate_lapsed",
+        "approvals_need_keys",
+        "approver_started",
+        "already_voted",
         "not_recorded",
         "wrong_state",
         "journal_corrupt",
@@ -70,5 +73,8 @@ async def answer_gate(
     author: AuthorDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
-    """Answer a gate. The first answer counts, and a denial is final."""
+    """Answer a gate. The first answer counts, and a denial is final.
+
+    Where the run has `approvals`, each key gives one vote; the gate stays open until enough agree.
+    """
     return as_json(await services.gates.answer(gate_id, body.reply(idempotency_key), author))

@@ -280,6 +280,18 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         key="ship",
         detail={"gate_id": _GATE, "decision": "deny", "by_default": False, "denied": True},
     ),
+    errors.Conflict(
+        "its gates need 2 keys with the role approver, and there are 0; names that callers claim do not count: add keys"
+        " with control-room keys add",
+        code="approvals_need_keys",
+        detail={"needed": 2, "approvers": 0},
+    ),
+    errors.Denied("the key ada has started this run, and others decide at its gates", code="approver_started"),
+    errors.Conflict(
+        "the key ada has voted approve at this gate; a vote cannot be changed",
+        code="already_voted",
+        detail={"decision": "approve"},
+    ),
     errors.Conflict("the run came to rest before the delivery was written", code="not_recorded", key="ship"),
     # -- issues
     errors.NotFound(f"there is no issue '{_ISSUE}'", code="issue_not_found"),

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from app import errors
+from app.domain import approvals, limits
 from app.domain import issues as engine_issues
-from app.domain import limits
 from app.engine import run_engine
 from app.services import conferences, gates, issue_texts, issues, requests
 
@@ -70,6 +70,15 @@ class LimitsBody(BaseModel):
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
+class ApprovalsBody(BaseModel):
+    """What the gates of a run need beside one answer."""
+
+    model_config = strict({"count": 2, "not_starter": True})
+
+    count: int = Field(1, ge=1, le=approvals.MOST, description="Number of keys that must give the same decision.")
+    not_starter: bool = Field(False, description="The key that started the run does not count.")
+
+
 class StartBody(BaseModel):
     """A new run: `recipe_id`, or a `description` that the router finds a recipe for."""
 
@@ -107,6 +116,9 @@ class StartBody(BaseModel):
         default_factory=LimitsBody,
         description="What the run may take, with the runs that it starts; at a limit it is paused, to be continued.",
     )
+    approvals: ApprovalsBody | None = Field(
+        None, description="Keys that must agree at the run's gates, and at those of the runs that it starts."
+    )
     exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
     exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
     share_workspace: bool = Field(False, description="Share the workspace, as runs of agent recipes do not unasked.")
@@ -129,6 +141,7 @@ class StartBody(BaseModel):
     def request(self, idempotency_key: str | None) -> requests.StartRequest:
         """Return the request that the body and its header make."""
         given = dict(self) | {"limits": self.limits.limits()}
+        given["approvals"] = self.approvals and approvals.Approvals(**dict(self.approvals))
         return requests.StartRequest(**given, idempotency_key=idempotency_key)
 
 

@@ -27,6 +27,7 @@ _STARTED = responses.created(
     "inline_recipes_off",
     "unknown_dialect",
     "recipe_busy",
+    "approvals_need_keys",
     "unroutable",
     meaning="The run is accepted and on disk; `running` if a worker slot is free, else `pending`.",
     repeated="An earlier request with this Idempotency-Key made the run.",

@@ -206,6 +206,9 @@ async def _store(
         closing.callback(lock.release)
         if mode.address is not None:
             lock.announce(mode.address)
+    embedded = mode.alone or (mode.address is not None and chosen.engine.engine == "embedded")
+    if embedded or mode.works or mode.address is not None:
+        closing.callback(directory.lock_engine(shared=not embedded).release)
     store = store_of(chosen.project, directory, platform, adopter.adopt, looks_only=mode.look_only)
     closing.push_async_callback(store.close)
     try:

@@ -131,7 +131,14 @@ class Reading:
         from app.services import gates
 
         masker = roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ)
-        return gates.Gates(store=self.store, engine=self._engine, dialects=_DRIVERS, view=self.runs.view, masker=masker)
+        return gates.Gates(
+            store=self.store,
+            engine=self._engine,
+            dialects=_DRIVERS,
+            view=self.runs.view,
+            masker=masker,
+            clock=clock.SystemClock(),
+        )
 
     @cached_property
     def explanations(self) -> explanations.Explanations:

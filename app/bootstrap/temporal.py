@@ -51,7 +51,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             drivers=parts.drivers,
             equipment=parts.equipment,
             start_child=parts.start_child,
-            limits=limits,
+            bounds=limits,
             works=mode.works,
         )
 

@@ -32,7 +32,7 @@ def gates_of(
 ) -> control_gates.Gates:
     """Return the use cases of gates."""
     return control_gates.Gates(
-        store=store, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker
+        store=store, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker, clock=platform.clock
     )
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
 @budgets.run_limits
+@click.option("--approvals", type=int, metavar="N", help="Keys that must agree at each gate; needs --server.")
+@click.option("--not-starter", is_flag=True, help="Whoever starts the run does not approve; needs --server.")
 @click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same run.")
 @click.option("--exclusive", is_flag=True, help="Reject the start while another run of the recipe is unfinished.")
 @click.option("--option", "chosen", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")
@@ -74,8 +76,11 @@ def _request(
     args_file: Path | None,
     chosen: tuple[str, ...],
     labels: tuple[str, ...],
+    approvals: int | None,
+    not_starter: bool,
     **plain: Any,
 ) -> requests.StartRequest:
+    from app.domain import approvals as needs
     from app.domain import limits
     from app.services import requests
 
@@ -85,6 +90,7 @@ def _request(
         args=arguments.collect(given, args_file),
         options=arguments.collect(chosen, None, "--option"),
         labels=arguments.labels(labels),
+        approvals=needs.Approvals(count=approvals or 1, not_starter=not_starter) if approvals or not_starter else None,
         parent_run_id=arguments.parent_run_id(),
         runs_above=arguments.runs_above(),
         **plain,

@@ -9,6 +9,7 @@ from types import NoneType
 from typing import Any
 
 from app.domain import authors, plain
+from app.domain.approvals import Vote
 from app.domain.limits import RunLimits
 from app.domain.states import RunState
 from app.domain.usage_sums import Reserved
@@ -60,6 +61,8 @@ class DecisionKind(StrEnum):
     """The run ended; names the journal's length and head, and the causes of a failure."""
     LABELLED = "labelled"
     """A person changed the run's labels, or whether retention keeps it; of an ended run, too."""
+    VOTED = "voted"
+    """A key gave its decision at a gate that needs several."""
 
 
 # A look-up costs a tenth of a call of the class, and every step comes this way.
@@ -140,6 +143,8 @@ class Decisions:
     """What is reserved for calls of agents that have left no line, by key and attempt."""
     limits: RunLimits | None = None
     """What the run may take, if a person has changed that."""
+    votes: dict[str, list[Vote]] = field(default_factory=dict)
+    """Votes at gates that need several keys, by gate."""
     last_at: str | None = None
     """When the newest decision was made."""
     known_lines: int = 0
@@ -187,6 +192,9 @@ class Decisions:
                 self._resume(line)
             case DecisionKind.ENDED:
                 self.ended = _ended(line)
+            case DecisionKind.VOTED:
+                self.votes.setdefault(line["gate_id"], []).append(Vote.in_line(line))
+                return
             case DecisionKind.LABELLED:
                 self._label(line)
                 # The run itself has not moved.

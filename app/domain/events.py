@@ -46,6 +46,8 @@ class EventType(StrEnum):
     """A try was cut off and left no record."""
     GATE_OPENED = "gate.opened"
     """A gate waits for an answer; told again whenever its run is taken up again."""
+    GATE_VOTED = "gate.voted"
+    """A key gave its decision at a gate that needs several."""
     GATE_DECIDED = "gate.decided"
     """A gate has its answer."""
     RECIPE_NOTE = "recipe.note"
@@ -86,6 +88,7 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
     EventType.STEP_RETRYING: (*_LINE, "error", "retry_at"),
     EventType.STEP_INTERRUPTED: ("attempt",),
     EventType.GATE_OPENED: ("gate_id", "prompt", "options", "default", "expires_at", "shown_sha256"),
+    EventType.GATE_VOTED: ("gate_id", "decision", "author"),
     EventType.GATE_DECIDED: ("gate_id", "decision", "by_default", "denied", "message", "author"),
     EventType.RECIPE_NOTE: None,
     EventType.RECOVERY_TAIL_CUT: ("file", "at_byte", "bytes"),

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from app import clock
-from app.domain import authors, plain
+from app.domain import approvals, authors, plain
 from app.domain.authors import Author
 from app.domain.decisions import Decisions
 from app.domain.operations import Gate
@@ -103,6 +103,8 @@ class Answer:
     """Key under which the same answer may be given again."""
     author: Author | None = None
     """Who decided, if that is known."""
+    votes: tuple[approvals.Vote, ...] = ()
+    """All votes, where several keys decided."""
 
     def on(self, asked: OpenGate) -> dict[str, plain.Json]:
         """Return what the answer to a gate is on record as: the output of its step, bound to what was shown."""
@@ -115,6 +117,7 @@ class Answer:
             "shown_sha256": asked.shown_sha256,
             "idempotency_key": self.idempotency_key,
             **authors.facts(self.author),
+            **({"approvals": approvals.written(self.votes)} if self.votes else {}),
         }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from app.domain import agent_sessions, authors, plain, shapes
+from app.domain.approvals import Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.states import MOVES, RunState
 from app.domain.usage_sums import RunFacts
@@ -76,6 +77,8 @@ class RunStart(shapes.Shape):
     """-100 to 100; higher goes first."""
     limits: RunLimits = shapes.omitted(default=NO_LIMITS)
     """What it and the runs that it starts may take."""
+    approvals: Approvals | None = shapes.omitted()
+    """What its gates need beside one answer; None: nothing."""
     working_dir: str = "."
     """Workspace, as an absolute path."""
     exclusive_workspace: bool = False
@@ -141,6 +144,8 @@ class RunStart(shapes.Shape):
         facts = {name: item for name, item in value.items() if name in known}
         if "limits" in facts:
             facts["limits"] = RunLimits.from_json(facts["limits"])
+        if facts.get("approvals") is not None:
+            facts["approvals"] = Approvals.from_json(facts["approvals"])
         return cls(**facts)
 
     def overridden(self, overrides: Mapping[str, Any]) -> RunStart:

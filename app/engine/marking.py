@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from app import errors
@@ -18,6 +19,8 @@ async def mark(
         errors.RequestInvalid: it would have too many labels.
         errors.StorageFault: it could not be made durable.
     """
+    if marks.vote is not None:
+        return await _vote(log, marks.vote, author, reach)
     start = log.loaded.start
     changed: dict[str, plain.Json] = {
         name: text for name, text in marks.labels.items() if start.labels.get(name) != text
@@ -38,6 +41,27 @@ async def mark(
     reach("pool.after_labels")
     shown = {"labels": facts.get("labels"), "pinned": facts.get("pinned"), "author": authors.in_line(written)}
     log.add_event(events.EventType.RUN_LABELLED, None, shown)
+    return True
+
+
+async def _vote(
+    log: stores.RunLog, vote: run_engine.Vote, author: authors.Author | None, reach: Callable[[str], None]
+) -> bool:
+    """Write down what a key decides, once for each key."""
+    written = {**dataclasses.asdict(vote), **authors.facts(author)}
+    name = None if author is None else author.name
+    if any(known.name == name for known in log.loaded.decisions.votes.get(vote.gate_id, ())):
+        return False
+    reach("pool.before_vote")
+    try:
+        await log.decide(decisions.DecisionKind.VOTED, written)
+    except errors.StorageFault:
+        # It may be the first write after a failed one.
+        await log.heal()
+        await log.decide(decisions.DecisionKind.VOTED, written)
+    reach("pool.after_vote")
+    shown = {"gate_id": vote.gate_id, "decision": vote.decision, "author": authors.in_line(written)}
+    log.add_event(events.EventType.GATE_VOTED, None, shown)
     return True
 
 

@@ -60,6 +60,22 @@ class Marks:
     """Labels to set; None for one that goes."""
     pinned: bool | None = None
     """Whether retention keeps the run; None: as before."""
+    vote: Vote | None = None
+    """A decision at a gate that needs several keys; nothing else is changed with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """What a key decides at a gate that needs several."""
+
+    gate_id: str
+    """The gate."""
+    decision: str
+    """One of its options."""
+    message: str
+    """What is added to it."""
+    shown_sha256: str
+    """Bare hash of what was shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

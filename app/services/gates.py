@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from app import errors
-from app.domain import authors, gates, plain, records, runs, shapes, views
+from app import clock, errors
+from app.domain import approvals, authors, gates, plain, records, runs, shapes, views
 from app.engine import ports, run_engine, stores
-from app.services import faults, gate_content
+from app.services import faults, gate_content, voting
 from app.services.gate_inbox import GateInbox, GateQuery
 
 MESSAGE_CHARACTERS = 10_000
@@ -75,6 +76,8 @@ class GateShown(shapes.Shape):
     """When the decision was recorded."""
     decided_by: authors.Shown | None
     """Who decided, if that is known."""
+    approvals: approvals.ApprovalsShown | None = shapes.omitted()
+    """Keys that must agree, and their votes so far; absent where one answer decides."""
     gate: gates.OpenGate = shapes.internal()
     """The question."""
     answer: Mapping[str, plain.Json] = shapes.internal()
@@ -165,6 +168,7 @@ class Gates:
         dialects: Mapping[str, ports.Driver],
         view: Callable[[str], Awaitable[views.RunView]],
         masker: plain.Masker,
+        clock: clock.Clock,
     ) -> None:
         """Args: view: Returns a run as it is. masker: Hides secrets in questions that are in no journal yet."""
         self._store = store
@@ -172,11 +176,13 @@ class Gates:
         self._inbox = GateInbox(store=store, engine=engine, dialects=dialects)
         self._view = view
         self._masker = masker
+        self._clock = clock
+        self._votes = voting.Votes(store, engine)
 
     async def page(self, query: GateQuery) -> tuple[list[GateShown], bool]:
         """Return a page of open gates, those of the newest run first, and whether more follow."""
         found, more = await self._inbox.page(query)
-        return [self._shown(open_gate, "open") for open_gate in found], more
+        return [await self._counted(self._shown(open_gate, "open")) for open_gate in found], more
 
     async def show(self, gate_id: str) -> GateShown:
         """Return a gate, open or not.
@@ -193,7 +199,7 @@ class Gates:
             raise _unknown(gate_id) from error
         if found is None:
             raise _unknown(gate_id)
-        return found
+        return await self._counted(found)
 
     async def detail(self, gate_id: str) -> GateDetail:
         """Return a gate with all that is decided on, in parts made beside the loop.
@@ -233,8 +239,14 @@ class Gates:
         new = gates.Answer(
             decision=reply.decision, message=reply.message, idempotency_key=reply.idempotency_key, author=author
         )
-        with faults.as_errors():
-            await self._engine.deliver(open_gate.run_id, open_gate.key, new, open_gate.attempt)
+        complete = await self._votes.vote(open_gate, new, clock.stamp(self._clock.now()))
+        if complete is not None:
+            with faults.as_errors():
+                await self._engine.deliver(open_gate.run_id, open_gate.key, complete, open_gate.attempt)
+
+    async def _counted(self, found: GateShown) -> GateShown:
+        given = await self._votes.shown(found.gate, dict(found.answer))
+        return found if given is None else dataclasses.replace(found, approvals=given)
 
     # -- where a gate may be found
 

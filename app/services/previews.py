@@ -18,6 +18,7 @@ from app.services.starting import Starter
 _MOST_STEPS = 2000
 _NAMED = "it is the step that you named, or comes after it"
 _CAUSE = "it made the run fail, or comes after what did"
+_NO_PRICE = "No limit of the price is known: the run has none, and calls have none of their own."
 
 
 class Previews:
@@ -48,7 +49,7 @@ class Previews:
 
     async def _fork(self, run_id: str, request: ForkRequest) -> PreviewReport:
         planned = await self._forks.planned(run_id, request)
-        found, living = planned.replayed, forking.living(planned.source)
+        found = planned.replayed
         kept = {record.position for record in found.kept}
         named = request.from_key is not None or request.line is not None
         why = _Why(
@@ -57,7 +58,7 @@ class Previews:
             root=_NAMED if named else _CAUSE,
             differs=found.differs,
         )
-        return self._report(run_id, "fork", planned.start, living, kept, why, found)
+        return self._report(run_id, "fork", planned.start, planned.source, kept, why, found)
 
     async def _resume(self, run_id: str, request: ForkRequest) -> PreviewReport:
         source = await self._store.read(run_id)
@@ -84,23 +85,23 @@ class Previews:
             root=_NAMED if wanted.from_key is not None else _CAUSE,
             differs=None,
         )
-        return self._report(
-            run_id, "resume", start, forking.living(source), {r.position for r in candidates}, why, found
-        )
+        return self._report(run_id, "resume", start, source, {r.position for r in candidates}, why, found)
 
     def _report(
         self,
         run_id: str,
         order: Order,
         start: runs.RunStart,
-        living: Sequence[records.Record],
+        source: stores.Loaded,
         kept: AbstractSet[int],
         why: _Why,
         found: forking.Replayed,
     ) -> PreviewReport:
+        living = forking.living(source)
         again = [record for record in living if record.position not in kept]
-        limit = self._limit(start, found, sum(record.line.get("agent_id") is not None for record in found.kept))
-        free = limit.most == 0
+        paid = source.records if order == "resume" else ()
+        limit = _limited(self._limit(start, found), start, paid)
+        cost = 0.0 if limit.most == 0 else _price_left(start, paid)
         return PreviewReport(
             run_id=run_id,
             order=order,
@@ -111,14 +112,14 @@ class Previews:
             again=len(again),
             finished=found.finished,
             calls_at_most=limit.most,
-            cost_usd_at_most=0.0 if free else None,
+            cost_usd_at_most=cost,
             paid_before=usage_sums.total_usage(again),
-            note=limit.note if limit.most is None else None if free else "No limit of the price of a call is known.",
+            note=limit.note if limit.most is None else _NO_PRICE if cost is None else None,
             workspace=start.working_dir,
             workspace_note=fork_requests.WORKSPACE_NOTE,
         )
 
-    def _limit(self, start: runs.RunStart, found: forking.Replayed, made: int) -> call_limits.CallLimit:
+    def _limit(self, start: runs.RunStart, found: forking.Replayed) -> call_limits.CallLimit:
         if found.finished:
             return call_limits.CallLimit(most=0)
         driver = self._dialects[start.dialect]
@@ -128,7 +129,26 @@ class Previews:
         if limit.most is None:
             return limit
         # The worst case of the whole run contains the calls whose replies are kept.
-        return call_limits.CallLimit(most=max(limit.most - made, 0))
+        return call_limits.CallLimit(most=max(limit.most - _calls(found.kept), 0))
+
+
+def _limited(
+    limit: call_limits.CallLimit, start: runs.RunStart, paid: Sequence[records.Record]
+) -> call_limits.CallLimit:
+    allowed = start.limits.calls
+    if allowed is None:
+        return limit
+    left = max(allowed - _calls(paid), 0)
+    return call_limits.CallLimit(most=left if limit.most is None else min(left, limit.most))
+
+
+def _price_left(start: runs.RunStart, paid: Sequence[records.Record]) -> float | None:
+    allowed = start.limits.cost_usd
+    return None if allowed is None else max(allowed - (usage_sums.total_usage(paid).cost_usd or 0.0), 0.0)
+
+
+def _calls(lines: Iterable[records.Record]) -> int:
+    return sum(record.line.get("agent_id") is not None for record in lines)
 
 
 class _Why:

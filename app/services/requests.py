@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from app import errors
 from app.domain import json_text, plain, runs, shapes, states
 from app.domain import limits as run_limits
+from app.domain.approvals import Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
@@ -37,7 +38,7 @@ PRIORITIES = range(-100, 101)
 RUNS_ABOVE = range(1_001)
 """How many runs a request may tell to be above it."""
 
-_SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits"})
+_SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits", "approvals"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,8 @@ class StartRequest:
     """-100 to 100; higher goes first."""
     limits: RunLimits = NO_LIMITS
     """What the run, with those that it starts, may take."""
+    approvals: Approvals | None = None
+    """What the run's gates, and those of the runs that it starts, need beside one answer."""
     exclusive: bool = False
     """Whether to refuse if a run of the recipe is unfinished."""
     exclusive_workspace: bool = False
@@ -87,7 +90,8 @@ class StartRequest:
         """Return the hash that tells a repetition from another request with the same key."""
         asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name not in _SEPARATE}
         # Requests of earlier releases, which had none, keep their hash.
-        bounds = {"limits": self.limits.to_json()} if self.limits != NO_LIMITS else {}
+        bounds: dict[str, plain.Json] = {"limits": self.limits.to_json()} if self.limits != NO_LIMITS else {}
+        bounds |= {"approvals": self.approvals.to_json()} if self.approvals is not None else {}
         return plain.sha256(plain.canonical(asked | bounds))
 
 

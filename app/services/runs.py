@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from app import clock, errors
 from app.domain import authors, operations, plain, runs, states
 from app.engine import ports, run_engine, stores
-from app.services import aio, conversation_binding, faults, requests, run_reader
+from app.services import aio, conversation_binding, faults, requests, run_reader, voting
 from app.services.conversation_binding import ConversationBinding
 from app.services.recipe_versions import RecipeVersion
 from app.services.requests import Marked, Moved, ResumeRequest, Started, StartRequest
@@ -84,6 +84,8 @@ class Runs(RunQueries):
             repeated = await self._store.find_repeated(request.idempotency_key, request.sha256())
             if repeated is not None:
                 return await self._found(repeated)
+        if request.owner == "process":
+            voting.refuse_without_keys(request.approvals, 0)
         parent = await self._parent(request.parent_run_id, request) if request.parent_run_id is not None else None
         start = await self._starter.prepared(request, parent, own)
         if author is not None:

@@ -149,6 +149,24 @@ class DataDirectory:
             raise disk_health.unusable(self.path, error) from error
         return held
 
+    def lock_engine(self, *, shared: bool) -> OsLock:
+        """Hold the runs for an engine, shared with those that share it, too.
+
+        Raises:
+            errors.ConfigurationError: `other_engine`, another engine executes them; it cannot be held.
+        """
+        try:
+            lock = os_disk.lock_file(str(self.path / _IDENTITY), shared=shared)
+        except OSError as error:
+            raise disk_health.unusable(self.path, error) from error
+        if lock is None:
+            first, second = (
+                ("the embedded engine executes", "it") if shared else ("workers on Temporal execute", "them")
+            )
+            message = f"{first} the runs of {self.path}: stop {second} first, since two engines would repeat steps"
+            raise errors.ConfigurationError(message, code="other_engine")
+        return lock
+
     @property
     def is_used(self) -> bool:
         """Return whether something may be kept here; a first use that found no room leaves nothing

@@ -122,6 +122,11 @@ class KeyRing:
         key = self.find(sha256)
         return None if key is None or self.is_expired(key) else key.caller(sha256)
 
+    def approvers(self) -> int:
+        """Return how many keys may answer gates."""
+        found = {key.name: key for key, _ in self._opened.values() if key is not None and not self.is_expired(key)}
+        return sum(key.role.includes(Role.APPROVER) for key in found.values())
+
     def is_expired(self, key: keys.Key) -> bool:
         """Return whether a key has come to its end."""
         return key.expires_at is not None and clock.instant(key.expires_at) <= self._clock.now()

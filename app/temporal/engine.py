@@ -15,7 +15,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from app import errors
-from app.domain import gates, inputs, operations, records, runs, states, views
+from app.domain import gates, inputs, limits, operations, records, runs, states, views
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, child_results, open_steps, ports, run_engine, runner, stores
@@ -55,12 +55,12 @@ class TemporalEngine:
         drivers: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         start_child: StartChild,
-        limits: worker.WorkerLimits,
+        bounds: worker.WorkerLimits,
         works: bool,
     ) -> None:
         """Args: works: Whether this process performs steps."""
         self._store = store
-        self._limits = limits
+        self._bounds = bounds
         self._works = works
         self.spending = equipment.spending
         """Keeps calls of agents within limits and budgets, as far as this process makes them."""
@@ -123,7 +123,7 @@ class TemporalEngine:
         return True
 
     def refuse(self, start: runs.RunStart) -> None:
-        """Refuse what no worker could keep: a workspace held alone, a priority, and a session plan.
+        """Refuse what no worker could keep: a workspace held alone, a priority, limits, and a session plan.
 
         Raises:
             errors.RequestInvalid: `unsupported_on_engine`.
@@ -132,6 +132,7 @@ class TemporalEngine:
         lacks = {
             "exclusive_workspace": (start.exclusive_workspace, "set share_workspace, or use the embedded engine"),
             "priority": (start.priority != 0, "leave it out, or use the embedded engine"),
+            "limits": (start.limits != limits.NO_LIMITS, "leave them out, or use the embedded engine"),
         }
         flaws = [
             errors.Flaw(path=f"$.{name}", code=_UNSUPPORTED, message=f"{name} is not supported on Temporal; {way_out}")
@@ -274,7 +275,7 @@ class TemporalEngine:
 
     def status(self) -> run_engine.EngineStatus:
         """Tell how much this process may do at a time; what the others do is the server's to tell."""
-        limit = self._limits.steps if self._works else 0
+        limit = self._bounds.steps if self._works else 0
         return run_engine.EngineStatus(running=0, queued=0, resting=0, limit=limit, stopping=self._stopping)
 
     # -- helpers
@@ -284,7 +285,7 @@ class TemporalEngine:
             messages.WORKFLOW,
             run_id,
             id=messages.workflow_id(run_id),
-            task_queue=self._limits.queue,
+            task_queue=self._bounds.queue,
             task_timeout=worker.TASK_TIMEOUT,
             start_signal=signal,
             start_signal_args=arguments,
@@ -296,7 +297,7 @@ class TemporalEngine:
     async def _begin(self, recover: bool) -> int:
         if self._works:
             activities = Activities(self._steps, self._runs)
-            await self._working.enter_async_context(worker.working(self._client, activities, self._limits))
+            await self._working.enter_async_context(worker.working(self._client, activities, self._bounds))
         if not recover:
             return 0
         # Paused ones, too: an order may have been written before a kill and not been told.

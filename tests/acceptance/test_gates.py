@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,47 @@ def test_a_kill_while_an_answer_is_written(project: programs.Project, point: str
 
     lines = told("runs", "steps", run_id, project=project)
     assert [line["key"] for line in lines] == ["look", "ship", "after"]
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["pool.before_vote:1", "storage.decide.before_write:4", "pool.after_vote:1"],
+)
+def test_a_kill_while_a_vote_is_written(project: programs.Project, point: str) -> None:
+    """Killed anywhere on a vote's way to the disk, the same key may vote again and counts once; the other decides."""
+    secrets = [told("keys", "add", name, "--role", "approver", project=project)["secret"] for name in ("ada", "bob")]
+    ada, bob = ({"Authorization": f"Bearer {secret}"} for secret in secrets)
+
+    def voted(service: programs.Service, header: dict[str, str]) -> httpx.Response | None:
+        with contextlib.suppress(httpx.HTTPError):
+            return httpx.post(f"{service.url}/api/gates/{gate_id}", json={"decision": "approve"}, headers=header)
+        return None
+
+    def waiting(service: programs.Service) -> dict[str, Any]:
+        until = time.monotonic() + 60
+        while not (found := httpx.get(f"{service.url}/api/gates", headers=ada).json()):
+            assert time.monotonic() < until
+        return dict(found[0])
+
+    with programs.service(project, module=PROGRAM, CONTROL_ROOM_CRASH_AT=point) as service:
+        body = {"recipe_id": "ship", "approvals": {"count": 2}}
+        run_id = httpx.post(f"{service.url}/api/runs", json=body, headers=ada).json()["run_id"]
+        gate_id = waiting(service)["gate_id"]
+        first = voted(service, ada)
+        died = service.ended()
+    with programs.service(project, module=PROGRAM) as service:
+        waiting(service)
+        again = voted(service, ada)
+        last = voted(service, bob)
+
+    assert (first, died) == (None, -signal.SIGKILL)
+    assert again is not None
+    assert last is not None
+    assert again.json()["status"] == "open"
+    assert [vote["author"]["name"] for vote in again.json()["approvals"]["given"]] == ["ada"]
+    assert last.json()["status"] == "decided"
+    control = (project.data / "runs" / run_id / "control.jsonl").read_text().splitlines()
+    assert [line["author"]["name"] for line in map(json.loads, control) if line["kind"] == "voted"] == ["ada"]
 
 
 def test_a_default_is_taken_after_a_kill(project: programs.Project) -> None:

@@ -15,7 +15,7 @@ from app.api import service
 from app.dialects import registry
 from app.domain import file_operations, library, operations, plain, runs
 from app.engine import ports
-from app.main import _services
+from app.main import _key_ring, _services
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -158,8 +158,9 @@ async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Asked]
     """Serve a project to a client in this process."""
     chosen = served.chosen(project, **({"stop_grace_seconds": 0.5} | overrides))
     async with bootstrap.build(chosen, bootstrap.OpenMode(address="http://127.0.0.1:8000"), platform()) as application:
-        app = service.create(chosen.server)
-        app.state.services = _services(application, chosen.server)
+        ring = _key_ring(chosen)
+        app = service.create(chosen.server, ring=ring)
+        app.state.services = _services(application, chosen.server, ring)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with served.client(transport, f"http://{served.HOST}") as http:
             yield Asked(project, http, application)

@@ -194,3 +194,20 @@ async def test_another_agent_is_asked(project: Project) -> None:
 
     assert found["shown"]["status"] == "done", found["shown"]["error"]
     assert asked["draft"] == "editor-1"
+
+
+async def test_limits_of_the_run_bound_a_preview(project: Project) -> None:
+    """A fork may spend the whole limit, a resume what is left of it."""
+    project.say("discover", error={"code": "agent_failed", "message": "No."})
+    project.say("polish", error={"code": "agent_failed", "message": "No."})
+    usage = {"input_tokens": 5, "output_tokens": 7, "cost_usd": 0.5}
+    project.say("draft", text="The lantern was dark.", usage=usage)
+    async with served.in_process(project) as service:
+        failed = await service.run("draft", args=ARRIVAL, limits={"cost_usd": 2.0, "calls": 10})
+        resume = await previewed(service, failed["run_id"], "resume")
+        fork = await previewed(service, failed["run_id"], "fork")
+
+    assert failed["status"] == "failed"
+    assert (resume["cost_usd_at_most"], fork["cost_usd_at_most"]) == (1.5, 2.0)
+    assert 1 <= resume["calls_at_most"] <= 8
+    assert fork["paid_before"]["cost_usd"] is None

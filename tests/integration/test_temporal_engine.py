@@ -20,7 +20,7 @@ temporal_server.require()
 from temporalio.client import Client, WorkflowHistory  # noqa: E402
 
 from app import bootstrap, errors, settings  # noqa: E402
-from app.domain import states  # noqa: E402
+from app.domain import limits, states  # noqa: E402
 from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
@@ -273,7 +273,14 @@ async def test_a_failed_run_is_resumed_from_its_failure(scene: Scene):
     assert (scene.project.root / "second").read_text() == "y\ny\n"
 
 
-@pytest.mark.parametrize(("field", "asked"), [("priority", {"priority": 5}), ("exclusive_workspace", {})])
+@pytest.mark.parametrize(
+    ("field", "asked"),
+    [
+        ("priority", {"priority": 5}),
+        ("exclusive_workspace", {}),
+        ("limits", {"limits": limits.RunLimits(wall_seconds=5)}),
+    ],
+)
 async def test_what_this_engine_cannot_do_is_refused_by_name(scene: Scene, field: str, asked: dict[str, Any]):
     """A run that asks for it is not made."""
     asked = asked or {"exclusive_workspace": True}
@@ -299,6 +306,25 @@ async def test_projects_share_a_server(scene: Scene, server: temporal_server.Dev
     async with bootstrap.build(chosen(other, server.address), WORK):
         runs = [await scene.start("quick") for _ in range(5)]
         assert {await scene.ended(run_id) for run_id in runs} == {states.RunState.DONE}
+
+
+async def test_a_worker_is_refused_while_the_embedded_engine_executes(
+    project: projects.Project, server: temporal_server.DevServer
+):
+    """Either engine says what to stop."""
+    await temporal_server.connected(server.address)
+    embedded = settings.load({}, project=project.root, home=project.root / "nobody")
+    async with bootstrap.build(embedded, SERVE):
+        with pytest.raises(errors.ConfigurationError, match="stop it first") as refused:
+            async with bootstrap.build(chosen(project, server.address), WORK):
+                pass
+    assert refused.value.code == "other_engine"
+
+    async with bootstrap.build(chosen(project, server.address), WORK):
+        with pytest.raises(errors.ConfigurationError, match="stop them first") as refused:
+            async with bootstrap.build(embedded, SERVE):
+                pass
+    assert refused.value.code == "other_engine"
 
 
 async def test_a_store_on_postgres_is_refused_by_name(project: projects.Project):

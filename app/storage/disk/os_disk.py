@@ -225,8 +225,18 @@ class OsDisk:
 def lock(folder: str, *, wait: bool = False) -> OsLock | None:
     """Hold a folder with a flock on the folder itself; None if somebody else holds it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return _locked(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def lock_file(path: str, *, shared: bool) -> OsLock | None:
+    """Hold a file with a flock, perhaps together with others; None if somebody else holds it otherwise."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return _locked(descriptor, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
+
+
+def _locked(descriptor: int, how: int) -> OsLock | None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, how)
     except BlockingIOError:
         os.close(descriptor)
         return None

@@ -36,6 +36,7 @@ _CONTESTED = frozenset(
         decisions.DecisionKind.ENDED,
         decisions.DecisionKind.RESUMED,
         decisions.DecisionKind.LABELLED,
+        decisions.DecisionKind.VOTED,
     }
 )
 _UNFINISHED = frozenset(state for state in states.RunState if not state.finished)

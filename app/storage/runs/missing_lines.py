@@ -34,6 +34,7 @@ _DECIDED = {
     decisions.DecisionKind.RESUMED: events.EventType.RUN_RESUMED,
     decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
     decisions.DecisionKind.LABELLED: events.EventType.RUN_LABELLED,
+    decisions.DecisionKind.VOTED: events.EventType.GATE_VOTED,
 }
 """Events that are never told without a control line."""
 

@@ -32,6 +32,7 @@ _TOLD = {
     decisions.DecisionKind.RESUMED: events.EventType.RUN_RESUMED,
     decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
     decisions.DecisionKind.LABELLED: events.EventType.RUN_LABELLED,
+    decisions.DecisionKind.VOTED: events.EventType.GATE_VOTED,
 }
 _FIELDS = {
     events.EventType.RUN_CANCEL_REQUESTED: ("author",),
@@ -41,6 +42,7 @@ _FIELDS = {
     events.EventType.RUN_RESUMED: ("dead", "author"),
     events.EventType.RUN_ENDED: ("status", "error", "ending"),
     events.EventType.RUN_LABELLED: ("labels", "pinned", "author"),
+    events.EventType.GATE_VOTED: ("gate_id", "decision", "author"),
 }
 
 

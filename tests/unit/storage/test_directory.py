@@ -113,6 +113,15 @@ def test_the_gitignore_of_an_earlier_version_is_completed(tmp_path: Path) -> Non
     assert set((tmp_path / ".gitignore").read_text().splitlines()) == {*lines, "/mine"}
 
 
+def test_only_the_service_raises_the_layout(tmp_path: Path) -> None:
+    """A running service of an older version must not meet a mark that it does not know; the next service writes it."""
+    directory_in(tmp_path).prepare()
+    before = json.loads((tmp_path / "layout.json").read_text())["layout"]
+    directory_in(tmp_path).lock_service().release()
+
+    assert (before, json.loads((tmp_path / "layout.json").read_text())["layout"]) == (1, 2)
+
+
 def test_a_directory_of_a_later_version_is_refused(tmp_path: Path) -> None:
     """The refusal names both layouts and the version, and nothing is written; a directory without a mark is ours."""
     directory_in(tmp_path / "ours").prepare()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from app import clock
 from app.domain import operations, plain, runs, states, views
 from app.engine import ports, run_engine, runner, stores
+from app.engine import spending as ports_of_spending
 from app.storage import memory_store
 from app.worker import active_run, eviction, pool
 from tests.unit.worker import recording, toys
@@ -43,6 +44,8 @@ class Bench:
         self.dialects: dict[str, ports.Dialect] = {"toy": toys.TOY}
         self.performers: dict[str, ports.Performer] = {}
         """Further performers, for every pool from the next start on."""
+        self.spending: Callable[[memory_store.MemoryStore], ports_of_spending.Spending] | None = None
+        """Makes what limits calls of agents, for every pool from the next start on."""
         self._limit = limit
         self._grace_seconds = grace_seconds
         self._kept_loaded = kept_loaded
@@ -222,6 +225,7 @@ class Bench:
             masker=plain.Masker(),
             probes=self.probes,
             stalled_after_seconds=self._stalled_after_seconds,
+            spending=None if self.spending is None else self.spending(self.store),
         )
         return pool.Pool(
             store=self.store,

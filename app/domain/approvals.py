@@ -1,0 +1,85 @@
+"""Approvals: how many keys must agree at the gates of a run, and who has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from app.domain import authors, plain, shapes
+
+MOST = 10
+"""Most keys that a gate can need."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approvals(shapes.Shape):
+    """What the gates of a run need."""
+
+    count: Annotated[int, shapes.Keywords({"minimum": 1, "maximum": MOST})] = 1
+    """Number of keys that must give the same decision; one denial decides alone."""
+    not_starter: bool = False
+    """Whether the key that started the run does not count."""
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Approvals:
+        """Read what start.json holds.
+
+        Raises:
+            TypeError: it has another form.
+        """
+        if not (isinstance(value.get("count"), int) and isinstance(value.get("not_starter"), bool)):
+            raise TypeError("approvals have a count, and say whether who started counts")
+        return cls(**value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote(shapes.Shape):
+    """What one key has decided at a gate."""
+
+    decision: str
+    """One of the gate's options."""
+    message: str
+    """What was added to it."""
+    author: authors.Shown | None
+    """Whose key it was."""
+    at: shapes.Instant
+    """When it was given."""
+
+    @property
+    def name(self) -> str | None:
+        """Return the name of the key."""
+        found = (self.author or {}).get("name")
+        return found if isinstance(found, str) else None
+
+    @classmethod
+    def in_line(cls, line: Mapping[str, Any]) -> Vote:
+        """Return the vote that a control line holds.
+
+        Raises:
+            KeyError: the line lacks a field.
+        """
+        author = authors.in_line(line)
+        return cls(decision=line["decision"], message=line["message"], author=author, at=line["at"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalsShown(shapes.Shape):
+    """What a gate needs, and what was given."""
+
+    needed: int
+    """Number of keys that must give the same decision."""
+    not_starter: bool
+    """Whether the key that started the run does not count."""
+    given: tuple[Vote, ...]
+    """Votes so far, one for each key."""
+
+
+def agreeing(votes: Sequence[Vote], decision: str) -> int:
+    """Return how many keys gave a decision."""
+    return len({vote.name for vote in votes if vote.decision == decision})
+
+
+def written(votes: Sequence[Vote]) -> list[plain.Json]:
+    """Return votes as the answer of their gate records them."""
+    return [plain.plain(vote.to_json()) for vote in votes]

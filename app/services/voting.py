@@ -1,0 +1,113 @@
+"""Voting: gates that need several keys, vote by vote."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from app import errors
+from app.domain import approvals, authors, gates, plain
+from app.engine import run_engine, stores
+from app.services import faults
+
+NEEDS_KEYS = "approvals_need_keys"
+"""Code of what cannot be approved, since names are only claimed."""
+
+
+class Votes:
+    """Take and show the votes at gates."""
+
+    def __init__(self, store: stores.RunStore, engine: run_engine.RunEngine) -> None:
+        self._store = store
+        self._engine = engine
+
+    async def shown(self, gate: gates.OpenGate, answer: dict[str, plain.Json]) -> approvals.ApprovalsShown | None:
+        """Return what a gate needs and what was given; None where one answer decides.
+
+        Args:
+            answer: The recorded answer; empty while the gate is open.
+        """
+        needed = gate.start.approvals
+        if needed is None:
+            return None
+        recorded = answer.get("approvals")
+        if answer:
+            given = [approvals.Vote(**vote) for vote in recorded] if isinstance(recorded, list) else []
+        else:
+            given = list(await self._given(gate))
+        return approvals.ApprovalsShown(needed=needed.count, not_starter=needed.not_starter, given=tuple(given))
+
+    async def vote(self, gate: gates.OpenGate, answer: gates.Answer, at: str) -> gates.Answer | None:
+        """Take a decision at a gate; return the answer that it makes, or None while others are missing.
+
+        The vote that completes it is on record in the answer alone, so that no crash leaves a gate complete and open.
+
+        Args:
+            at: The present instant.
+
+        Raises:
+            errors.Denied: `approvals_need_keys`, `approver_started`.
+            errors.Conflict: `already_voted`.
+            errors.StorageFault: it could not be made durable.
+        """
+        needed, author = gate.start.approvals, answer.author
+        if needed is None:
+            return answer
+        _refuse_unfit(gate, needed, author)
+        assert author is not None
+        own = approvals.Vote(decision=answer.decision, message=answer.message, author=author.to_json(), at=at)
+        if answer.decision in gate.gate.denials:
+            return dataclasses.replace(answer, votes=(*await self._given(gate), own))
+        before = await self._given(gate)
+        known = next((vote for vote in before if vote.name == author.name), None)
+        if known is not None and known.decision != answer.decision:
+            message = f"the key {author.name} has voted {known.decision} at this gate; a vote cannot be changed"
+            raise errors.Conflict(message, code="already_voted", detail={"decision": known.decision})
+        votes = before if known is not None else [*before, own]
+        if known is None and approvals.agreeing(votes, answer.decision) < needed.count:
+            await self._write(gate, answer)
+            # Two may have voted at the same moment, each as if it were the last but one.
+            votes = await self._given(gate)
+        done = approvals.agreeing(votes, answer.decision) >= needed.count
+        return dataclasses.replace(answer, votes=tuple(votes)) if done else None
+
+    async def _write(self, gate: gates.OpenGate, answer: gates.Answer) -> None:
+        vote = run_engine.Vote(
+            gate_id=gate.gate_id,
+            decision=answer.decision,
+            message=answer.message,
+            shown_sha256=gate.shown_sha256,
+        )
+        with faults.as_errors():
+            await self._engine.mark(gate.run_id, run_engine.Marks(vote=vote), answer.author)
+
+    async def _given(self, gate: gates.OpenGate) -> Sequence[approvals.Vote]:
+        return list((await self._store.read(gate.run_id)).decisions.votes.get(gate.gate_id, ()))
+
+
+def refuse_without_keys(needed: approvals.Approvals | None, approvers: int) -> None:
+    """Refuse a run whose gates could never be decided.
+
+    Args:
+        approvers: Number of keys that may answer gates.
+
+    Raises:
+        errors.Conflict: `approvals_need_keys`.
+    """
+    if needed is None or approvers >= needed.count:
+        return
+    message = (
+        f"its gates need {needed.count} keys with the role approver, and there are {approvers}; names that callers"
+        " claim do not count: add keys with control-room keys add"
+    )
+    raise errors.Conflict(message, code=NEEDS_KEYS, detail={"needed": needed.count, "approvers": approvers})
+
+
+def _refuse_unfit(gate: gates.OpenGate, needed: approvals.Approvals, author: authors.Author | None) -> None:
+    if author is None or author.via != "key":
+        message = "this gate is decided by keys; a token, a claimed name or this machine's user does not count"
+        raise errors.Denied(message, code=NEEDS_KEYS)
+    starter = gate.start.started_by or {}
+    if needed.not_starter and starter.get("via") == "key" and starter.get("name") == author.name:
+        message = f"the key {author.name} has started this run, and others decide at its gates"
+        raise errors.Denied(message, code="approver_started")

@@ -1,0 +1,161 @@
+"""Approvals: gates that need several keys, or another one than the starter's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration import asking, served
+from tests.integration.project import Project
+
+TOKEN = "a-token-of-some-length"
+ADMIN = {"Authorization": f"Bearer {TOKEN}"}
+Header = Mapping[str, str]
+
+
+@pytest.fixture
+def shipping(project: Project) -> Project:
+    """Return a project with a recipe that asks."""
+    asking.add(project, "ship", *asking.SHIP)
+    return project
+
+
+async def people(service: served.Served, *names: str) -> list[dict[str, str]]:
+    """Add keys that may answer gates, and return their headers."""
+    found = []
+    for name in names:
+        body = {"name": name, "role": "approver"}
+        secret = (await service.http.post("/api/keys", json=body, headers=ADMIN)).json()["secret"]
+        found.append({"Authorization": f"Bearer {secret}"})
+    return found
+
+
+async def begun(service: served.Served, header: Header, **approvals: Any) -> tuple[str, str]:
+    """Start a run whose gates need approvals; return it with the gate that it waits at."""
+    body = {"recipe_id": "ship", "approvals": approvals}
+    started = await service.http.post("/api/runs", json=body, headers=header)
+    assert started.status_code == 201, started.text
+    run_id = str(started.json()["run_id"])
+    await until(service, run_id, "waiting")
+    gates = (await service.http.get("/api/gates", params={"run_id": run_id}, headers=ADMIN)).json()
+    return run_id, gates[0]["gate_id"]
+
+
+async def until(service: served.Served, run_id: str, status: str) -> None:
+    """Wait until a run has a state."""
+    async with asyncio.timeout(served.WAIT_SECONDS):
+        while (await service.http.get(f"/api/runs/{run_id}", headers=ADMIN)).json()["status"] != status:
+            await served.moment()
+
+
+async def vote(service: served.Served, gate_id: str, header: Header, decision: str = "approve") -> httpx.Response:
+    """Answer a gate."""
+    return await service.http.post(f"/api/gates/{gate_id}", json={"decision": decision}, headers=header)
+
+
+def code(answer: httpx.Response) -> tuple[int, str]:
+    """Return status and code of a refusal."""
+    return answer.status_code, answer.json()["code"]
+
+
+def names(shown: Mapping[str, Any]) -> list[str]:
+    """Return whose votes a gate shows."""
+    return [vote["author"]["name"] for vote in shown["approvals"]["given"]]
+
+
+async def test_two_keys_must_agree(shipping: Project) -> None:
+    """One vote leaves the gate open, also after a restart; the same key counts once; the second key decides."""
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        ada, bob = await people(service, "ada", "bob")
+        run_id, gate_id = await begun(service, ADMIN, count=2)
+        first = await vote(service, gate_id, ada)
+        again = await vote(service, gate_id, ada)
+        otherwise = await vote(service, gate_id, ada, "deny")
+    assert first.status_code == again.status_code == 200
+    assert (first.json()["status"], names(first.json()), names(again.json())) == ("open", ["ada"], ["ada"])
+    assert otherwise.json()["status"] == "decided"
+    control = (shipping.data / "runs" / run_id / "control.jsonl").read_text().splitlines()
+    assert [line["author"]["name"] for line in map(json.loads, control) if line["kind"] == "voted"] == ["ada"]
+
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        run_id, gate_id = await begun(service, ADMIN, count=2)
+        await vote(service, gate_id, ada)
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        await until(service, run_id, "waiting")
+        shown = (await service.http.get(f"/api/gates/{gate_id}", headers=bob)).json()
+        listed = (await service.http.get("/api/gates", headers=bob)).json()
+        second = await vote(service, gate_id, bob)
+        await until(service, run_id, "done")
+        decided = (await service.http.get(f"/api/gates/{gate_id}", headers=ada)).json()
+        events = (await service.http.get(f"/api/runs/{run_id}/events", headers=ada)).text
+    steps = (shipping.data / "runs" / run_id / "steps.jsonl").read_text().splitlines()
+    (answer,) = [line["output"] for line in map(json.loads, steps) if line["key"] == "ship"]
+
+    assert (shown["approvals"]["needed"], names(shown), names(listed[0])) == (2, ["ada"], ["ada"])
+    assert (second.json()["status"], second.json()["decided_by"]["name"]) == ("decided", "bob")
+    assert names(decided) == ["ada", "bob"]
+    assert [vote["author"]["name"] for vote in answer["approvals"]] == ["ada", "bob"]
+    assert [line for line in events.splitlines() if line == "event: gate.voted"] == ["event: gate.voted"]
+
+
+async def test_votes_at_the_same_moment_decide(shipping: Project) -> None:
+    """However many vote at once, each counts once, and the gate does not stay open."""
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        headers = await people(service, "a", "b", "c", "d")
+        run_id, gate_id = await begun(service, ADMIN, count=3)
+        answers = await asyncio.gather(*(vote(service, gate_id, header) for header in headers for _ in range(2)))
+        await until(service, run_id, "done")
+        decided = (await service.http.get(f"/api/gates/{gate_id}", headers=ADMIN)).json()
+
+    assert {answer.status_code for answer in answers} <= {200, 409}
+    assert len(set(names(decided))) == len(names(decided)) >= 3
+
+
+async def test_who_started_does_not_approve(shipping: Project) -> None:
+    """With `not_starter` the starter's key is refused and any other decides; without keys of others nothing does."""
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        ada, bob = await people(service, "ada", "bob")
+        run_id, gate_id = await begun(service, ada, not_starter=True)
+        own = await vote(service, gate_id, ada)
+        other = await vote(service, gate_id, bob)
+        await until(service, run_id, "done")
+
+    assert code(own) == (403, "approver_started")
+    assert other.json()["decided_by"]["name"] == "bob"
+
+
+async def test_one_denial_decides(shipping: Project) -> None:
+    """A denial needs no second key, and names the votes that were given before."""
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        ada, bob = await people(service, "ada", "bob")
+        _, gate_id = await begun(service, ADMIN, count=2)
+        await vote(service, gate_id, ada)
+        denied = (await vote(service, gate_id, bob, "deny")).json()
+
+    assert (denied["status"], denied["decision"], denied["denied"]) == ("decided", "deny", True)
+    assert names(denied) == ["ada", "bob"]
+
+
+async def test_claimed_names_do_not_count(shipping: Project) -> None:
+    """Neither the token nor a claimed name votes; without enough keys the run is refused before it is anything."""
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        body = {"recipe_id": "ship", "approvals": {"count": 2}}
+        refused = await service.http.post("/api/runs", json=body, headers=ADMIN)
+        await people(service, "ada")
+        still = await service.http.post("/api/runs", json=body, headers=ADMIN)
+        await people(service, "bob")
+        _, gate_id = await begun(service, ADMIN, count=2)
+        claimed = await vote(service, gate_id, ADMIN | {"X-Control-Room-Author": "bob"})
+        malformed = await service.http.post("/api/runs", json=body | {"approvals": {"count": 0}}, headers=ADMIN)
+        runs = (await service.http.get("/api/runs", headers=ADMIN)).json()
+
+    assert code(refused) == code(still) == (409, "approvals_need_keys")
+    assert (refused.json()["facts"], still.json()["facts"]["approvers"]) == ({"needed": 2, "approvers": 0}, 1)
+    assert code(claimed) == (403, "approvals_need_keys")
+    assert malformed.json()["flaws"][0]["path"] == "$.approvals.count"
+    assert len(runs) == 1

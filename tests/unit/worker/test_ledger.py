@@ -1,0 +1,167 @@
+"""The ledger: calls of agents count once and none that may have been paid is forgotten, wherever a process dies."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from app.domain import budgets, limits, operations, records, states
+from app.engine import ports, spending
+from app.worker import ledger
+from tests.unit.worker import pools, toys
+
+PROGRAM = ({"agent": "one"}, {"agent": "two"})
+COST = 0.25
+RESERVED = 0.3
+ALL = budgets.Budget(name="all", limits=limits.RunLimits(cost_usd=100))
+
+
+class Paid:
+    """Perform calls of agents that cost something."""
+
+    def __init__(self, toolbox: toys.Toolbox) -> None:
+        self._toolbox = toolbox
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Perform a call."""
+        result = await self._toolbox.perform(call)
+        return dataclasses.replace(result, usage=records.Usage(input_tokens=10, output_tokens=2, cost_usd=COST))
+
+
+def quote(_: operations.AgentCall) -> spending.Quote:
+    """Return what every call may cost."""
+    return spending.Quote(tokens=20, cost_usd=RESERVED)
+
+
+async def bench(**facts: Any) -> pools.Bench:
+    """Return a pool with a ledger over a store."""
+    made = pools.Bench(**facts)
+    made.performers = {operations.AgentCall.kind: Paid(made.toolbox)}
+    made.spending = lambda store: ledger.Ledger(store, quote, made.clock)
+    made.take_store(made.store)
+    return await made.open()
+
+
+def kept_within(bench: pools.Bench) -> spending.Spending:
+    """Return the ledger of the present pool."""
+    assert bench.pool.spending is not None
+    return bench.pool.spending
+
+
+async def counted(bench: pools.Bench, run_id: str) -> tuple[budgets.BudgetState, budgets.BudgetState]:
+    """Return how the run's limits stand, and a budget of everything, for a ledger that begins anew."""
+    fresh = ledger.Ledger(bench.store, quote, bench.clock)
+    fresh.set_budgets([ALL])
+    in_force = (await bench.store.read(run_id)).limits
+    return await fresh.counted(run_id, in_force), await fresh.standing(ALL)
+
+
+async def story() -> list[tuple[str, int]]:
+    """Return every passing of a point while a run executes."""
+    undisturbed = await bench()
+    run_id = await undisturbed.create(*PROGRAM, limits=limits.RunLimits(calls=10, cost_usd=9))
+    undisturbed.probes.story.clear()
+    await undisturbed.pool.submit(run_id)
+    await undisturbed.ended(run_id)
+    passed = list(undisturbed.probes.story)
+    await undisturbed.close()
+    seen: Counter[str] = Counter()
+    found = []
+    for point in passed:
+        seen[point] += 1
+        found.append((point, seen[point]))
+    return found
+
+
+async def dies_at(point: str, nth: int, *, lose_unsynced: bool) -> None:
+    """Let a process die at a point, continue the run in another, and compare the ledger with what was paid."""
+    dying = await bench()
+    run_id = await dying.create(*PROGRAM, limits=limits.RunLimits(calls=10, cost_usd=9))
+    given = dying.crash_when(point, nth, lose_unsynced=lose_unsynced)
+    await dying.pool.submit(run_id)
+    await dying.bury(given)
+    await dying.restart()
+    if await dying.ended(run_id) != [states.RunState.DONE]:
+        raise AssertionError(point)
+    loaded = await dying.store.read(run_id)
+    lines = len(loaded.records)
+    begun = sum(loaded.decisions.highest_attempt.values())
+    of_run, of_all = await counted(dying, run_id)
+    await dying.close()
+
+    assert of_run.used.calls == begun >= len(dying.toolbox.executed)
+    assert of_run.used.cost_usd == lines * COST
+    assert of_run.reserved.cost_usd == pytest.approx((begun - lines) * RESERVED)
+    assert (of_all.used, of_all.reserved) == (of_run.used, of_run.reserved)
+
+
+@pytest.mark.parametrize("lose_unsynced", [False, True])
+async def test_calls_count_once_wherever_a_process_dies(lose_unsynced: bool) -> None:
+    """After a death at any write around two calls, each call that began counts once, by its line or as reserved."""
+    points = await story()
+    for point, nth in points:
+        await dies_at(point, nth, lose_unsynced=lose_unsynced)
+
+    assert {"step.after_started", "step.performed", "step.before_append", "step.after_append"} <= {
+        point for point, _ in points
+    }
+
+
+async def test_parallel_calls_wait_for_room() -> None:
+    """Of two calls that do not fit beside one another, the second begins once the first took less than reserved."""
+    made = await bench()
+    gate = made.toolbox.hold("one")
+    both = {"gather": {"a": [{"agent": "one"}], "b": [{"agent": "two"}]}}
+    run_id = await made.submit(both, limits=limits.RunLimits(cost_usd=2 * COST + 0.05))
+    await pools.soon(made.toolbox.begun("one"))
+    await pools.idle()
+    before = list(made.toolbox.executed)
+    gate.set()
+    ended = await made.ended(run_id)
+    await made.close()
+
+    assert before == ["one/1"]
+    assert (ended, made.toolbox.executed) == ([states.RunState.DONE], ["one/1", "two/1"])
+
+
+async def test_calls_of_children_count_for_their_parent() -> None:
+    """A child's call that does not fit into its parent's limit parks the child, and goes on when that is raised."""
+    made = await bench()
+    child = {"child": "below", "program": [{"agent": "one"}, {"agent": "two"}]}
+    run_id = await made.submit({"agent": "zero"}, child, limits=limits.RunLimits(calls=2))
+    await made.until(lambda: "one/1" in made.toolbox.executed)
+    (child_id,) = [each for each in await made.run_ids() if each != run_id]
+    await made.at_rest(child_id)
+    parked = await made.store.read(child_id)
+    await made.pool.limit(run_id, limits.RunLimits(calls=3))
+    room = await kept_within(made).has_room(parked)
+    await made.pool.unpause(child_id)
+    ended = await made.ended(run_id, child_id)
+    shown, _ = await counted(made, run_id)
+    await made.close()
+
+    assert (parked.decisions.paused, parked.decisions.pause_error["detail"]["budget"]["run_id"]) == (
+        "budget_exhausted",
+        run_id,
+    )
+    assert room
+    assert (ended, shown.used.calls) == ([states.RunState.DONE] * 2, 3)
+
+
+async def test_a_budget_that_is_set_while_calls_are_under_way_counts_them_once() -> None:
+    """A call that began before a budget was set counts in it once it has ended."""
+    made = await bench()
+    gate = made.toolbox.hold("one")
+    run_id = await made.submit({"agent": "one"}, {"agent": "two"})
+    await pools.soon(made.toolbox.begun("one"))
+    kept_within(made).set_budgets([ALL])
+    before = await kept_within(made).standing(ALL)
+    gate.set()
+    await made.ended(run_id)
+    after = await kept_within(made).standing(ALL)
+    await made.close()
+
+    assert (before.used.calls, after.used.calls, after.used.cost_usd) == (0, 2, 2 * COST)
