@@ -308,6 +308,29 @@ def test_whoever_is_told_is_listed(project: Project, page: Page) -> None:
     page.complaints.clear()
 
 
+def test_a_run_that_met_its_limit_goes_on_once_it_is_raised(project: Project, page: Page) -> None:
+    """A limit of the form parks the run, which says so; raised on its page, the run ends as done."""
+    page.open("/start?recipe=draft")
+    page.tab.locator("#arg-scene_path").fill("Story/Scenes/SCN-the-arrival.md")
+    page.tab.locator("summary", has_text="Limits").click()
+    page.tab.get_by_label("At most calls of agents").fill("1")
+    page.tab.locator("#start").click()
+    page.shows("budget_exhausted")
+    page.shows("1 of 1 calls of agents")
+    page.button("Change limits").click()
+    page.tab.locator("dialog").get_by_label("At most calls of agents").fill("10")
+    page.tab.locator("dialog").get_by_role("button", name="Save").click()
+    page.shows("It is done.")
+    page.open("/cost")
+    page.button("Add a budget").click()
+    page.tab.locator("dialog").get_by_label("Name").fill("daily")
+    page.tab.locator("dialog").get_by_label("At most calls of agents").fill("50")
+    page.tab.locator("dialog").get_by_label("Counts").select_option("day")
+    page.tab.locator("dialog").get_by_role("button", name="Save").click()
+    page.shows("2 of 50 calls of agents")
+    page.shows("all runs, each day")
+
+
 def test_runs_are_labelled(project: Project, page: Page) -> None:
     """Labels of one run are edited as lines, several runs get one together, and a pin is set and taken back."""
     runs = [page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"run {at}"}) for at in range(2)]

@@ -105,6 +105,11 @@ export async function patch(path, body) {
   return (await request("PATCH", path, { body })).json();
 }
 
+/** @param {string} path @param {unknown} body */
+export async function put(path, body) {
+  return (await request("PUT", path, { body })).json();
+}
+
 /** @param {string} path */
 export async function remove(path) {
   await request("DELETE", path);

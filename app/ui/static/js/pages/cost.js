@@ -5,6 +5,7 @@ import { html } from "../lib/html.js";
 import { aboutRuns, useLive } from "../lib/live.js";
 import { address, setQuery } from "../lib/router.js";
 import { Empty, Fault, PageTitle, Section } from "../parts/basics.js";
+import { Budgets } from "../parts/budget.js";
 
 /** By what sums are made, and how each is called. */
 const GROUPS = /** @type {const} */ ([
@@ -40,7 +41,8 @@ export function Cost() {
     <${Choices} by=${by} days=${days} shows=${shows} label=${key} />
     <${Fault} error=${usage.error} retry=${usage.refresh} />
     ${!asks && html`<${Empty} title="Which label?"><p>Enter the name of a label above, such as <code>book</code>.</p></${Empty}>`}
-    ${usage.data && html`<${Total} total=${usage.data.total} /><${Sums} by=${by} rows=${usage.data.rows} shows=${shows} />`}`;
+    ${usage.data && html`<${Total} total=${usage.data.total} /><${Sums} by=${by} rows=${usage.data.rows} shows=${shows} />`}
+    <${Budgets} />`;
 }
 
 /** Midnight that many days ago, so that polls of a day have one address. @param {string} days */

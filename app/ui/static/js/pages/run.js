@@ -10,6 +10,7 @@ import { FINISHED, answered, happened, sentence, withOlder } from "../lib/run_st
 import { address, setQuery } from "../lib/router.js";
 import { RunActions, Verified } from "../parts/actions.js";
 import { Ago, Fault, Id, Opened, PageTitle, Progress, Section, Status, Took } from "../parts/basics.js";
+import { RunLimits } from "../parts/budget.js";
 import { Answered, GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
 import { Marks } from "../parts/labels.js";
@@ -128,6 +129,7 @@ function Facts({ run, onDone }) {
     <dt>Session</dt><dd><a href=${`/runs?session_id=${encodeURIComponent(run.session_id)}`}>${run.session_id}</a></dd>
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
+    <dt>Limits</dt><dd><${RunLimits} run=${run} onDone=${onDone} /></dd>
     <dt>Labels</dt><dd><${Marks} run=${run} onDone=${onDone} /></dd>
   </dl>`;
 }

@@ -7,6 +7,7 @@ import { useLive } from "../lib/live.js";
 import { address, navigate, setQuery } from "../lib/router.js";
 import { fields, places, read } from "../lib/schema_form.js";
 import { Empty, Fault, PageTitle, Section, Status, useFault } from "../parts/basics.js";
+import { LimitFields, amounts } from "../parts/budget.js";
 import { Preflight, usePreflight } from "../parts/preflight.js";
 import { Schedule } from "../parts/schedule.js";
 
@@ -75,7 +76,8 @@ function Filled({ recipe }) {
   const [faults, setFaults] = useState(/** @type {Record<string, string>} */ ({}));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [key] = useState(newKey);
-  const request = { recipe_id: recipe.recipe_id, description: description || recipe.label || recipe.recipe_id, args: read(all, values).args };
+  const [limits, setLimits] = useState(/** @type {Record<string, string>} */ ({}));
+  const request = { recipe_id: recipe.recipe_id, description: description || recipe.label || recipe.recipe_id, args: read(all, values).args, ...limited(limits) };
   const { report, error: unknown } = usePreflight(request);
   const [found, others] = beside(report?.problems || [], all);
   // Nobody is told of a field that is still to be filled in.
@@ -108,6 +110,7 @@ function Filled({ recipe }) {
     <label>Description <input value=${description} placeholder=${recipe.label || ""} onInput=${(/** @type {any} */ event) => setDescription(event.target.value)} /></label>
     <datalist id="files">${places(files.data?.files || []).map((each) => html`<option value=${each} />`)}</datalist>
     ${all.map((each) => html`<${Input} field=${each} value=${values[each.name]} fault=${faults[each.name] || refused[each.name]} onChange=${change(each.name)} />`)}
+    <details><summary class="link">Limits</summary><p class="help">A run that meets a limit is paused; raise it, and the run continues.</p><${LimitFields} values=${limits} onChange=${setLimits} /></details>
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary" id="start">Start</button></div>
     <${Schedule} recipe=${recipe.recipe_id} args=${filled} />
@@ -160,6 +163,12 @@ function initial(id, all) {
 function text(value, field) {
   if (field.kind === "list" && Array.isArray(value)) return value.join("\n");
   return typeof value === "object" ? JSON.stringify(value) : value;
+}
+
+/** The limits of a request, where there are any. @param {Record<string, string>} values */
+function limited(values) {
+  const given = Object.entries(amounts(values)).filter(([, amount]) => amount !== null);
+  return given.length ? { limits: Object.fromEntries(given) } : {};
 }
 
 /** Whether a node of a graph does something. @param {any} node */

@@ -1,0 +1,121 @@
+// @ts-check
+import { useState } from "preact/hooks";
+
+import { patch, put, remove } from "../lib/api.js";
+import * as format from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { useLive } from "../lib/live.js";
+import { Confirm, Fault, Section, announce, useFault } from "./basics.js";
+
+/**
+ * What can be limited: its name, its unit in a form, and how an amount is written.
+ * @type {[string, string, (amount: number) => string][]}
+ */
+const AMOUNTS = [
+  ["cost_usd", "US dollars", format.money],
+  ["tokens", "tokens", format.number],
+  ["calls", "calls of agents", format.number],
+];
+
+/** @type {typeof AMOUNTS} */
+const TIMES = [
+  ["wall_seconds", "seconds since the start", format.duration],
+  ["active_seconds", "seconds at work", format.duration],
+];
+
+/** Milliseconds between two looks at budgets. */
+const LOOK = 5000;
+
+/**
+ * Each limit with what is used and reserved of it.
+ * @param {{state: any}} props `state`: limits, used, reserved, left.
+ */
+function Standing({ state }) {
+  const { limits, left } = state;
+  return html`${AMOUNTS.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => {
+      const taken = limits[name] - (left[name] ?? limits[name]);
+      return html`<div class="budget"><progress max=${limits[name] || 1} value=${Math.max(0, taken)} aria-label=${unit}></progress>
+        <span>${name === "cost_usd" && state.used.calls_without_price > 0 ? "≥ " : ""}${written(taken)} of ${written(limits[name])}${name === "cost_usd" ? "" : ` ${unit}`}</span>
+        ${state.reserved[name] > 0 && html`<span class="muted">${written(state.reserved[name])} reserved</span>`}
+        ${name === "cost_usd" && state.used.calls_without_price > 0 && html`<span class="muted">${format.plural(state.used.calls_without_price, "call")} without a price</span>`}
+        ${left[name] < 0 && html`<span class="wrong-text">exceeded by ${written(-left[name])}</span>`}</div>`;
+    })}
+    ${TIMES.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => html`<div class="budget"><span>at most ${written(limits[name])} ${unit.replace("seconds ", "")}</span></div>`)}`;
+}
+
+/** The limits of a run, and how to raise them. @param {{run: any, onDone: () => void}} props */
+export function RunLimits({ run, onDone }) {
+  const [asked, setAsked] = useState(false);
+  const save = async (/** @type {any} */ limits) => {
+    await patch(`/api/runs/${encodeURIComponent(run.run_id)}/limits`, limits);
+    announce("The limits are changed");
+    onDone();
+  };
+  const ended = ["done", "failed", "cancelled"].includes(run.status);
+  return html`<div>${run.budget && html`<${Standing} state=${run.budget} />`}
+    ${!ended && html`<button type="button" class="small" onClick=${() => setAsked(true)}>${run.budget ? "Change" : "Set"} limits</button>`}
+    ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${[...AMOUNTS, ...TIMES]} onSave=${save} onClose=${() => setAsked(false)} />`}</div>`;
+}
+
+/** @param {{title: string, limits: any, kinds: typeof AMOUNTS, onSave: (limits: any) => any, onClose: () => void, children?: any}} props */
+function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
+  const [values, setValues] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(kinds.map(([name]) => [name, String(limits[name] ?? "")]))));
+  const save = () => onSave(amounts(values));
+  return html`<${Confirm} title=${title} confirm="Save" onConfirm=${save} onClose=${onClose}>
+    ${children}
+    <${LimitFields} values=${values} kinds=${kinds} onChange=${setValues} /></${Confirm}>`;
+}
+
+/**
+ * Fields for limits; an empty one limits nothing.
+ * @param {{values: Record<string, string>, kinds?: typeof AMOUNTS, onChange: (values: Record<string, string>) => void}} props
+ */
+export function LimitFields({ values, kinds = [...AMOUNTS, ...TIMES], onChange }) {
+  return html`${kinds.map(([name, unit]) => html`<label>At most ${unit} <input inputmode="decimal" placeholder="no limit" value=${values[name] || ""}
+    onInput=${(/** @type {any} */ event) => onChange({ ...values, [name]: event.target.value })} /></label>`)}`;
+}
+
+/** Return the amounts of filled fields; what is no number is left for the service to refuse. @param {Record<string, string>} values */
+export function amounts(values) {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim() ? (Number.isNaN(Number(value)) ? value : Number(value)) : null]));
+}
+
+/** Budgets that several runs share. */
+export function Budgets() {
+  const budgets = useLive("/api/budgets", { pause: LOOK });
+  const [asked, setAsked] = useState(/** @type {any} */ (null));
+  const [error, setError] = useFault();
+  const gone = (/** @type {string} */ name) => remove(`/api/budgets/${encodeURIComponent(name)}`).then(budgets.refresh, setError);
+  return html`<${Section} title="Budgets" actions=${html`<button type="button" onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
+    <${Fault} error=${budgets.error || error} />
+    ${budgets.data?.length === 0 && html`<p class="muted">No budget bounds what runs spend together. A run that meets its limit is paused and loses nothing.</p>`}
+    ${budgets.data?.length > 0 && html`<ul class="lines">${budgets.data.map((/** @type {any} */ each) => html`<li key=${each.name}><strong>${each.name}</strong> <span class="muted">${covers(each)}</span>
+      <span class="wide"><${Standing} state=${each} /></span>
+      <button type="button" class="small" onClick=${() => setAsked(each)}>Change</button><button type="button" class="small danger" onClick=${() => gone(each.name)}>Remove</button></li>`)}</ul>`}
+    ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}</${Section}>`;
+}
+
+/** @param {{budget: any, onDone: () => void, onClose: () => void}} props */
+function BudgetDialog({ budget, onDone, onClose }) {
+  const [values, setValues] = useState({ name: budget.name || "", recipe_id: budget.recipe_id || "", label: budget.label || "", per: budget.per || "" });
+  const change = (/** @type {string} */ name) => (/** @type {any} */ event) => setValues({ ...values, [name]: event.target.value });
+  const save = async (/** @type {any} */ given) => {
+    const limits = Object.fromEntries(Object.entries(given).filter(([, amount]) => amount !== null));
+    const { name, recipe_id, label, per } = values;
+    const time_zone = budget.time_zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
+    await put(`/api/budgets/${encodeURIComponent(name)}`, { recipe_id: recipe_id || null, label: label || null, session_id: budget.session_id || null, per: per || null, time_zone, limits });
+    announce("The budget counts");
+    onDone();
+  };
+  return html`<${LimitDialog} title=${budget.name ? `Budget ${budget.name}` : "A new budget"} limits=${budget.limits} kinds=${AMOUNTS} onSave=${save} onClose=${onClose}>
+    ${!budget.name && html`<label>Name <input required value=${values.name} onInput=${change("name")} /></label>`}
+    <label>Only this recipe (all, if empty) <input value=${values.recipe_id} onInput=${change("recipe_id")} /></label>
+    <label>Only this label, key:value (all, if empty) <input value=${values.label} onInput=${change("label")} /></label>
+    <label>Counts <select onChange=${change("per")}><option value="" selected=${!values.per}>everything</option><option value="day" selected=${values.per === "day"}>anew each day</option></select></label></${LimitDialog}>`;
+}
+
+/** @param {any} budget */
+function covers({ recipe_id, label, session_id, per }) {
+  const parts = [recipe_id, label, session_id].filter(Boolean);
+  return `${parts.join(", ") || "all runs"}${per ? ", each day" : ""}`;
+}
