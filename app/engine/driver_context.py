@@ -28,7 +28,6 @@ class DriverContext:
         self._progress = Progress()
         self._slots: dict[str, Slot] = {}
         self._projections: list[Projection] = []
-        self._replaced = run.replaced
 
     @property
     def run(self) -> RunStart:
@@ -41,8 +40,8 @@ class DriverContext:
     ) -> Generator[Any, Any, Record]:
         """Return the final record of an operation."""
         # A plain generator: one frame to resume where a coroutine that awaits its request has two.
-        if self._replaced is not None:
-            operation = replacing.replaced(self._replaced, key, operation)
+        if self._run.replaced is not None:
+            operation = replacing.replaced(self._run.replaced, key, operation)
         record: Record = yield driver_scheduler.Ask(key=key, operation=operation, place=place or Place(step_id=key))
         return record
 
