@@ -50,6 +50,11 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
             inline_recipes=project.inline_recipes,
             backends=tuple(sorted(people.backends)),
             runs_folder=project.data_directory.absolute() / "runs",
+            max_cost_per_call={
+                name: found.max_cost_per_call
+                for name, found in people.backends.items()
+                if found.max_cost_per_call is not None
+            },
         ),
     )
     return Definitions(

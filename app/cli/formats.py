@@ -216,7 +216,10 @@ def plan(found: Mapping[str, Any]) -> str:
     heading = [("recipe", found["recipe_id"]), ("task", found["description"]), ("in", found["working_dir"])]
     args = [(f"arg {name}", json.dumps(value, ensure_ascii=False)) for name, value in found["args"].items()]
     most = f"unknown: {found['note']}" if found["calls_at_most"] is None else str(found["calls_at_most"])
-    parts = [_facts([*heading, *args, ("calls of agents at most", most)]), table(("step", "kind", "label"), rows)]
+    cost = found["cost_at_most_usd"]
+    bounds = [("calls of agents at most", most), ("cost at most", "unknown" if cost is None else f"${cost:g}")]
+    bounds += [("unbounded because", reason) for reason in found["unbounded"]]
+    parts = [_facts([*heading, *args, *bounds]), table(("step", "kind", "label"), rows)]
     if found["agents"]:
         names = ("agent_id", "backend", "model")
         agents = [[*(agent[name] for name in names), "yes" if agent["ready"] else "no"] for agent in found["agents"]]

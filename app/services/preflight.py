@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,12 @@ class PreflightReport(shapes.Shape):
     """Hash of the recipe."""
     graph: graphs.Graph | None
     """Its flow."""
+    cost_at_most_usd: float | None = None
+    """Most that calls of agents cost, by its limits, or by the calls and `max_cost_per_call`; None: not known."""
+    tokens_at_most: int | None = None
+    """Most tokens that agents read and write, by its limits; None: not known."""
+    unbounded: tuple[str, ...] = ()
+    """Why a worst case is not known, with the agent or step that makes it so."""
 
 
 class Preflight:
@@ -124,6 +130,8 @@ class Preflight:
             driver.call_limit(start) if isinstance(driver, ports.BoundedDriver) else call_limits.CallLimit(most=None)
         )
         drawing = run_graphs.drawn(driver, start.recipe, start.frozen)
+        agents = tuple(self._agents(start, recipe_version.recipe.speaks_through))
+        cost, unbounded = self._worst_cost(start, limit, agents)
         return PreflightReport(
             recipe_id=start.recipe_id,
             dialect=start.dialect,
@@ -132,7 +140,7 @@ class Preflight:
             steps=tuple(
                 _step(node) for node in drawing.nodes[: graphs.MOST_NODES] if node.kind not in ("start", "end")
             ),
-            agents=tuple(self._agents(start, recipe_version.recipe.speaks_through)),
+            agents=agents,
             calls_at_most=limit.most,
             workspace=start.working_dir,
             note=limit.note,
@@ -143,7 +151,33 @@ class Preflight:
             priority=start.priority,
             recipe_sha256=start.recipe_sha256,
             graph=run_graphs.of_recipe(recipe_version.recipe, driver, recipe_version),
+            cost_at_most_usd=cost,
+            tokens_at_most=0 if limit.most == 0 else start.limits.tokens,
+            unbounded=unbounded,
         )
+
+    def _worst_cost(
+        self, start: runs.RunStart, limit: call_limits.CallLimit, agents: Sequence[AgentPlanned]
+    ) -> tuple[float | None, tuple[str, ...]]:
+        calls = [most for most in (limit.most, start.limits.calls) if most is not None]
+        reasons = [] if calls else [f"calls: {limit.note or 'the recipe has no limit of its calls'}"]
+        if limit.most == 0:
+            return 0.0, ()
+        prices = {agent: self._starter.rules.max_cost_per_call.get(agent.backend) for agent in agents}
+        reasons += [
+            f"cost: the agent {agent.agent_id} has no max_cost_per_call on its backend {agent.backend}"
+            for agent, price in prices.items()
+            if price is None
+        ]
+        if start.limits.tokens is None:
+            reasons.append("tokens: the prompts of the steps have no limit; set tokens in limits")
+        known = [price for price in prices.values() if price is not None]
+        bounds = [] if start.limits.cost_usd is None else [start.limits.cost_usd]
+        if calls and len(known) == len(prices) and known:
+            bounds.append(round(min(calls) * max(known), 9))
+        if bounds:
+            reasons = [reason for reason in reasons if not reason.startswith("cost:")]
+        return min(bounds, default=None), tuple(reasons)
 
     def _agents(self, start: runs.RunStart, speaks_through: str | None) -> Iterator[AgentPlanned]:
         if speaks_through is not None:

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ class StartRules:
     """Whether a request may bring its own recipe."""
     backends: tuple[str, ...] = ()
     """Names of the backends that there are."""
+    max_cost_per_call: Mapping[str, float] = field(default_factory=dict)
+    """Most that a call of a backend costs, by its name, where that is known."""
     runs_folder: Path | None = None
     """Where the folders of runs are."""
 
@@ -59,7 +61,8 @@ class Starter:
         self._workspaces = workspaces
         self._clock = clock
         self._ids = ids
-        self._rules = rules
+        self.rules = rules
+        """What holds for new runs beside their recipes."""
 
     async def prepared(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
@@ -114,7 +117,7 @@ class Starter:
         args = recipe_version.fit({**seeds, **found.args, **request.args}, found.questions)
         self._refuse_unknown_backend(recipe, args)
         now = self._clock.now()
-        run_id, runs_folder = self._ids.run_id(now), self._rules.runs_folder
+        run_id, runs_folder = self._ids.run_id(now), self.rules.runs_folder
         start = runs.RunStart(
             run_id=run_id,
             recipe_id=recipe.recipe_id,
@@ -187,7 +190,7 @@ class Starter:
             labels: Changes of the labels; None for one that goes.
         """
         now = self._clock.now()
-        run_id, runs_folder = self._ids.run_id(now), self._rules.runs_folder
+        run_id, runs_folder = self._ids.run_id(now), self.rules.runs_folder
         own: dict[str, plain.Json] = {
             "run_id": run_id,
             "created_at": clock.stamp(now),
@@ -214,7 +217,7 @@ class Starter:
         if start.dialect not in flows.DRIVERS:
             known += [agent.to_json() for agent in self._catalogue.get(start.recipe_id).definition_cache.agents]
         found = next((agent for agent in known if isinstance(agent, dict) and agent.get("id") == name), None)
-        return {"id": name, "backend": name} if found is None and name in self._rules.backends else found
+        return {"id": name, "backend": name} if found is None and name in self.rules.backends else found
 
     def _renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
         if start.dialect in flows.DRIVERS:
@@ -232,8 +235,8 @@ class Starter:
 
     def _depth(self, request: StartRequest, parent: runs.RunStart | None) -> int:
         depth = parent.depth + 1 if parent else request.runs_above or 0
-        if depth > self._rules.max_depth:
-            message = f"maximum run depth is {self._rules.max_depth}; this run would be at depth {depth}"
+        if depth > self.rules.max_depth:
+            message = f"maximum run depth is {self.rules.max_depth}; this run would be at depth {depth}"
             flaw = errors.Flaw(path="$.parent_run_id", code="too_deep", message=message)
             raise errors.RequestInvalid(message, code="depth_exceeded", flaws=[flaw])
         return depth
@@ -286,7 +289,7 @@ class Starter:
         )
 
     def _refuse_unknown_backend(self, recipe: library.Recipe, args: Mapping[str, plain.Json]) -> None:
-        name, known = recipe.speaks_through, self._rules.backends
+        name, known = recipe.speaks_through, self.rules.backends
         if name is None or args.get(name) in (None, *known):
             return
         message = (
@@ -297,7 +300,7 @@ class Starter:
         raise errors.RequestInvalid(message, code="unknown_backend", flaws=[flaw], detail=detail)
 
     def _brought(self, request: StartRequest) -> RecipeVersion:
-        if not self._rules.inline_recipes:
+        if not self.rules.inline_recipes:
             message = "inline recipes are disabled; set CONTROL_ROOM_INLINE_RECIPES to allow them"
             flaw = errors.Flaw(path="$.recipe", code="inline_recipes_off", message=message)
             raise errors.RequestInvalid(message, code="inline_recipes_off", flaws=[flaw])

@@ -13,7 +13,7 @@ from app.domain import limits, runs
 from app.services import requests
 from tests.integration import served
 
-LIMITS = {"cost_usd": 0.5, "tokens": 20_000, "calls": 40, "wall_seconds": 7200, "active_seconds": 60.5}
+LIMITS: dict[str, Any] = {"cost_usd": 0.5, "tokens": 20_000, "calls": 40, "wall_seconds": 7200, "active_seconds": 60.5}
 
 
 async def test_limits_are_frozen(service: served.Served) -> None:

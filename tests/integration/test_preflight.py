@@ -12,6 +12,7 @@ from app.dialects.amplifier import bounds as recipe_bounds
 from app.dialects.orchestrate import bounds as workflow_bounds
 from app.domain import call_limits
 from tests.integration import served
+from tests.integration.project import Project
 from tests.integration.test_showing import ARRIVAL
 
 
@@ -149,3 +150,27 @@ def test_calls_of_workflows(steps: list[dict[str, Any]], most: int | None) -> No
     assert limit.most == most
     assert (limit.note is None) == (most is not None)
     assert json.dumps(limit.note)
+
+
+async def test_the_worst_case_of_cost_is_told_or_why_there_is_none(service: served.Served) -> None:
+    """Limits bound what a run costs, or its calls and what each may cost; otherwise the agent is named."""
+    unknown = await examined(service, recipe_id="draft", args=ARRIVAL)
+    limited = await examined(service, recipe_id="draft", args=ARRIVAL, limits={"cost_usd": 5, "tokens": 1000})
+    quick = await examined(service, recipe_id="quick")
+
+    assert unknown["cost_at_most_usd"] is None
+    assert any("writer-1" in reason and "max_cost_per_call" in reason for reason in unknown["unbounded"])
+    assert (limited["cost_at_most_usd"], limited["tokens_at_most"], limited["unbounded"]) == (5, 1000, [])
+    assert (quick["cost_at_most_usd"], quick["unbounded"]) == (0.0, [])
+
+
+async def test_calls_and_what_each_may_cost_bound_the_cost(project: Project) -> None:
+    """With `max_cost_per_call` of each backend the worst case is that of all calls."""
+    path = project.data / "agents.json"
+    document = json.loads(path.read_text())
+    document["backends"]["said"]["max_cost_per_call"] = 0.5
+    path.write_text(json.dumps(document))
+    async with served.in_process(project) as service:
+        priced = await examined(service, recipe_id="draft", args=ARRIVAL, limits={"tokens": 9})
+
+    assert (priced["cost_at_most_usd"], priced["unbounded"]) == (1.0, [])

@@ -143,7 +143,8 @@ async def test_calls_of_children_count_for_their_parent() -> None:
     shown, _ = await counted(made, run_id)
     await made.close()
 
-    assert (parked.decisions.paused, parked.decisions.pause_error["detail"]["budget"]["run_id"]) == (
+    error: Any = parked.decisions.pause_error
+    assert (parked.decisions.paused, error["detail"]["budget"]["run_id"]) == (
         "budget_exhausted",
         run_id,
     )
