@@ -154,6 +154,9 @@ class PoolSettings:
         "Silence of an agent or program after which its run is reported as stalled.",
         0.1,
     )
+    fair_label: str | None = _setting(
+        None, "FAIR_LABEL", "Label between whose values the queue takes turns; by default runs go by arrival."
+    )
     max_depth: int = _setting(3, "MAX_DEPTH", "Maximum depth of runs that start runs.", 0)
 
 

@@ -54,6 +54,7 @@ START = (
     "unknown_parent",
     "depth_exceeded",
     "idempotency_conflict",
+    "concurrency_limit",
     "unsupported_on_engine",
 )
 """Codes of every address that starts runs."""
@@ -193,6 +194,11 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         "priority is not supported on Temporal; leave it out, or use the embedded engine",
     ),
     _invalid("depth_exceeded", "$.parent_run_id", "maximum run depth is 3; this run would be at depth 4"),
+    errors.Conflict(
+        f"1 runs with the concurrency key 'deploy' are unfinished, {_RUN} first",
+        code="concurrency_limit",
+        detail={"key": "deploy", "limit": 1, "run_id": _RUN, "run_ids": [_RUN]},
+    ),
     errors.Conflict(
         f"run {_RUN} of creative_draft_scene is not finished",
         code="recipe_busy",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from app import errors
-from app.domain import approvals, limits
+from app.domain import approvals, concurrency, limits
 from app.domain import issues as engine_issues
 from app.engine import run_engine
 from app.services import conferences, gates, issue_texts, issues, requests
@@ -79,6 +79,24 @@ class ApprovalsBody(BaseModel):
     not_starter: bool = Field(False, description="The key that started the run does not count.")
 
 
+class ConcurrencyBody(BaseModel):
+    """How many runs of one key may be under way."""
+
+    model_config = strict({"key": "deploy"}, {"key": "book-one", "limit": 2, "policy": "cancel_waiting"})
+
+    key: Annotated[str, Field(pattern=concurrency.KEY_PATTERN)] = Field(description="Key that runs share.")
+    limit: int = Field(1, ge=1, le=concurrency.MOST_RUNS, description="Runs of the key that may be under way.")
+    policy: concurrency.Policy = Field(
+        "queue",
+        description="At the limit the new run waits, or is refused with 409, or the earlier runs of the key are "
+        "cancelled, or those of them that have not begun.",
+    )
+
+    def given(self) -> concurrency.Concurrency:
+        """Return the key of the body."""
+        return concurrency.Concurrency(**dict(self))
+
+
 class StartBody(BaseModel):
     """A new run: `recipe_id`, or a `description` that the router finds a recipe for."""
 
@@ -119,6 +137,9 @@ class StartBody(BaseModel):
     approvals: ApprovalsBody | None = Field(
         None, description="Keys that must agree at the run's gates, and at those of the runs that it starts."
     )
+    concurrency: ConcurrencyBody | None = Field(
+        None, description="Limits how many runs of one key are under way at the same time."
+    )
     exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
     exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
     share_workspace: bool = Field(False, description="Share the workspace, as runs of agent recipes do not unasked.")
@@ -142,6 +163,7 @@ class StartBody(BaseModel):
         """Return the request that the body and its header make."""
         given = dict(self) | {"limits": self.limits.limits()}
         given["approvals"] = self.approvals and approvals.Approvals(**dict(self.approvals))
+        given["concurrency"] = self.concurrency and self.concurrency.given()
         return requests.StartRequest(**given, idempotency_key=idempotency_key)
 
 

@@ -364,6 +364,7 @@ def _engine(
                     performers=performers,
                     observe=metrics.step,
                     stalled_after_seconds=chosen.pool.stalled_after_seconds,
+                    fair_label=chosen.pool.fair_label,
                 )
             ),
             start_child=start_child,

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 @budgets.run_limits
 @click.option("--approvals", type=int, metavar="N", help="Keys that must agree at each gate; needs --server.")
 @click.option("--not-starter", is_flag=True, help="Whoever starts the run does not approve; needs --server.")
+@click.option("--concurrency", "key", metavar="KEY", help="Limit how many runs of this key are under way.")
+@click.option("--concurrency-limit", "most", type=click.IntRange(1, 1000), default=1, help="How many those are.")
+@click.option(
+    "--concurrency-policy",
+    "policy",
+    type=click.Choice(["queue", "reject", "cancel_running", "cancel_waiting"]),
+    default="queue",
+    help="What happens at that limit.  [default: queue]",
+)
 @click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same run.")
 @click.option("--exclusive", is_flag=True, help="Reject the start while another run of the recipe is unfinished.")
 @click.option("--option", "chosen", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")
@@ -78,14 +87,18 @@ def _request(
     labels: tuple[str, ...],
     approvals: int | None,
     not_starter: bool,
+    key: str | None,
+    most: int,
+    policy: Any,
     **plain: Any,
 ) -> requests.StartRequest:
     from app.domain import approvals as needs
-    from app.domain import limits
+    from app.domain import concurrency, limits
     from app.services import requests
 
     return requests.StartRequest(
         recipe_id=recipe,
+        concurrency=concurrency.Concurrency(key=key, limit=most, policy=policy) if key is not None else None,
         limits=limits.RunLimits(**{name: plain.pop(name) for name in limits.RANGES}),
         args=arguments.collect(given, args_file),
         options=arguments.collect(chosen, None, "--option"),

@@ -28,7 +28,9 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Ans
     wanted = application.starter.prepare(request)
     if wanted.exclusive_workspace and not await _is_repeated(folder, request):
         await folder.claims.take(wanted.working_dir, parent_run_id=request.parent_run_id)
-    started = await application.runs.start(dataclasses.replace(request, owner="process"), author=authors.LOCAL)
+    keyed = request.concurrency and dataclasses.replace(request.concurrency, policy="reject")
+    own = dataclasses.replace(request, owner="process", concurrency=keyed)
+    started = await application.runs.start(own, author=authors.LOCAL)
     return {"run_id": started.run_id, "status": started.status.value}
 
 

@@ -11,6 +11,7 @@ from app.domain.states import RunState
 CauseKind: TypeAlias = Literal[
     "queued",
     "workspace_busy",
+    "concurrency",
     "recovering",
     "gate",
     "input",

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from app.domain import agent_sessions, authors, plain, shapes
 from app.domain.approvals import Approvals
+from app.domain.concurrency import Concurrency
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.states import MOVES, RunState
 from app.domain.usage_sums import RunFacts
@@ -75,6 +76,8 @@ class RunStart(shapes.Shape):
     """Labels for finding it again."""
     priority: int = 0
     """-100 to 100; higher goes first."""
+    concurrency: Concurrency | None = shapes.omitted()
+    """Key that limits how many runs of it are under way; None: it shares none."""
     limits: RunLimits = shapes.omitted(default=NO_LIMITS)
     """What it and the runs that it starts may take."""
     approvals: Approvals | None = shapes.omitted()
@@ -138,7 +141,7 @@ class RunStart(shapes.Shape):
         """Read start.json; unknown fields of a later version are ignored.
 
         Raises:
-            TypeError: a field without default is missing, or limits are of the wrong kind.
+            TypeError: a field without default is missing, or limits or a concurrency key are of the wrong kind.
         """
         known = {item.name for item in dataclasses.fields(cls)}
         facts = {name: item for name, item in value.items() if name in known}
@@ -146,6 +149,8 @@ class RunStart(shapes.Shape):
             facts["limits"] = RunLimits.from_json(facts["limits"])
         if facts.get("approvals") is not None:
             facts["approvals"] = Approvals.from_json(facts["approvals"])
+        if facts.get("concurrency") is not None:
+            facts["concurrency"] = Concurrency.from_json(facts["concurrency"])
         return cls(**facts)
 
     def overridden(self, overrides: Mapping[str, Any]) -> RunStart:

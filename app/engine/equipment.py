@@ -63,6 +63,8 @@ class Equipment:
     """What gives inputs their values from within, by their names."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Environment that recipes can name secrets of."""
+    fair_label: str | None = None
+    """Label between whose values the queue takes turns; None: runs go by arrival."""
     stalled_after_seconds: float | None = None
     """Silence after which a step at work counts as stalled; None: it is not watched."""
     spending: Spending | None = None

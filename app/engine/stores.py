@@ -195,6 +195,12 @@ class RunSummary(shapes.Shape):
     """Workspace, as an absolute path."""
     exclusive_workspace: bool = False
     """Whether it holds its workspace alone from start to end."""
+    concurrency_key: str | None = shapes.omitted()
+    """Key that limits how many runs of it are under way."""
+    concurrency_limit: int | None = shapes.omitted()
+    """How many runs of the key may be under way when it begins."""
+    concurrency_policy: str | None = shapes.omitted()
+    """What happens at that limit."""
     started_at: shapes.Instant | None = None
     """When a process took it up for the first time."""
     reason: str | None = None
@@ -247,6 +253,8 @@ class RunQuery:
     """Only runs whose state changed at or after this instant."""
     parent_run_id: str | None = None
     """Only runs that this run started."""
+    concurrency_key: str | None = None
+    """Only runs with this concurrency key."""
     session_id: str | None = None
     """Only runs of this work session."""
     q: str | None = None

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from app import errors
-from app.domain import json_text, plain, runs, shapes, states
+from app.domain import concurrency, json_text, plain, runs, shapes, states
 from app.domain import limits as run_limits
 from app.domain.approvals import Approvals
+from app.domain.concurrency import Concurrency
 from app.domain.limits import NO_LIMITS, RunLimits
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
@@ -38,7 +39,7 @@ PRIORITIES = range(-100, 101)
 RUNS_ABOVE = range(1_001)
 """How many runs a request may tell to be above it."""
 
-_SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits", "approvals"})
+_SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits", "approvals", "concurrency"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,8 @@ class StartRequest:
     """What the run, with those that it starts, may take."""
     approvals: Approvals | None = None
     """What the run's gates, and those of the runs that it starts, need beside one answer."""
+    concurrency: Concurrency | None = None
+    """Key that limits how many runs of it are under way."""
     exclusive: bool = False
     """Whether to refuse if a run of the recipe is unfinished."""
     exclusive_workspace: bool = False
@@ -92,6 +95,7 @@ class StartRequest:
         # Requests of earlier releases, which had none, keep their hash.
         bounds: dict[str, plain.Json] = {"limits": self.limits.to_json()} if self.limits != NO_LIMITS else {}
         bounds |= {"approvals": self.approvals.to_json()} if self.approvals is not None else {}
+        bounds |= {"concurrency": self.concurrency.to_json()} if self.concurrency is not None else {}
         return plain.sha256(plain.canonical(asked | bounds))
 
 
@@ -198,6 +202,8 @@ def _task_flaws(request: StartRequest) -> list[errors.Flaw]:
         flaws.append(_flaw("$.description", f"description is longer than {DESCRIPTION_CHARACTERS} characters"))
     if request.priority not in PRIORITIES:
         flaws.append(_flaw("$.priority", "priority must be from -100 to 100"))
+    if request.concurrency is not None:
+        flaws += concurrency.flaws(request.concurrency)
     return [*flaws, *run_limits.flaws(request.limits)] if request.limits != NO_LIMITS else flaws
 
 

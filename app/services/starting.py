@@ -132,6 +132,7 @@ class Starter:
             priority=request.priority,
             limits=request.limits,
             approvals=request.approvals or (parent.approvals if parent else None),
+            concurrency=request.concurrency,
             working_dir=working_dir,
             exclusive_workspace=request.exclusive_workspace or (recipe.holds_workspace and not request.share_workspace),
             idempotency_key=request.idempotency_key,

@@ -131,6 +131,7 @@ class TemporalEngine:
         _refuse_plan(start.run_id)
         lacks = {
             "exclusive_workspace": (start.exclusive_workspace, "set share_workspace, or use the embedded engine"),
+            "concurrency": (start.concurrency is not None, "leave it out, or use the embedded engine"),
             "priority": (start.priority != 0, "leave it out, or use the embedded engine"),
             "limits": (start.limits != limits.NO_LIMITS, "leave them out, or use the embedded engine"),
         }

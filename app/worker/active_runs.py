@@ -6,14 +6,14 @@ import asyncio
 import dataclasses
 import itertools
 import logging
-import os
 from collections.abc import Callable, Mapping
 
 from app import errors
 from app.domain import states, views
 from app.engine import aio, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
-from app.worker.capacity import CapacityRequest, WorkerCapacity, nobody
+from app.worker.capacity import WorkerCapacity
+from app.worker.capacity_requests import CapacityRequest, age, nobody, workspace_of
 from app.worker.eviction import IdleEvictor
 from app.worker.lineage import Lineage
 from app.worker.loading import Loader, Reloads, is_passing
@@ -45,6 +45,7 @@ class ActiveRuns:
         self._report_left = left
         self._report_died = died
         self._clock = equipment.clock
+        self._fair_label = equipment.fair_label
         self._reach = equipment.probes.reach
         self._spending = equipment.spending
         self._arrivals = itertools.count()
@@ -108,9 +109,11 @@ class ActiveRuns:
 
     def hold_workspace(self, summary: stores.RunSummary) -> None:
         """Give a begun run its workspace, if it holds one alone."""
-        workspace = _workspace(summary)
+        workspace = workspace_of(summary)
         if workspace is not None:
             self.capacity.hold(workspace, summary.run_id)
+        if summary.concurrency_key is not None:
+            self.capacity.hold_key(summary.concurrency_key, summary.run_id, age(summary))
 
     def guard(self, lock: LockWorkspace) -> None:
         """Lock workspaces against other processes, and retry those that another process holds."""
@@ -382,18 +385,8 @@ class ActiveRuns:
         self._looking = False
 
     def _request(self, summary: stores.RunSummary) -> CapacityRequest:
-        return CapacityRequest(
-            run_id=summary.run_id,
-            priority=summary.priority,
-            arrival=next(self._arrivals),
-            workspace=_workspace(summary),
-            ancestors=self.lineage.ancestors(summary.run_id),
-            granted=nobody,
-        )
+        ancestors = self.lineage.ancestors(summary.run_id)
+        return CapacityRequest.of(summary, next(self._arrivals), ancestors, self._fair_label)
 
     def _reservation(self, active_run: ActiveRun) -> Reservation:
         return Reservation(self.capacity, active_run.request, lambda: next(self._arrivals))
-
-
-def _workspace(summary: stores.RunSummary) -> str | None:
-    return os.path.normpath(summary.working_dir) if summary.exclusive_workspace else None

@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from app.engine import run_engine
+from app.worker.capacity_requests import KEY, CapacityRequest, nobody
+from app.worker.concurrency_keys import Age, ConcurrencyKeys
+from app.worker.fair_rounds import FairRounds
 from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
 
+CONCURRENCY = "concurrency"
+"""Reason of a run that waits for its concurrency key."""
+
 _HOLDERS_NAMED = 5
-
-
-def nobody(*_: object) -> None:
-    """Ignore a call: the default of callbacks."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class CapacityRequest:
-    """A run's request for capacity."""
-
-    run_id: str
-    """Run that asks."""
-    priority: int
-    """Higher goes first."""
-    arrival: int
-    """Number of the request; lower goes first within a priority."""
-    workspace: str | None
-    """Folder that it must hold alone; None if it shares."""
-    ancestors: frozenset[str]
-    """Runs above it, whose workspace it may hold too."""
-    granted: Callable[[], None]
-    """Called when it is granted."""
-
-    def __lt__(self, other: CapacityRequest) -> bool:
-        return (-self.priority, self.arrival) < (-other.priority, other.arrival)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +24,15 @@ class Obstacle:
     """Why a request is passed over."""
 
     reason: str
-    """`workspace_busy`, or `recovering` until all holders are known."""
+    """`workspace_busy`, `concurrency`, or `recovering` until all holders are known."""
     holder: str | None = None
-    """Run that holds the workspace; None if another process does."""
+    """Run that holds the workspace or the key; None if another process does."""
 
 
 class WorkerCapacity:
-    """Grants capacity to a limited number of runs, by priority and then by arrival.
+    """Grants capacity to a limited number of runs, by priority and then by arrival, labels taking turns.
 
-    A request whose workspace is held waits aside until it is free, and does not block those behind it.
+    A request whose workspace or key is held waits aside until it is free, and does not block those behind it.
     """
 
     def __init__(self, limit: int, changed: Callable[[str], None] = nobody) -> None:
@@ -59,6 +40,8 @@ class WorkerCapacity:
         self.limit = limit
         self._changed = changed
         self._workspaces = WorkspaceReservations()
+        self._keys = ConcurrencyKeys()
+        self._rounds = FairRounds()
         self._workspaces_known = False
         self._open = True
         self.holding: set[str] = set()
@@ -110,8 +93,9 @@ class WorkerCapacity:
         """Queue requests, and grant what can be granted."""
         for request in requests:
             self._queued[request.run_id] = request
-            if request.workspace is not None:
-                self._wanting.setdefault(request.workspace, {})[request.run_id] = None
+            request.round = self._rounds.join(request.label)
+            for place in request.places:
+                self._wanting.setdefault(place, {})[request.run_id] = None
             heapq.heappush(self._line, request)
         self._grant()
 
@@ -133,6 +117,16 @@ class WorkerCapacity:
         self._workspaces.hold(workspace, run_id)
         self._tell(workspace)
 
+    def hold_key(self, key: str, run_id: str, age: Age) -> None:
+        """Note that a run found at the start holds a concurrency key."""
+        self._keys.hold(key, run_id, age)
+
+    def superseded(self, key: str, age: Age, ancestors: Collection[str], *, running: bool) -> set[str]:
+        """Return the runs of a key that were created before: those that have not begun, or all of them."""
+        waiting = {one.run_id for one in self._queued.values() if one.key == key and one.age < age}
+        begun = set(self._keys.older(key, age))
+        return ((waiting | begun) if running else (waiting - begun)) - set(ancestors)
+
     def know_workspaces(self) -> None:
         """Note that all holders found at the start are known: from now on workspaces are granted."""
         self._workspaces_known = True
@@ -144,11 +138,14 @@ class WorkerCapacity:
 
     def release(self, run_id: str) -> None:
         """Release a run's workspace, and grant what waited for it."""
-        workspace = self._workspaces.release(run_id)
-        if workspace is not None:
-            self._call_back(workspace)
+        workspace, key = self._workspaces.release(run_id), self._keys.release(run_id)
+        freed = [place for place in (workspace, None if key is None else KEY + key) if place is not None]
+        for place in freed:
+            self._call_back(place)
+        if freed:
             self._grant()
-            self._tell(workspace)
+        for place in freed:
+            self._tell(place)
 
     def obstacle(self, run_id: str) -> Obstacle | None:
         """Return why a waiting run is passed over; None if it only waits for its turn."""
@@ -180,9 +177,13 @@ class WorkerCapacity:
         while self._open and len(self.holding) < self.limit and (request := self._next()) is not None:
             self._take_out(request.run_id)
             self.holding.add(request.run_id)
+            self._rounds.grant(request.round, bool(self._queued))
             if request.workspace is not None:
                 self._workspaces.hold(request.workspace, request.run_id)
-                self._tell(request.workspace)
+            if request.key is not None:
+                self._keys.hold(request.key, request.run_id, request.age)
+            for place in request.places:
+                self._tell(place)
             request.granted()
         for workspace in self._elsewhere ^ self._told_elsewhere:
             self._tell(workspace)
@@ -193,32 +194,41 @@ class WorkerCapacity:
             request = heapq.heappop(self._line)
             if self._queued.get(request.run_id) is not request:
                 continue
-            if request.workspace is None:
+            if (place := self._stands_aside_for(request)) is None:
                 return request
-            if self._obstacle(request) is None:
-                if self._workspaces.lock(request.workspace):
-                    return request
-                self._elsewhere.add(request.workspace)
-                self._tell_elsewhere()
-            self._aside.setdefault(request.workspace, []).append(request)
+            self._aside.setdefault(place, []).append(request)
         return None
 
-    def _obstacle(self, request: CapacityRequest) -> Obstacle | None:
-        if request.workspace is None:
+    def _stands_aside_for(self, request: CapacityRequest) -> str | None:
+        if not request.places:
             return None
-        if not self._workspaces_known:
+        obstacle = self._obstacle(request)
+        if obstacle is not None:
+            return request.places[-1] if obstacle.reason == CONCURRENCY else request.places[0]
+        if request.workspace is None or self._workspaces.lock(request.workspace):
+            return None
+        self._elsewhere.add(request.workspace)
+        self._tell_elsewhere()
+        return request.workspace
+
+    def _obstacle(self, request: CapacityRequest) -> Obstacle | None:
+        if request.places and not self._workspaces_known:
             return Obstacle(reason="recovering")
-        holder = self._workspaces.holder(request.workspace, request.run_id, request.ancestors)
-        busy = holder is not None or request.workspace in self._elsewhere
-        return Obstacle(reason="workspace_busy", holder=holder) if busy else None
+        if request.workspace is not None:
+            holder = self._workspaces.holder(request.workspace, request.run_id, request.ancestors)
+            if holder is not None or request.workspace in self._elsewhere:
+                return Obstacle(reason="workspace_busy", holder=holder)
+        if request.key is None:
+            return None
+        holder = self._keys.obstacle(request.key, request.key_limit, request.run_id, request.ancestors)
+        return None if holder is None else Obstacle(reason=CONCURRENCY, holder=holder)
 
     def _take_out(self, run_id: str) -> None:
-        workspace = self._queued.pop(run_id).workspace
-        if workspace is not None:
-            wanting = self._wanting[workspace]
+        for place in self._queued.pop(run_id).places:
+            wanting = self._wanting[place]
             del wanting[run_id]
             if not wanting:
-                del self._wanting[workspace]
+                del self._wanting[place]
 
     def _tell(self, workspace: str) -> None:
         for run_id in self._wanting.get(workspace, ()):

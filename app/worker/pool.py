@@ -13,7 +13,7 @@ from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, runner, stores
-from app.worker import inputs, recovery, stall_watch
+from app.worker import capacity_requests, inputs, recovery, stall_watch
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
@@ -132,6 +132,7 @@ class Pool:
             return states.RunState.PENDING
         if row is not None:
             self._active.queue(row)
+            self._supersede(row)
         return self._active.state(run_id)
 
     async def wake(self, run_id: str) -> None:
@@ -286,10 +287,22 @@ class Pool:
         if whole:
             unfinished = await recovery.recover(self._store, self._active, self._clock)
             self._found = len(unfinished)
+            for summary in unfinished:
+                self._supersede(summary)
             asking = [summary.run_id for summary in unfinished if summary.status == states.RunState.WAITING]
             self._helpers.begin(self._deliveries.let_ask(asking), "questions")
         else:
             self._active.know_found()
+
+    def _supersede(self, summary: stores.RunSummary) -> None:
+        """Cancel the earlier runs of a key as a new one orders; after a crash before that, recovery does."""
+        key, policy = summary.concurrency_key, summary.concurrency_policy or ""
+        if key is None or not policy.startswith("cancel_"):
+            return
+        above = self._active.lineage.ancestors(summary.run_id)
+        running = policy == "cancel_running"
+        if earlier := self._active.capacity.superseded(key, capacity_requests.age(summary), above, running=running):
+            self._helpers.begin(self._commands.cancel_all(earlier), f"supersede by {summary.run_id}")
 
     def _run_left(self, run_id: str, state: states.RunState) -> None:
         if not state.finished or self._active.stopping:

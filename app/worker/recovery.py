@@ -34,7 +34,7 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
     for summary in unfinished:
         if summary.unreadable is not None:
             _wait_for(active, summary)
-        elif summary.exclusive_workspace or summary.status == states.RunState.PAUSED:
+        elif summary.exclusive_workspace or summary.concurrency_key or summary.status == states.RunState.PAUSED:
             await _look(store, active, summary)
     left = [summary for summary in unfinished if summary.run_id not in (active.expected or ())]
     active.know_found()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import shlex
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +18,7 @@ from tests.integration.project import Project
 from tests.integration.test_why import until_told
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+CONCURRENCY = (HOW_TO / "limit-concurrency.md").read_text(encoding="utf-8")
 WHY = (HOW_TO / "find-out-why-a-run-waits.md").read_text(encoding="utf-8")
 
 
@@ -49,6 +52,37 @@ async def test_the_example_of_why(project: Project, capsys: pytest.CaptureFixtur
         told = await until_told(asked, top, "Publish it?")
 
     assert anonymous(told["sentence"]) == anonymous(behind)
+
+
+async def test_the_example_of_concurrency(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """The body of the page makes a second run wait, its policies do as the table says, and the command is taken."""
+    project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
+    body = json.loads(blocks(CONCURRENCY, "json")[0])
+    async with served.in_process(project) as service:
+        first = await service.start(**body)
+        await service.until(first, "waiting")
+        second = await service.start(**body)
+        shown = await service.show(second)
+        because = await until_told(service, second, "Publish it?")
+        keyed = {"concurrency": body["concurrency"] | {"policy": "reject"}}
+        refused = await service.http.post("/api/runs", json=body | keyed)
+        wrong = await service.http.post("/api/runs", json=body | {"concurrency": {"key": "", "limit": 0}})
+        newest = await service.start(**body | {"concurrency": body["concurrency"] | {"policy": "cancel_running"}})
+        await service.until(first, "cancelled")
+        await service.until(second, "cancelled")
+        await service.until(newest, "waiting")
+        row = next(row for row in (await service.http.get("/api/runs")).json() if row["run_id"] == newest)
+
+    assert (shown["status"], shown["reason"], shown["holder"]) == ("pending", "concurrency", first)
+    assert [(link["run_id"], link["kind"]) for link in because["chain"]] == [(second, "concurrency"), (first, "gate")]
+    assert (refused.status_code, refused.json()["code"]) == (409, "concurrency_limit")
+    assert refused.json()["facts"] == {"key": "book-one", "limit": 1, "run_id": first, "run_ids": [first, second]}
+    assert [flaw["path"] for flaw in wrong.json()["flaws"]] == ["$.concurrency.key", "$.concurrency.limit"]
+    assert (row["concurrency_key"], row["concurrency_policy"]) == ("book-one", "cancel_running")
+
+    command = shlex.split(blocks(CONCURRENCY, "sh")[0])[1:]
+    assert await asyncio.to_thread(root.execute, [*command, "--project", str(project.root)]) == 1
+    assert "[concurrency_limit]" in capsys.readouterr().err
 
 
 def test_the_table_of_causes_is_complete() -> None:

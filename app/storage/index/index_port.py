@@ -233,6 +233,9 @@ def row_of(
         owner=owner,
         working_dir=start.working_dir,
         exclusive_workspace=start.exclusive_workspace,
+        concurrency_key=start.concurrency.key if start.concurrency else None,
+        concurrency_limit=start.concurrency.limit if start.concurrency else None,
+        concurrency_policy=start.concurrency.policy if start.concurrency else None,
         started_at=instant(facts.started_at) if facts.started_at is not None else None,
         reason=reason,
         usage=facts.usage,
@@ -256,7 +259,7 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
     Args:
         internal: Whether session plans are, which no list shows.
     """
-    wanted = {name: getattr(query, name) for name in ("recipe_id", "parent_run_id", "session_id")}
+    wanted = {name: getattr(query, name) for name in ("recipe_id", "parent_run_id", "session_id", "concurrency_key")}
     if runs.is_internal(run.run_id) != query.internal and not internal:
         return False
     if query.scope is not None and not query.scope.covers(run.recipe_id, run.labels):

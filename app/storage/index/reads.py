@@ -30,7 +30,7 @@ SHOWN = f"runs.run_id NOT LIKE '{runs.INTERNAL_PREFIX.replace('_', '/_')}%' ESCA
 """Holds for the runs that lists and counts show."""
 
 _RUN = ", ".join(f"runs.{name}" for name in rows.RUN)
-_FILTERS = ("session_id", "status", "recipe_id", "parent_run_id")
+_FILTERS = ("session_id", "status", "recipe_id", "parent_run_id", "concurrency_key")
 _ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
 _RECEIPT_FILTERS = ("run_id", "session_id")
 _WILD = re.compile("[%_/]")

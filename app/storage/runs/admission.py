@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterable
 
 from app import errors
-from app.domain import runs, states
+from app.domain import plain, runs, states
+from app.domain.concurrency import Concurrency
 from app.engine import aio, stores
 from app.storage import layout
 from app.storage.disk import disk_port
@@ -24,6 +25,8 @@ from app.storage.storage_context import StorageContext
 
 _TRIAL = f"{layout.RUNS}/.room"
 _SHOW_SECONDS = 0.05
+_NAMED = 20
+_UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +61,8 @@ class Admission:
         start = dataclasses.replace(start, data_directory_id=self._identity)
         layout.run_folder(start.run_id)
         await self._make_sure_of_room()
-        if start.idempotency_key is None and not exclusive:
+        rejects = start.concurrency is not None and start.concurrency.policy == "reject"
+        if start.idempotency_key is None and not (exclusive or rejects):
             await self._make(start, taken_over)
             return stores.Created(run_id=start.run_id, existed=False)
         async with self._locks.taken():
@@ -68,6 +72,8 @@ class Admission:
                 return stores.Created(run_id=existing, existed=True)
             if exclusive:
                 await self._refuse_second(start.recipe_id)
+            if start.concurrency is not None and rejects:
+                await self._refuse_full(start, start.concurrency)
             await self._make(start, taken_over, shown=True)
         return stores.Created(run_id=start.run_id, existed=False)
 
@@ -151,6 +157,16 @@ class Admission:
         if busy is not None:
             message = f"run {busy} of {recipe_id} is not finished"
             raise errors.Conflict(message, code="recipe_busy", detail={"run_id": busy, "recipe_id": recipe_id})
+
+    async def _refuse_full(self, start: runs.RunStart, wanted: Concurrency) -> None:
+        await self._reconciliation.unread.make_sure()
+        query = stores.RunQuery(concurrency_key=wanted.key, status=_UNFINISHED, limit=stores.PAGE)
+        found = [run for run in await self._context.index.list_runs(query) if run.owner != "foreign"]
+        busy = [run.run_id for run in reversed(found) if run.run_id != start.parent_run_id]
+        if len(busy) >= wanted.limit:
+            message = f"{len(busy)} runs with the concurrency key {wanted.key!r} are unfinished, {busy[0]} first"
+            detail: dict[str, plain.Json] = {"key": wanted.key, "limit": wanted.limit, "run_id": busy[0]}
+            raise errors.Conflict(message, code="concurrency_limit", detail=detail | {"run_ids": busy[:_NAMED]})
 
     async def _make_sure_of_room(self) -> None:
         if not await self.has_space():

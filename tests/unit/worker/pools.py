@@ -34,6 +34,7 @@ class Bench:
         grace_seconds: float = 10.0,
         kept_loaded: int = eviction.KEPT_LOADED,
         stalled_after_seconds: float | None = None,
+        fair_label: str | None = None,
     ) -> None:
         self.clock: clock.Clock = time or clock.FakeClock()
         self.probes = recording.RecordingProbes()
@@ -50,6 +51,7 @@ class Bench:
         self._grace_seconds = grace_seconds
         self._kept_loaded = kept_loaded
         self._stalled_after_seconds = stalled_after_seconds
+        self._fair_label = fair_label
         self._numbers = itertools.count(1)
         self.pool = self._new_pool()
 
@@ -226,6 +228,7 @@ class Bench:
             probes=self.probes,
             stalled_after_seconds=self._stalled_after_seconds,
             spending=None if self.spending is None else self.spending(self.store),
+            fair_label=self._fair_label,
         )
         return pool.Pool(
             store=self.store,

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from app import resources
 from app.storage.index.sql.sessions import writing
 
-HEAD = "20261125_estimates_and_reservations"
+HEAD = "20261125_concurrency_of_runs"
 """Newest migration; a test compares it with the folder `migrations/`."""
 
 _DATE_LABELS = text(

@@ -103,6 +103,12 @@ class RunRow(sqlmodel.SQLModel, table=True):
     """Sum of the estimates where none was told."""
     search: str | None = None
     """What searches look through, folded."""
+    concurrency_key: str | None = None
+    """Key that limits how many runs of it are under way."""
+    concurrency_limit: int | None = None
+    """How many those are."""
+    concurrency_policy: str | None = sqlmodel.Field(default=None, max_length=16)
+    """What happens at that limit."""
     counted: bool = sqlmodel.Field(default=False, sa_column_kwargs={"server_default": false()})
     """Whether the columns since `started_at` are known; the release before does not write them."""
 

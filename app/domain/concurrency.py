@@ -1,0 +1,59 @@
+"""Concurrency keys: how many runs of one key may be under way, and what happens to those beyond."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from app import errors
+from app.domain import shapes
+
+Policy: TypeAlias = Literal["queue", "reject", "cancel_running", "cancel_waiting"]
+"""What happens when the limit is reached: the new run waits, or is refused, or the earlier ones are cancelled, or those
+of them that have not begun.
+"""
+
+KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?$"
+"""Form of a key: at most 200 printable characters."""
+
+MOST_RUNS = 1_000
+"""Greatest limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency(shapes.Shape):
+    """The key of a run, and how many runs of that key may be under way with it."""
+
+    key: str
+    """Key that runs share."""
+    limit: int = 1
+    """Runs of the key that may be under way when this one begins, itself included."""
+    policy: Policy = "queue"
+    """What happens when the limit is reached."""
+
+    @classmethod
+    def from_json(cls, value: Any) -> Concurrency:
+        """Read a key that was written; unknown fields of a later version are ignored.
+
+        Raises:
+            TypeError: it is not an object, or a field is of the wrong form.
+        """
+        if not isinstance(value, dict):
+            raise TypeError("concurrency is not an object")
+        found = cls(**{name: value[name] for name in cls.__slots__ if name in value})
+        for flaw in flaws(found):
+            raise TypeError(flaw.message)
+        return found
+
+
+def flaws(given: Concurrency) -> list[errors.Flaw]:
+    """Return every field of the wrong form."""
+    found = []
+    if not re.fullmatch(KEY_PATTERN, str(given.key)) or type(given.key) is not str:
+        found.append(("key", "key must be 1 to 200 printable ASCII characters"))
+    if type(given.limit) is not int or not 1 <= given.limit <= MOST_RUNS:
+        found.append(("limit", f"limit must be a whole number from 1 to {MOST_RUNS}"))
+    if given.policy not in get_args(Policy):
+        found.append(("policy", f"policy must be one of {', '.join(get_args(Policy))}"))
+    return [errors.Flaw(path=f"$.concurrency.{name}", code="invalid", message=message) for name, message in found]
