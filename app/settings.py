@@ -16,7 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app import environment_values, errors
+from app import environment_values, errors, setting_values
+
+Documented = setting_values.Documented
+Remark = setting_values.Remark
 
 PREFIX = "CONTROL_ROOM_"
 """Beginning of the name of each environment variable."""
@@ -227,30 +230,6 @@ class Settings:
     """Logs."""
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
     """Notifications."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Documented:
-    """One setting, for people."""
-
-    env: str
-    """Environment variable."""
-    default: str
-    """Default, as text."""
-    meaning: str
-    """What it does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
-    """Something that a check of the settings found."""
-
-    setting: str
-    """Environment variable, or the file concerned."""
-    message: str
-    """What about it."""
-    fatal: bool
-    """Whether the service refuses to start."""
 
 
 def documented() -> list[Documented]:

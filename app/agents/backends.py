@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from app import errors
-from app.agents import entries, local, scripted
+from app.agents import entries, local, rate_limits, scripted
 from app.agents.configuration import BackendConfig, BackendContext
 from app.agents.documents import nearest
 from app.agents.programs import backend as program_backend
@@ -37,7 +38,8 @@ class Backends:
 
     def __init__(self, configs: Mapping[str, BackendConfig], surroundings: BackendContext) -> None:
         self._configs = configs
-        self._surroundings = dataclasses.replace(surroundings, get=self.get)
+        self._limits = rate_limits.RateLimits(configs, surroundings.clock)
+        self._surroundings = dataclasses.replace(surroundings, get=self.get, limited=self._limited)
         self._made: dict[str, ports.AgentBackend] = {}
 
     def get(self, name: str) -> ports.AgentBackend:
@@ -51,6 +53,17 @@ class Backends:
             config = self._config(name)
             self._made[name] = type_of(config.type).make(config, self._surroundings)
         return self._made[name]
+
+    def turn(self, name: str, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
+        """Wait until a prompt may begin by the limits of its backend and model, which all runs share.
+
+        Raises:
+            errors.AgentFailed, errors.ConfigurationError: as `get`.
+        """
+        return self._limits.of(name, prompt.model or self.get(name).resolve_model("sonnet")).turn(prompt.live)
+
+    def _limited(self, name: str, model: str | None, seconds: float) -> None:
+        self._limits.of(name, model).pause(seconds)
 
     def names(self) -> list[str]:
         """Return the names of all backends."""

@@ -42,6 +42,8 @@ class BackendConfig:
     reply: Mapping[str, str] | None = None  # Dotted paths into a program's JSON; None: its output is the reply.
     idle_seconds: float | None = None  # Longest time that a program may say nothing; None: no limit.
     max_cost_per_call: float | None = None  # Most that a prompt may cost, in US dollars; None: not known.
+    max_per_minute: int | None = None  # Prompts to one model that begin within a minute; None: no limit.
+    max_parallel: int | None = None  # Prompts to one model at the same time; None: no limit.
     base_url: str | None = None  # Address of the service, for backends that are one.
     api_key_env: str | None = None  # Environment variable that holds the key; the key itself is never written down.
     secrets: tuple[str, ...] = ()  # Further secret variables that the program gets; patterns.
@@ -91,6 +93,10 @@ def _no_other(name: str) -> ports.AgentBackend:
     raise errors.AgentFailed(f"There is no backend {name!r:.80}.", code="unknown_backend", detail={"backend": name})
 
 
+def _unlimited(_backend: str, _model: str | None, _seconds: float) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendContext:
     """What a backend is made with beside its configuration."""
@@ -102,3 +108,4 @@ class BackendContext:
     secrets: Sequence[str] = ()  # Secret variables that every program gets beside its own keys; patterns.
     home: Path  # Home folder of whoever runs this process; programs and their settings lie below it.
     get: Callable[[str], ports.AgentBackend] = _no_other  # Another backend, by its name.
+    limited: Callable[[str, str | None, float], None] = _unlimited  # Told of a 429: backend, model, seconds to wait.

@@ -109,6 +109,7 @@ class AgentPerformer:
             async with AsyncExitStack() as held:
                 await prompt.retry_until_space(lambda: held.enter_async_context(self._claimed(prompt)))
                 async with asyncio.timeout(prompt.timeout_seconds) as limit, self._turn(backend, prompt):
+                    await held.enter_async_context(self._backends.turn(backend, prompt))
                     patient = dataclasses.replace(prompt, retry_until_space=_outside(limit, prompt.retry_until_space))
                     return await self._in_conversation(backend, patient, call)
         except TimeoutError as error:

@@ -116,6 +116,19 @@ _BACKEND = {
             "title": "Most that a prompt may cost, in US dollars; the cap of programs that take one.",
             "description": "must be a number of US dollars above 0",
         },
+        **{
+            name: {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 1_000_000,
+                "title": title,
+                "description": "must be a whole number from 1 to 1000000",
+            }
+            for name, title in (
+                ("max_per_minute", "Prompts to one model that may begin within a minute."),
+                ("max_parallel", "Prompts to one model at the same time."),
+            )
+        },
         "base_url": {
             "type": "string",
             "pattern": "^https?://[^\\s@]+$",
@@ -232,9 +245,12 @@ def _backend_flaws(path: str, name: str, known: Mapping[str, Mapping[str, Any]])
         yield errors.Flaw(path=f"{path}.record.backend", code="unknown_backend", message=f"cannot be recorded; {hint}")
 
 
+_OF_ALL = frozenset({"type", "models", "max_cost_per_call", "max_per_minute", "max_parallel"})
+
+
 def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]:
     kind = backends.TYPES[backend["type"]]
-    for name in sorted(set(backend) - kind.fields - {"type", "models", "max_cost_per_call"}):
+    for name in sorted(set(backend) - kind.fields - _OF_ALL):
         message = f"does not apply to a backend of type {backend['type']}"
         yield errors.Flaw(path=f"{path}.{name}", code="unknown", message=message)
     if "resume" not in kind.fields and not all(isinstance(part, str) for part in backend.get("command", ())):

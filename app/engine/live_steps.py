@@ -29,19 +29,31 @@ class BackendQueue:
     def __init__(self, backend: str) -> None:
         self.backend = backend
         """Name of the backend."""
-        self._turn = asyncio.Lock()
+        self._turn, self._head = asyncio.Lock(), asyncio.Lock()
         self._waiting: dict[LiveStep, None] = {}
+
+    @property
+    def until(self) -> datetime | None:
+        """Return until when no prompt begins, if that is known."""
+        return None
+
+    @asynccontextmanager
+    async def waiting(self, step: LiveStep) -> AsyncIterator[None]:
+        """Show a step as one that waits, for the block; one at a time is at the head."""
+        self._waiting[step] = None
+        step.queue = self
+        try:
+            async with self._head:
+                yield
+        finally:
+            del self._waiting[step]
+            step.queue = None
 
     @asynccontextmanager
     async def turn(self, step: LiveStep) -> AsyncIterator[None]:
         """Wait for the step's turn, and hold it."""
-        self._waiting[step] = None
-        step.queue = self
-        try:
+        async with self.waiting(step):
             await self._turn.acquire()
-        finally:
-            del self._waiting[step]
-            step.queue = None
         try:
             yield
         finally:

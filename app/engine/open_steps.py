@@ -66,7 +66,8 @@ def shown(step: StepAttempt) -> views.OpenStep:
 
 def _queued(step: StepAttempt, queue: BackendQueue) -> views.Queued:
     place, count = queue.place_of(step)
-    return views.Queued(place=place, of=count, backend=queue.backend)
+    until = None if queue.until is None else clock.stamp(queue.until)
+    return views.Queued(place=place, of=count, backend=queue.backend, until=until)
 
 
 def waits(steps: Iterable[StepAttempt], due: Mapping[str, str]) -> list[StepWait]:

@@ -12,8 +12,8 @@ from app import errors
 from app.domain import states, views
 from app.engine import aio, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
-from app.worker.capacity import WorkerCapacity
-from app.worker.capacity_requests import CapacityRequest, age, nobody, workspace_of
+from app.worker.capacity import WorkerCapacity, request_of, workspace_of
+from app.worker.capacity_requests import CapacityRequest, ignored
 from app.worker.eviction import IdleEvictor
 from app.worker.lineage import Lineage
 from app.worker.loading import Loader, Reloads, is_passing
@@ -61,7 +61,7 @@ class ActiveRuns:
         """Runs that are queued or loaded."""
         self.parked: dict[str, views.RunView] = {}
         """Last views of runs that a fault parked without a journal line."""
-        self.noted: Callable[[ActiveRun], None] = nobody
+        self.noted: Callable[[ActiveRun], None] = ignored
         """Called with each run that was loaded, before it executes, and before it is evicted."""
         self.stopping = False
         """Whether the pool is stopping, so that no step begins."""
@@ -113,7 +113,7 @@ class ActiveRuns:
         if workspace is not None:
             self.capacity.hold(workspace, summary.run_id)
         if summary.concurrency_key is not None:
-            self.capacity.hold_key(summary.concurrency_key, summary.run_id, age(summary))
+            self.capacity.hold_key(summary.concurrency_key, summary.run_id, (summary.created_at, summary.run_id))
 
     def guard(self, lock: LockWorkspace) -> None:
         """Lock workspaces against other processes, and retry those that another process holds."""
@@ -240,7 +240,7 @@ class ActiveRuns:
 
     def _begin(self, active_run: ActiveRun) -> None:
         self._reach("pool.granted")
-        active_run.request.granted = nobody
+        active_run.request.granted = ignored
         self.changes.note(active_run.run_id)
         self.advance(active_run)
 
@@ -386,7 +386,7 @@ class ActiveRuns:
 
     def _request(self, summary: stores.RunSummary) -> CapacityRequest:
         ancestors = self.lineage.ancestors(summary.run_id)
-        return CapacityRequest.of(summary, next(self._arrivals), ancestors, self._fair_label)
+        return request_of(summary, next(self._arrivals), ancestors, self._fair_label)
 
     def _reservation(self, active_run: ActiveRun) -> Reservation:
         return Reservation(self.capacity, active_run.request, lambda: next(self._arrivals))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from app.engine import run_engine
-from app.worker.capacity_requests import KEY, CapacityRequest, nobody
+from app.engine import run_engine, stores
+from app.worker.capacity_requests import CapacityRequest, ignored
 from app.worker.concurrency_keys import Age, ConcurrencyKeys
 from app.worker.fair_rounds import FairRounds
 from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
@@ -17,6 +18,7 @@ CONCURRENCY = "concurrency"
 """Reason of a run that waits for its concurrency key."""
 
 _HOLDERS_NAMED = 5
+_KEY = "\0key "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class WorkerCapacity:
     A request whose workspace or key is held waits aside until it is free, and does not block those behind it.
     """
 
-    def __init__(self, limit: int, changed: Callable[[str], None] = nobody) -> None:
+    def __init__(self, limit: int, changed: Callable[[str], None] = ignored) -> None:
         """Args: changed: Called with each run that waits for a workspace when its obstacle may have changed."""
         self.limit = limit
         self._changed = changed
@@ -52,7 +54,7 @@ class WorkerCapacity:
         self._aside: dict[str, list[CapacityRequest]] = {}
         self._elsewhere: set[str] = set()
         self._told_elsewhere: set[str] = set()
-        self._tell_elsewhere: Callable[[], None] = nobody
+        self._tell_elsewhere: Callable[[], None] = ignored
 
     def guard(self, lock: LockWorkspace, elsewhere: Callable[[], None]) -> None:
         """Lock workspaces against other processes.
@@ -93,8 +95,9 @@ class WorkerCapacity:
         """Queue requests, and grant what can be granted."""
         for request in requests:
             self._queued[request.run_id] = request
-            request.round = self._rounds.join(request.label)
-            for place in request.places:
+            if request.label is not None:
+                request.round = self._rounds.join(request.label)
+            for place in _places(request):
                 self._wanting.setdefault(place, {})[request.run_id] = None
             heapq.heappush(self._line, request)
         self._grant()
@@ -139,7 +142,7 @@ class WorkerCapacity:
     def release(self, run_id: str) -> None:
         """Release a run's workspace, and grant what waited for it."""
         workspace, key = self._workspaces.release(run_id), self._keys.release(run_id)
-        freed = [place for place in (workspace, None if key is None else KEY + key) if place is not None]
+        freed = [place for place in (workspace, None if key is None else _KEY + key) if place is not None]
         for place in freed:
             self._call_back(place)
         if freed:
@@ -177,12 +180,13 @@ class WorkerCapacity:
         while self._open and len(self.holding) < self.limit and (request := self._next()) is not None:
             self._take_out(request.run_id)
             self.holding.add(request.run_id)
-            self._rounds.grant(request.round, bool(self._queued))
+            if request.label is not None:
+                self._rounds.grant(request.round, bool(self._queued))
             if request.workspace is not None:
                 self._workspaces.hold(request.workspace, request.run_id)
             if request.key is not None:
                 self._keys.hold(request.key, request.run_id, request.age)
-            for place in request.places:
+            for place in _places(request):
                 self._tell(place)
             request.granted()
         for workspace in self._elsewhere ^ self._told_elsewhere:
@@ -200,11 +204,11 @@ class WorkerCapacity:
         return None
 
     def _stands_aside_for(self, request: CapacityRequest) -> str | None:
-        if not request.places:
+        if not (places := _places(request)):
             return None
         obstacle = self._obstacle(request)
         if obstacle is not None:
-            return request.places[-1] if obstacle.reason == CONCURRENCY else request.places[0]
+            return places[-1] if obstacle.reason == CONCURRENCY else places[0]
         if request.workspace is None or self._workspaces.lock(request.workspace):
             return None
         self._elsewhere.add(request.workspace)
@@ -212,7 +216,7 @@ class WorkerCapacity:
         return request.workspace
 
     def _obstacle(self, request: CapacityRequest) -> Obstacle | None:
-        if request.places and not self._workspaces_known:
+        if not self._workspaces_known and _places(request):
             return Obstacle(reason="recovering")
         if request.workspace is not None:
             holder = self._workspaces.holder(request.workspace, request.run_id, request.ancestors)
@@ -224,7 +228,7 @@ class WorkerCapacity:
         return None if holder is None else Obstacle(reason=CONCURRENCY, holder=holder)
 
     def _take_out(self, run_id: str) -> None:
-        for place in self._queued.pop(run_id).places:
+        for place in _places(self._queued.pop(run_id)):
             wanting = self._wanting[place]
             del wanting[run_id]
             if not wanting:
@@ -237,3 +241,31 @@ class WorkerCapacity:
     def _call_back(self, workspace: str) -> None:
         for request in self._aside.pop(workspace, ()):
             heapq.heappush(self._line, request)
+
+
+def request_of(
+    summary: stores.RunSummary, arrival: int, ancestors: frozenset[str], fair_label: str | None
+) -> CapacityRequest:
+    """Return the request of a run."""
+    return CapacityRequest(
+        run_id=summary.run_id,
+        priority=summary.priority,
+        arrival=arrival,
+        workspace=workspace_of(summary),
+        ancestors=ancestors,
+        key=summary.concurrency_key,
+        key_limit=summary.concurrency_limit or 1,
+        age=(summary.created_at, summary.run_id),
+        label=None if fair_label is None else summary.labels.get(fair_label, ""),
+        granted=ignored,
+    )
+
+
+def workspace_of(summary: stores.RunSummary) -> str | None:
+    """Return the folder that a run must hold alone; None if it shares."""
+    return os.path.normpath(summary.working_dir) if summary.exclusive_workspace else None
+
+
+def _places(request: CapacityRequest) -> tuple[str, ...]:
+    key = None if request.key is None else _KEY + request.key
+    return tuple(place for place in (request.workspace, key) if place is not None)

@@ -13,10 +13,8 @@ class FairRounds:
         self._present = 0
         self._newest: dict[str, int] = {}
 
-    def join(self, label: str | None) -> int:
-        """Return the round of a new request; None: labels do not count."""
-        if label is None:
-            return 0
+    def join(self, label: str) -> int:
+        """Return the round of a new request."""
         turn = max(self._present, self._newest.get(label, -1) + 1)
         self._newest[label] = turn
         return turn

@@ -13,7 +13,7 @@ from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, runner, stores
-from app.worker import capacity_requests, inputs, recovery, stall_watch
+from app.worker import inputs, recovery, stall_watch
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
@@ -301,7 +301,9 @@ class Pool:
             return
         above = self._active.lineage.ancestors(summary.run_id)
         running = policy == "cancel_running"
-        if earlier := self._active.capacity.superseded(key, capacity_requests.age(summary), above, running=running):
+        if earlier := self._active.capacity.superseded(
+            key, (summary.created_at, summary.run_id), above, running=running
+        ):
             self._helpers.begin(self._commands.cancel_all(earlier), f"supersede by {summary.run_id}")
 
     def _run_left(self, run_id: str, state: states.RunState) -> None:

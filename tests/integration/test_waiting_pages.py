@@ -54,8 +54,8 @@ async def test_the_example_of_why(project: Project, capsys: pytest.CaptureFixtur
     assert anonymous(told["sentence"]) == anonymous(behind)
 
 
-async def test_the_example_of_concurrency(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """The body of the page makes a second run wait, its policies do as the table says, and the command is taken."""
+async def test_the_example_of_concurrency(project: Project) -> None:
+    """A second run with the body of the page waits, the policies do as its table says, and a wrong key is refused."""
     project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
     body = json.loads(blocks(CONCURRENCY, "json")[0])
     async with served.in_process(project) as service:
@@ -80,8 +80,20 @@ async def test_the_example_of_concurrency(project: Project, capsys: pytest.Captu
     assert [flaw["path"] for flaw in wrong.json()["flaws"]] == ["$.concurrency.key", "$.concurrency.limit"]
     assert (row["concurrency_key"], row["concurrency_policy"]) == ("book-one", "cancel_running")
 
-    command = shlex.split(blocks(CONCURRENCY, "sh")[0])[1:]
-    assert await asyncio.to_thread(root.execute, [*command, "--project", str(project.root)]) == 1
+
+def test_the_command_of_concurrency(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command of the page is refused while a run holds the key, and executes once none does."""
+    project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
+    command = [*shlex.split(blocks(CONCURRENCY, "sh")[0])[1:], "--project", str(project.root)]
+
+    async def hold() -> None:
+        async with served.in_process(project) as service:
+            run_id = await service.start(**json.loads(blocks(CONCURRENCY, "json")[0]))
+            await service.until(run_id, "waiting")
+
+    asyncio.run(hold())
+
+    assert root.execute(command) == 1
     assert "[concurrency_limit]" in capsys.readouterr().err
 
 

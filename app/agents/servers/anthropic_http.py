@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import clock
 from app.agents import reply_forms
-from app.agents.servers import failures, services
+from app.agents.servers import failures, refused_calls, services
 from app.domain import plain, records
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnt
 
     async def refuse_long_waits(response: httpx2.Response) -> None:
         # Of its own accord the package waits as long as it is told to, for weeks too; this header it obeys.
-        if _asked_wait_seconds(response.headers, clock) > services.MOST_WAIT_SECONDS:
+        if refused_calls.asked_wait_seconds(response.headers, clock) > services.MOST_WAIT_SECONDS:
             response.headers["x-should-retry"] = "false"
 
     # Anthropic's own service takes either header; not every compatible one knows the newer way.
@@ -65,22 +64,12 @@ def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnt
         max_retries=services.TRIES - 1,
         timeout=anthropic.Timeout(services.SILENCE_SECONDS, connect=services.CONNECT_SECONDS),
         default_headers=old_header,
-        http_client=anthropic.DefaultAsyncHttpxClient(event_hooks={"response": [refuse_long_waits]}),
+        http_client=anthropic.DefaultAsyncHttpxClient(
+            event_hooks={"response": [refused_calls.hook(account.limited, clock), refuse_long_waits]}
+        ),
     )
     client.messages  # noqa: B018 - loads the parts that are needed in this thread
     return client
-
-
-def _asked_wait_seconds(headers: Mapping[str, str], clock: clock.Clock) -> float:
-    reported = headers.get("retry-after", "")
-    try:
-        return float(reported)
-    except ValueError:
-        pass
-    try:
-        return (email.utils.parsedate_to_datetime(reported) - clock.now()).total_seconds()
-    except (TypeError, ValueError):
-        return 0
 
 
 async def _asked(client: anthropic.AsyncAnthropic, question: services.Question) -> services.Answer:

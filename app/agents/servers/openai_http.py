@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
-from app.agents.servers import failures, services
+from app.agents.servers import failures, refused_calls, services
 from app.domain import plain, records
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ _ENDINGS: Mapping[str, services.Ending] = {"length": "cut", "content_filter": "r
 class ChatCompletions:
     """Ask for chat completions."""
 
-    def __init__(self, account: services.Account, _: clock.Clock) -> None:
+    def __init__(self, account: services.Account, time: clock.Clock) -> None:
         self._account = account
+        self._clock = time
         self._client: openai.AsyncOpenAI | None = None
         self._opening = asyncio.Lock()
         # OpenAI's newer models know the one name of the limit only, many other servers the other.
@@ -32,7 +33,7 @@ class ChatCompletions:
         """Ask, and ask again as long as the service is busy; a cancellation closes the connection."""
         async with self._opening:
             if self._client is None:
-                self._client = await asyncio.to_thread(_opened, self._account)
+                self._client = await asyncio.to_thread(_opened, self._account, self._clock)
         client, limit = self._client, self._limit
         try:
             return await _asked(client, question, limit)
@@ -49,7 +50,7 @@ class ChatCompletions:
             await client.close()
 
 
-def _opened(account: services.Account) -> openai.AsyncOpenAI:
+def _opened(account: services.Account, time: clock.Clock) -> openai.AsyncOpenAI:
     import openai
 
     client = openai.AsyncOpenAI(
@@ -57,6 +58,9 @@ def _opened(account: services.Account) -> openai.AsyncOpenAI:
         base_url=account.base_url,
         # Of its own accord the package waits for a `Retry-After` of two minutes at most.
         max_retries=services.TRIES - 1,
+        http_client=openai.DefaultAsyncHttpxClient(
+            event_hooks={"response": [refused_calls.hook(account.limited, time)]}
+        ),
     )
     # The package loads its parts when they are first asked for; that takes a while and is better done in this thread.
     client.chat.completions.with_streaming_response  # noqa: B018

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import util
 from typing import Literal, Protocol
 
@@ -24,12 +25,17 @@ _NO_KEY = "none"
 Ending = Literal["complete", "cut", "refused"]  # Whether a reply ended by itself, reached its longest, or was refused.
 
 
+def _unlimited(_model: str | None, _seconds: float) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """Where a service is, and with what right it is asked."""
 
     base_url: str | None  # Its address; None: the vendor's.
     api_key: str  # The key; a word without meaning where none is needed.
+    limited: Callable[[str | None, float], None] = _unlimited  # Told of a 429: its model, and the seconds to wait.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +149,9 @@ class ServiceBackend:
             raise lack
         variable = self._vendor.key_of(self._config)
         api_key = _NO_KEY if variable is None else environ[variable].strip()
-        return self._vendor.open(Account(base_url=self._config.base_url, api_key=api_key), self._surroundings.clock)
+        limited = partial(self._surroundings.limited, self._config.name)
+        account = Account(base_url=self._config.base_url, api_key=api_key, limited=limited)
+        return self._vendor.open(account, self._surroundings.clock)
 
     def _model(self, requested: str | None) -> str:
         model = requested or self.resolve_model("sonnet")

@@ -1,0 +1,100 @@
+"""Rate limits: how many prompts a backend and model get, shared by all runs of the process."""
+
+# A 429 that one run gets holds every run's prompts to that backend and model back until its `Retry-After` is over.
+# The packages of services repeat a refused request by themselves; they are heard at each response.
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+
+from app import clock
+from app.agents.configuration import BackendConfig
+from app.engine import live_steps
+
+_MINUTE_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 3600.0
+
+
+class RateLimit(live_steps.BackendQueue):
+    """The prompts to one backend and model, in the order of their coming."""
+
+    def __init__(self, config: BackendConfig, time: clock.Clock) -> None:
+        super().__init__(config.name)
+        self._clock = time
+        self._per_minute = config.max_per_minute
+        self._most = config.max_parallel
+        self._begun: deque[float] = deque()
+        self._running = 0
+        self._freed = asyncio.Event()
+        self._paused_until: datetime | None = None
+
+    @property
+    def until(self) -> datetime | None:
+        """Return until when the service wants no prompt."""
+        return self._paused_until if self._pause_seconds() else None
+
+    def pause(self, seconds: float) -> None:
+        """Let no prompt begin for a time, as the service wants it; a longer pause stays."""
+        until = self._clock.now() + timedelta(seconds=min(max(seconds, 0.0), _LONGEST_PAUSE_SECONDS))
+        self._paused_until = max(until, self._paused_until or until)
+
+    @asynccontextmanager
+    async def turn(self, step: live_steps.LiveStep) -> AsyncIterator[None]:
+        """Wait until the step's prompt may begin."""
+        if self._waiting or self._wait_seconds() != 0:
+            async with self.waiting(step):
+                await self._admitted()
+        self._running += 1
+        if self._per_minute is not None:
+            self._begun.append(self._clock.monotonic())
+        try:
+            yield
+        finally:
+            self._running -= 1
+            self._freed.set()
+
+    async def _admitted(self) -> None:
+        while (seconds := self._wait_seconds()) != 0:
+            self._freed.clear()
+            if seconds is None:
+                await self._freed.wait()
+            else:
+                await self._clock.sleep(seconds)
+
+    def _wait_seconds(self) -> float | None:
+        """Return how long to wait at least; None: until another prompt is over."""
+        now, waits = self._clock.monotonic(), [self._pause_seconds()]
+        if self._per_minute is not None:
+            while self._begun and self._begun[0] <= now - _MINUTE_SECONDS:
+                self._begun.popleft()
+            if len(self._begun) >= self._per_minute:
+                waits.append(self._begun[0] + _MINUTE_SECONDS - now)
+        if not any(waits) and self._most is not None and self._running >= self._most:
+            return None
+        return max(waits)
+
+    def _pause_seconds(self) -> float:
+        if self._paused_until is None:
+            return 0.0
+        return max(0.0, (self._paused_until - self._clock.now()).total_seconds())
+
+
+class RateLimits:
+    """The limits of all backends and models."""
+
+    def __init__(self, configs: Mapping[str, BackendConfig], time: clock.Clock) -> None:
+        self._configs = configs
+        self._clock = time
+        self._limits: dict[tuple[str, str | None], RateLimit] = {}
+
+    def of(self, backend: str, model: str | None) -> RateLimit:
+        """Return the limit of a backend and model; each model of a backend has its own."""
+        known = self._limits.get((backend, model))
+        if known is None:
+            config = self._configs.get(backend) or BackendConfig(name=backend, type="")
+            known = self._limits[backend, model] = RateLimit(config, self._clock)
+        return known

@@ -1,0 +1,44 @@
+"""Refused calls: how long a service wants to be left alone, and who is told."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from app import clock
+
+TOO_MANY = 429
+"""Status of a request that came too soon."""
+
+_USUAL_SECONDS = 1.0
+
+
+def asked_wait_seconds(headers: Mapping[str, str], time: clock.Clock) -> float:
+    """Return the seconds that `Retry-After` asks for; 0 where it asks for none."""
+    reported = headers.get("retry-after", "")
+    try:
+        return float(reported)
+    except ValueError:
+        pass
+    try:
+        return (email.utils.parsedate_to_datetime(reported) - time.now()).total_seconds()
+    except (TypeError, ValueError):
+        return 0
+
+
+def hook(limited: Callable[[str | None, float], None], time: clock.Clock) -> Callable[[Any], Awaitable[None]]:
+    """Return what looks at each response of a client, and reports those that came too soon."""
+
+    async def hear(response: Any) -> None:
+        if response.status_code == TOO_MANY:
+            limited(_model(response.request.content), asked_wait_seconds(response.headers, time) or _USUAL_SECONDS)
+
+    return hear
+
+
+def _model(content: bytes) -> str | None:
+    body = json.loads(content)
+    model = body.get("model") if isinstance(body, dict) else None
+    return model if isinstance(model, str) else None

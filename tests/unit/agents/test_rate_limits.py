@@ -1,0 +1,149 @@
+"""Rate limits: prompts of all runs to one backend and model begin no faster than it allows, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import util
+from typing import Any
+
+import pytest
+
+from app import clock, errors
+from app.agents import backends, rate_limits
+from app.agents.configuration import BackendConfig
+from app.engine import live_steps
+from tests.unit.agents import around, http_service
+from tests.unit.agents.prompts import prompt
+
+
+class Line:
+    """Prompts to one model, and those of them that have begun."""
+
+    def __init__(self, **limits: int) -> None:
+        self.clock = clock.FakeClock()
+        config = BackendConfig(name="svc", type="openai", **limits)  # type: ignore[arg-type]
+        self.limit = rate_limits.RateLimits({"svc": config}, self.clock).of("svc", "m-2")
+        self.begun: list[int] = []
+        self.steps: list[live_steps.LiveStep] = []
+        self._over: dict[int, asyncio.Event] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, count: int) -> None:
+        """Ask so often, one after the other."""
+        for _ in range(count):
+            number = len(self.steps)
+            self.steps.append(live_steps.LiveStep())
+            self._over[number] = asyncio.Event()
+            self._tasks.append(asyncio.create_task(self._prompt(number)))
+            await self.settle()
+
+    async def end(self, number: int) -> None:
+        """Let a reply come."""
+        self._over[number].set()
+        await self.settle()
+
+    async def pass_by(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.advance(seconds)
+        await self.settle()
+
+    async def close(self) -> None:
+        """Give up what waits."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def settle(self) -> None:
+        """Let everything happen that can."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def _prompt(self, number: int) -> None:
+        async with self.limit.turn(self.steps[number]):
+            self.begun.append(number)
+            await self._over[number].wait()
+
+
+async def test_so_many_a_minute() -> None:
+    """The third prompt of a minute waits until the first is a minute old; its place is shown."""
+    line = Line(max_per_minute=2)
+    await line.ask(1)
+    await line.pass_by(20)
+    await line.ask(3)
+    before, shown = list(line.begun), [step.queue for step in line.steps]
+    places = [line.limit.place_of(line.steps[number]) for number in (2, 3)]
+    await line.pass_by(40)
+    middle = list(line.begun)
+    await line.pass_by(20)
+
+    assert (before, middle, line.begun) == ([0, 1], [0, 1, 2], [0, 1, 2, 3])
+    assert shown == [None, None, line.limit, line.limit]
+    assert places == [(1, 2), (2, 2)]
+    await line.close()
+
+
+async def test_so_many_at_a_time() -> None:
+    """A prompt beyond the number begins when another is over, in the order of asking; a cancelled one is passed by."""
+    line = Line(max_parallel=2)
+    await line.ask(5)
+    before = list(line.begun)
+    line._tasks[2].cancel()
+    await line.end(1)
+    after = list(line.begun)
+    await line.end(0)
+
+    assert (before, after, line.begun) == ([0, 1], [0, 1, 3], [0, 1, 3, 4])
+    await line.close()
+
+
+async def test_a_pause_holds_all() -> None:
+    """After a 429 nothing begins until the time is over; a shorter pause does not cut a longer one."""
+    line = Line()
+    line.limit.pause(30)
+    line.limit.pause(1)
+    await line.ask(2)
+    until = line.limit.until
+    await line.pass_by(29)
+    before = list(line.begun)
+    await line.pass_by(1)
+
+    assert until is not None
+    assert clock.stamp(until) == "2026-02-10T14:30:30.000Z"
+    assert (before, line.begun, line.limit.until) == ([], [0, 1], None)
+    await line.close()
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_retry_after_holds_the_prompts_of_other_runs(kind: str) -> None:
+    """A 429 to one run's prompt keeps another run's prompt to the same model back; that to another model begins."""
+    if util.find_spec(kind) is None:
+        pytest.skip(f"the package {kind} is not installed")
+    says: Any = http_service.completion if kind == "openai" else http_service.message
+    # Longer than the packages wait by themselves, so that the first prompt fails at once.
+    refusal = http_service.said_json(
+        {"error": {"message": "No.", "type": "rate_limit_error"}}, 429, retry_after="600", x_should_retry="false"
+    )
+    time = clock.FakeClock()
+    async with http_service.service(refusal, says("Yes.")) as running:
+        base = "/v1" if kind == "openai" else ""
+        config = BackendConfig(name="svc", type=kind, base_url=running.url + base, models={"sonnet": "m-2"})
+        all_backends = backends.Backends({"svc": config}, around.surroundings(environ={}, time=time))
+
+        async def ask(model: str | None) -> str:
+            wanted = prompt(model=model)
+            async with all_backends.turn("svc", wanted):
+                return (await all_backends.get("svc").prompt(wanted)).text
+
+        with pytest.raises(errors.AgentFailed, match="429"):
+            await asyncio.wait_for(ask("m-2"), 30)
+        waiting = asyncio.create_task(ask(None))
+        other = await asyncio.wait_for(ask("m-3"), 30)
+        time.advance(599)
+        await asyncio.sleep(0)
+        held = not waiting.done()
+        time.advance(1)
+        text = await asyncio.wait_for(waiting, 30)
+        await all_backends.close()
+
+    assert (held, text, other) == (True, "Yes.", "Yes.")
+    assert [asked.body["model"] for asked in running.asked if asked.body] == ["m-2", "m-3", "m-2"]
