@@ -21,7 +21,7 @@ class StopReason:
 
 
 _REPAIRED = StopReason("a repair cut the run back to its intact lines")
-_LIMITED = StopReason("a time limit was reached", None)
+_LIMITED = StopReason("a time limit was reached", "control-room runs limits {run_id} --max-time 2h")
 _SPENT = StopReason("no room is left in a limit or budget", "control-room runs limits {run_id}")
 _KNOWN = {decisions.REPAIRED: _REPAIRED, decisions.TIME_LIMIT: _LIMITED, decisions.BUDGET_EXHAUSTED: _SPENT}
 _OTHER = StopReason("a fault parked the run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from app.domain import explanations, plain, records, states, stop_reasons, views
+from app.domain import decisions, explanations, plain, records, states, stop_reasons, views
 from app.domain.explanations import Cause
 from app.domain.unreadable import Unreadable
 
@@ -37,7 +37,10 @@ def pause(run_id: str, view: views.RunView) -> Cause:
     """Return why a run is paused, and what continues it."""
     reason = view.reason or "paused"
     stop = stop_reasons.of(reason)
-    act = stop.act.format(run_id=run_id) if stop.act else None
+    # A run is parked with one that waits for it, too; the limit is that run's.
+    detail = (view.error or {}).get("detail") or {}
+    limited = detail.get("run_id", run_id) if reason == decisions.TIME_LIMIT else run_id
+    act = stop.act.format(run_id=limited) if stop.act else None
     if reason == stop_reasons.BY_PERSON:
         return _cause(run_id, "paused", "A person paused it", view.updated_at, act=act)
     text = _reported(view.error) if view.error else stop.text

@@ -17,7 +17,8 @@ from app.engine import aio, equipment, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
-_SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 3600.0
+# A limit that is lowered meanwhile is seen after the longest wait.
+_SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 60.0
 _WAITING = frozenset(
     kind.kind
     for kind in (

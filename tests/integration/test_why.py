@@ -141,6 +141,23 @@ async def test_a_silent_agent(project: Project, held: Held) -> None:
     assert "stalled" not in ended
 
 
+async def test_a_time_limit_is_raised(project: Project, held: Held) -> None:
+    """A run that has taken its time names the limit and the command that raises it; the raise sends it on."""
+    project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
+    async with served.in_process(project) as service:
+        run_id = await service.start("draft", args=ARRIVAL, limits={"wall_seconds": 1})
+        await service.until(run_id, "paused")
+        told = await why(service, run_id)
+        raised = await service.http.patch(f"/api/runs/{run_id}/limits", json={"wall_seconds": 3600})
+        held.release()
+        await service.until(run_id, "done")
+
+    assert kinds(told) == [(run_id, "parked")]
+    assert "time_limit" in told["sentence"]
+    assert told["chain"][0]["act"] == f"control-room runs limits {run_id} --max-time 2h"
+    assert raised.status_code == 200, raised.text
+
+
 async def test_times_files_and_retries(project: Project) -> None:
     """A timer and a retry tell their time, and a wait for files its pattern."""
     asking.add(project, "wait", {"timer": "nap", "seconds": 3000})
