@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from app import errors
-from app.domain import approvals, concurrency, limits
+from app.api.concurrency_body import ConcurrencyBody
+from app.domain import approvals, limits
 from app.domain import issues as engine_issues
 from app.engine import run_engine
 from app.services import conferences, gates, issue_texts, issues, requests
@@ -77,24 +78,6 @@ class ApprovalsBody(BaseModel):
 
     count: int = Field(1, ge=1, le=approvals.MOST, description="Number of keys that must give the same decision.")
     not_starter: bool = Field(False, description="The key that started the run does not count.")
-
-
-class ConcurrencyBody(BaseModel):
-    """How many runs of one key may be under way."""
-
-    model_config = strict({"key": "deploy"}, {"key": "book-one", "limit": 2, "policy": "cancel_waiting"})
-
-    key: Annotated[str, Field(pattern=concurrency.KEY_PATTERN)] = Field(description="Key that runs share.")
-    limit: int = Field(1, ge=1, le=concurrency.MOST_RUNS, description="Runs of the key that may be under way.")
-    policy: concurrency.Policy = Field(
-        "queue",
-        description="At the limit the new run waits, or is refused with 409, or the earlier runs of the key are "
-        "cancelled, or those of them that have not begun.",
-    )
-
-    def given(self) -> concurrency.Concurrency:
-        """Return the key of the body."""
-        return concurrency.Concurrency(**dict(self))
 
 
 class StartBody(BaseModel):
