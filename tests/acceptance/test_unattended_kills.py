@@ -75,6 +75,33 @@ def test_a_message_is_delivered_though_the_service_dies_over_it(tmp_path: Path, 
     assert len(set(known)) == 2
 
 
+def test_a_message_that_was_not_taken_is_told_after_a_kill(tmp_path: Path) -> None:
+    """The run had ended and its message was refused; the next service reads it again from the run."""
+    Project(tmp_path)
+    received: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+    with _Receiver(received) as url:
+        (tmp_path / "refuse").touch()
+        service = Service(tmp_path)
+        client = _http(service)
+        command = f"cat > in.json; touch tried; test ! -e refuse || exit 1; exec {_POST.format(url=url)}"
+        client.post("/api/notifications/endpoints", json={"argv": ["sh", "-c", command]})
+        run_id = client.post("/api/runs", json={"recipe_id": "quick"}).json()["run_id"]
+        while client.get(f"/api/runs/{run_id}?wait=5").json()["status"] != "done":
+            pass
+        while not (tmp_path / "tried").exists():
+            client.get("/healthz")
+        service.kill()
+        (tmp_path / "refuse").unlink()
+
+        service = Service(tmp_path)
+        try:
+            found = received.get(timeout=60)
+        finally:
+            service.stop()
+
+    assert found[0] == run_id
+
+
 _POST = "python3 -c \"import urllib.request as u; u.urlopen(u.Request('{url}', data=open('in.json', 'rb').read()))\""
 
 

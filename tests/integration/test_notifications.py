@@ -122,6 +122,32 @@ async def test_refusals_are_retried_in_the_order_of_the_run_and_given_up(tmp_pat
     assert {one.headers["webhook-id"] for one in receiver.posts} == {dead[0]["message"]["message_id"]}
 
 
+async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path) -> None:
+    """Runs that ended before a restart are read again; what was delivered is not repeated, and order stays."""
+    project = Project(tmp_path)
+    async with endpoints.receiver() as receiver:
+        async with scheduled.in_process(project, **ALLOWED) as service:
+            await _add(service, url=receiver.url)
+            delivered = await service.start("quick")
+            await receiver.until(1)
+            receiver.statuses = [503]
+            missed = [await service.start("quick") for _ in range(2)]
+            for run_id in missed:
+                await service.until(run_id, "done")
+            await receiver.until(3)
+        refused = {one.headers["webhook-id"] for one in receiver.posts[1:]}
+        receiver.statuses = [204]
+        del receiver.posts[1:]
+        async with scheduled.in_process(project, **ALLOWED) as service:
+            later = await service.start("quick")
+            await receiver.until(4)
+
+    assert receiver.posts[0].content["data"]["run_id"] == delivered
+    assert sorted(one.content["data"]["run_id"] for one in receiver.posts[1:]) == sorted([*missed, later])
+    assert refused <= {one.headers["webhook-id"] for one in receiver.posts[1:]}
+    assert len(receiver.posts) == 4
+
+
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
 async def test_every_ending_is_told_whenever_the_power_is_lost(tmp_path: Path, step: int) -> None:
     """Lost at any write or sync: each run that is done after the restart is told, each under one id."""
