@@ -105,7 +105,12 @@ def unattended_of(
             repository=kept, firing=starts, triggers=orders, engine=engine, clock=time, probes=platform.probes
         ),
         dispatcher=dispatcher.Dispatcher(
-            repository=notified_endpoints, store=store, feed=store.feed, senders=channels, clock=time
+            repository=notified_endpoints,
+            store=store,
+            feed=store.feed,
+            senders=channels,
+            clock=time,
+            hears_all=chosen.engine.engine == "embedded",
         ),
         retention=retention.Retention(use_cases, store, store.documents(retention.FOLDER), time),
     )

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from app import clock
-from app.services.notifications import dispatcher, senders
+from app.domain import notifications
+from app.engine import event_feed
+from app.services.notifications import dispatcher, repository, senders
 from app.services.triggers import pointers
 from tests.integration import endpoints, powercuts, scheduled, served
 from tests.integration.project import Project
@@ -120,6 +122,48 @@ async def test_refusals_are_retried_in_the_order_of_the_run_and_given_up(tmp_pat
     assert replayed == {"replayed": 1}
     assert left == []
     assert {one.headers["webhook-id"] for one in receiver.posts} == {dead[0]["message"]["message_id"]}
+
+
+async def test_runs_of_other_processes_are_told(tmp_path: Path) -> None:
+    """A dispatcher whose feed hears nothing finds endings in the store, and repeats none when it looks again."""
+    heard: list[str] = []
+
+    class Listener:
+        async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
+            heard.append(message.run_id)
+            return ""
+
+    async with scheduled.in_process(Project(tmp_path)) as service:
+        assert service._app is not None
+        store, time = service._app.state.services.runs._store, service.time
+        kept = repository.EndpointRepository(store.documents("other"), lambda name: store.documents(f"other/{name}"))
+        at = clock.stamp(scheduled.BEGIN)
+        await kept.put(
+            notifications.Endpoint(
+                endpoint_id="ep_1", name="x", channel="command", argv=("x",), created_at=at, since=at
+            )
+        )
+        other = dispatcher.Dispatcher(
+            repository=kept,
+            store=store,
+            feed=event_feed.EventFeed(time.monotonic),
+            senders={"command": Listener()},
+            clock=time,
+            hears_all=False,
+        )
+        other.start()
+        found = []
+        for count in (1, 2, 3):
+            found.append(await service.start("quick"))
+            await service.until(found[-1], "done")
+            await _until_sleeping(time, 45)
+            time.advance(45)
+            async with asyncio.timeout(served.WAIT_SECONDS):
+                while len(heard) < count:
+                    await served.moment()
+        await other.stop()
+
+    assert heard == found
 
 
 async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path) -> None:

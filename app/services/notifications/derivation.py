@@ -13,6 +13,9 @@ from app.engine import event_feed, stores
 MARGIN = timedelta(hours=1)
 """How much earlier than its cursor is looked again: rows and events lag, and clocks are set."""
 
+SHORT_MARGIN = timedelta(minutes=2)
+"""The same for a process that looks again all the time."""
+
 BUDGET_REASONS = frozenset({"budget_exhausted", decisions.TIME_LIMIT})
 """Reasons of pauses that tell of a budget."""
 
@@ -43,9 +46,15 @@ def of_event(event: events.Event, recipe_id: str, labels: Mapping[str, str]) -> 
     )
 
 
-async def since(store: stores.RunStore, instant: str) -> AsyncIterator[notifications.Message]:
-    """Yield the messages of an instant and later, by the events of every run that may have changed since then."""
-    begin = clock.stamp(clock.instant(instant) - MARGIN)
+async def since(
+    store: stores.RunStore, instant: str, margin: timedelta = MARGIN
+) -> AsyncIterator[notifications.Message]:
+    """Yield the messages of an instant and later, by the events of every run that may have changed since then.
+
+    Args:
+        margin: How much earlier is looked, too.
+    """
+    begin = clock.stamp(clock.instant(instant) - margin)
     seen = set[str]()
     for query in (stores.RunQuery(status=_UNFINISHED), stores.RunQuery(updated_after=begin)):
         async for row in stores.every_run(store, query):

@@ -40,6 +40,7 @@ class _Outlet:
         self.pending: dict[str, notifications.Message] = {}
         self.delivered = dict.fromkeys(endpoint.delivered)
         self.behind: str | None = None
+        self.margin = derivation.MARGIN
         self.lanes: dict[str, asyncio.Task[None]] = {}
         self.room = asyncio.Semaphore(_AT_ONCE)
         self.is_dirty = False
@@ -61,12 +62,15 @@ class Dispatcher:
         feed: event_feed.EventFeed,
         senders: Mapping[str, Sender],
         clock: clock.Clock,
+        hears_all: bool = True,
     ) -> None:
+        """Args: hears_all: Whether the feed has the events of all runs; if not, they are looked for in the store."""
         self._repository = repository
         self._store = store
         self._feed = feed
         self._senders = senders
         self._clock = clock
+        self._hears_all = hears_all
         self._outlets: dict[str, _Outlet] = {}
         self._place = 0
         self._task: asyncio.Task[None] | None = None
@@ -127,9 +131,18 @@ class Dispatcher:
             await self._save()
             if self._place == self._feed.last and not self._repository.changed.is_set():
                 await aio.wait_first(news, self._repository.changed.wait(), self._clock.sleep(_IDLE_SECONDS))
+                self._look_again()
         finally:
             news.cancel()
             self._feed.listeners -= 1
+
+    def _look_again(self) -> None:
+        """Read again what other processes may have written meanwhile."""
+        if not self._hears_all:
+            now = clock.stamp(self._clock.now())
+            for outlet in self._outlets.values():
+                if outlet.behind is None:
+                    outlet.behind, outlet.margin = outlet.since(now), derivation.SHORT_MARGIN
 
     async def _open_outlets(self) -> None:
         found = {endpoint.endpoint_id: endpoint for endpoint in await self._repository.all()}
@@ -152,7 +165,8 @@ class Dispatcher:
         for outlet in self._outlets.values():
             if outlet.behind is not None and len(outlet.pending) < MOST_PENDING // 2:
                 begin, outlet.behind = outlet.behind, None
-                self._enqueue(outlet, [one async for one in derivation.since(self._store, begin)])
+                margin, outlet.margin = outlet.margin, derivation.MARGIN
+                self._enqueue(outlet, [one async for one in derivation.since(self._store, begin, margin)])
             if outlet.behind is None:
                 self._enqueue(outlet, [one for portion in portions for one in derivation.of_portion(portion)])
         self._place = reached
