@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -75,3 +76,11 @@ def is_text(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import ipaddress
 import math
 import os
 import re
@@ -283,14 +282,6 @@ def examine(environ: Mapping[str, str]) -> tuple[Settings | None, list[Remark]]:
     return settings, check(settings, environ)
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether an address is reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _type(group: dataclasses.Field[Any]) -> Any:
     return group.default_factory
 
@@ -352,7 +343,7 @@ def _check_values(settings: Settings) -> list[Remark]:
 def _check_token(server: ServerSettings, environ: Mapping[str, str]) -> list[Remark]:
     name = PREFIX + ("API_TOKEN" if server.api_token_file is None else "API_TOKEN_FILE")
     remarks = []
-    if not is_loopback(server.host) and not server.api_token and server.api_token_file is None:
+    if not environment_values.is_loopback(server.host) and not server.api_token and server.api_token_file is None:
         remarks.append(_fatal("API_TOKEN", f"{server.host} is not a loopback address, so a token is required"))
     if server.api_token_file is not None and environ.get(PREFIX + "API_TOKEN"):
         remarks.append(Remark(setting=name, message="is given beside API_TOKEN; give one of them", fatal=True))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from app import errors
-from app.api import problems
+from app.api import problems, unattended_refusals
 from app.domain import plain
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
@@ -114,7 +114,6 @@ _RUN = "20260210T143000Z-k3x9af"
 _GATE = f"{_RUN}.738619ff239d"
 _ISSUE = "iss_5h2m9q0x7c1v8b3n"
 _PLAN = "sp_5h2m9q0x7c1v8b3n"
-_TRIGGER = "trg_5h2m9q0x7c1v8b3n"
 _NEAREST = {"recipe_id": "creative_draft", "nearest": ["creative_draft_scene"]}
 _NO_RECIPE = "there is no recipe 'creative_draft'; the nearest are creative_draft_scene"
 _NOT_READY = "Claude Code cannot be used: it is not installed here."
@@ -366,21 +365,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.Conflict("proposal 1 is dismissed", code="proposal_decided", detail={"proposal": 1, "status": "dismissed"}),
     errors.Conflict(f"the plan {_PLAN} has 200 tasks, and cannot have more", code="too_many_tasks"),
     errors.Unavailable(f"the planner broke over {_PLAN}; see the log", code="planner_broken"),
-    # -- triggers
-    errors.NotFound(f"there is no trigger '{_TRIGGER}'", code="trigger_not_found"),
-    errors.Conflict(f"the trigger {_TRIGGER} was changed meanwhile; its revision is now 3", code="trigger_changed"),
-    errors.Conflict("there are 1000 triggers; remove one first", code="too_many_triggers"),
-    errors.Unavailable("triggers do not work: KeyError('x'); restart the service", code="triggers_broken"),
-    errors.NotFound("there is nothing at this address", code="hook_not_found"),
-    errors.RequestInvalid("the delivery started no run; the history of the trigger says why", code="hook_refused"),
-    errors.RequestInvalid(
-        "the delivery is not signed as github wants it, or its timestamp is too old", code="signature_invalid"
-    ),
-    # -- notifications
-    errors.NotFound("there is no endpoint 'ep_5h2m9q0x7c1v8b3n'", code="endpoint_not_found"),
-    errors.NotFound("there is no dead letter 'msg_5h2m9q0x7c1v8b3n'", code="message_not_found"),
-    errors.Conflict("there are 100 endpoints; remove one first", code="too_many_endpoints"),
-    errors.Unavailable("notifications do not work: KeyError('x'); restart the service", code="notifications_broken"),
+    *unattended_refusals.ERRORS,
     # -- the service
     errors.Unavailable("the service is stopping", code="stopping"),
     errors.Unavailable("the service is starting", code="starting"),

@@ -365,11 +365,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """Return a receipt.
-
-        Raises:
-            errors.NotFound: there is none of that id.
-        """
+        """Return a receipt; `errors.NotFound` where there is none of that id."""
 
     async def list_receipts(self, query: ReceiptQuery) -> list[ListedReceipt]:
         """Return receipts in the order in which their sessions' files hold them."""

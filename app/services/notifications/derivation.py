@@ -16,7 +16,7 @@ MARGIN = timedelta(hours=1)
 SHORT_MARGIN = timedelta(minutes=2)
 """The same for a process that looks again all the time."""
 
-BUDGET_REASONS = frozenset({"budget_exhausted", decisions.TIME_LIMIT})
+BUDGET_REASONS = decisions.LIMIT_REASONS
 """Reasons of pauses that tell of a budget."""
 
 _UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)

@@ -1,7 +1,8 @@
 """Firing: turns the occurrences of a trigger that wait into runs, one for each, whatever dies in between."""
 
-# An occurrence waits in the trigger's file before its run is started, and leaves it afterwards, with its result. The
-# idempotency key of the run closes the gap between: after a kill the same occurrence finds the run that it made.
+# Why: docs/decisions/0330. An occurrence waits in the trigger's file before its run is started, and leaves it
+# afterwards, with its result. The idempotency key of the run closes the gap between: after a kill the same occurrence
+# finds the run that it made.
 
 from __future__ import annotations
 
