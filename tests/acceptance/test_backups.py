@@ -131,28 +131,30 @@ def end(**changed: Any) -> tuple[str, bytes]:
     ).encode()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"not an archive",
-        gzip.compress(b"nothing"),
-        packed(("agents.json", b"{}")),
-        packed(("agents.json", b"{}"), end())[:-40],
-        packed(("agents.json", b"{}"), end(files=2)),
-        packed(("agents.json", b"{}"), end(layout=99)),
-        packed(("agents.json", b"{}"), end(format=2)),
-        packed(("agents.json", b"{}"), ("backup.json", b"[]")),
-        packed(("../outside", b"x"), end()),
-        packed(("/tmp/outside", b"x"), end()),
-        packed(("a/./b", b"x"), end()),
-        packed(("index.db", b"x"), end()),
-        packed(("commits/1.log", b"x"), end()),
-        packed(("link", b""), end(), kind=tarfile.SYMTYPE),
-        packed(("a", b"x"), ("a", b"y"), end(files=2)),
-        packed(("a", b"x"), ("a/b", b"y"), end(files=2)),
-    ],
-)
+FILE = ("agents.json", b"{}")
+
+NO_BACKUPS = {
+    "empty": b"",
+    "no archive": b"not an archive",
+    "compressed words": gzip.compress(b"nothing", mtime=0),
+    "without an end": packed(FILE),
+    "cut off": packed(FILE, end())[:-40],
+    "another count": packed(FILE, end(files=2)),
+    "a later layout": packed(FILE, end(layout=99)),
+    "another format": packed(FILE, end(format=2)),
+    "an end that is none": packed(FILE, ("backup.json", b"[]")),
+    "a path outwards": packed(("../outside", b"x"), end()),
+    "an absolute path": packed(("/tmp/outside", b"x"), end()),
+    "a crooked path": packed(("a/./b", b"x"), end()),
+    "an index": packed(("index.db", b"x"), end()),
+    "a commit log": packed(("commits/1.log", b"x"), end()),
+    "a link": packed(("link", b""), end(), kind=tarfile.SYMTYPE),
+    "a file twice": packed(("a", b"x"), ("a", b"y"), end(files=2)),
+    "a file as folder": packed(("a", b"x"), ("a/b", b"y"), end(files=2)),
+}
+
+
+@pytest.mark.parametrize("content", NO_BACKUPS.values(), ids=NO_BACKUPS)
 def test_what_is_no_backup_is_refused(tmp_path: Path, content: bytes) -> None:
     """A file that is cut off, hostile or of another version is refused by name, and nothing is left behind."""
     (tmp_path / "project").mkdir()
