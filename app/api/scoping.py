@@ -1,5 +1,7 @@
 """Scoping: what a caller may do is checked before a route begins, and what it may not see is not there."""
 
+# Why: docs/decisions/0340.
+
 from __future__ import annotations
 
 import dataclasses

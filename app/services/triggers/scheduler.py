@@ -1,5 +1,7 @@
 """The scheduler: one task that takes what is due of all triggers, and sleeps until the next is."""
 
+# Why: docs/decisions/0330.
+
 from __future__ import annotations
 
 import asyncio
