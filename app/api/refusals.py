@@ -249,9 +249,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         "continues it.",
     ),
     _invalid(
-        "resume_unchangeable",
-        "$.args",
-        "a run of conference cannot be resumed with changes; start another run instead",
+        "resume_unchangeable", "$.args", "a run of conference cannot be resumed with changes; start another run instead"
     ),
     _invalid(
         "no_conversation",
