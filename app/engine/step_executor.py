@@ -112,8 +112,6 @@ class StepExecutor:
         if not attempt.idle:
             await owner.capacity.enter()
 
-    # -- reserve: wait until a call of an agent fits into what limits it
-
     async def reserve(self, attempt: StepAttempt, owner: StepOwner) -> None:
         """Reserve for a call of an agent; one that does not fit into a limit or budget parks the run."""
         operation, spending = attempt.ask.operation, self._equipment.spending
@@ -163,7 +161,6 @@ class StepExecutor:
             facts["gate_id"] = gates.gate_id(self._start.run_id, ask.key, attempt.attempt)
         if isinstance(operation, operations.Input):
             facts["asked_at"] = at
-        # From here on the line may be on disk.
         facts |= {} if attempt.reservation is None else attempt.reservation.begin(attempt.attempt)
         # A step that only reads leaves nothing: a power cut may take its line, and its repetition is its first try.
         sync = operation.outside or wait is not None or operation.on_interrupted != "rerun"
