@@ -51,6 +51,7 @@ def _runs(running: service.Service, project: Path, drafting: str) -> tuple[str, 
     *_, run = running.follow(str(running.post("/api/runs", body)["run_id"]))
     assert run["status"] == "waiting", run
     # The agent hangs in this one, so that something runs.
+    running.script_writer(hangs=True)
     following = running.follow(str(running.post("/api/runs", {"recipe_id": drafting, **tour.DRAFTING})["run_id"]))
     next(run for run in following if any(step["status"] == "running" for step in run["steps"]))
     drafted = next(page for recipe_id, page in shown.pages.values() if recipe_id == drafting)

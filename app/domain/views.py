@@ -179,6 +179,8 @@ class Manifest(shapes.Shape):
     """Hash of the expanded recipe."""
     parent_run_id: str | None
     """Run that started it."""
+    forked_from: str | None = shapes.omitted()
+    """Run whose first steps it took over."""
     machine: Mapping[str, plain.Json] | None = shapes.omitted()
     """State of a recipe that is a state machine: step, visits, conversation, cost."""
 
@@ -289,6 +291,7 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
         ending=view.ending or None,
         recipe_sha256=start.recipe_sha256,
         parent_run_id=start.parent_run_id,
+        forked_from=start.forked_from,
         machine=_machine(start, progress.machine),
     ).to_json()
 

@@ -59,6 +59,9 @@ class Trace:
             self._at(passage.node).enter(passage, self.added)
         if not location.aside:
             self._settle(location.path[-1], record)
+        elif (reached := self._at(location.path[-1].node)).status is not None:
+            # What is aside changes nothing about a step that came to something.
+            reached.own = self.added
         self._path, self._outcome = location.path, self._drawing.outcome_of(record)
 
     def shown(self, view: views.RunView) -> tuple[list[graphs.NodeShown], list[graphs.EdgeShown]]:
@@ -191,7 +194,7 @@ def _fits(edge: graphs.Edge, outcomes: set[str | None]) -> bool:
 
 def _status(reached: _Reached, holds: bool, run: RunState) -> StepState | None:
     if reached.own == reached.inside:
-        is_prepared = reached.status is None and holds and not run.finished
+        is_prepared = reached.status is None and holds and not run.finished and run is not RunState.PAUSED
         return StepState.RUNNING if is_prepared else reached.status
     # What contains other nodes is at work as long as the flow stands in it, and shares the run's end.
     if not holds:

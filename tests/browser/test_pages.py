@@ -223,7 +223,8 @@ def test_outputs_open_in_the_page(project: Project, page: Page) -> None:
 def test_a_recipe_starts_by_itself(project: Project, page: Page) -> None:
     """The form of a recipe makes a schedule of what is filled in, and the page of the trigger governs it."""
     page.open("/start?recipe=quick")
-    page.tab.locator("summary", has_text="Start it by itself").click()
+    page.tab.locator("summary", has_text="Start it on a schedule").click()
+    page.tab.get_by_label("When").select_option("cron")
     page.tab.get_by_label("Minute, hour, day, month, weekday").fill("61 * * * *")
     page.button("Create a trigger").click()
     expect(page.tab.get_by_role("alert")).to_contain_text("61")
@@ -350,7 +351,9 @@ def test_runs_are_labelled(project: Project, page: Page) -> None:
     expect(page.tab.get_by_role("link", name="two", exact=True)).to_be_visible()
     assert page.api("GET", f"/api/runs/{runs[0]['run_id']}")["labels"] == {"book": "two"}
     page.open("/runs")
-    for box in page.tab.get_by_role("checkbox").all():
+    boxes = page.tab.get_by_role("checkbox")
+    expect(boxes).to_have_count(2)
+    for box in boxes.all():
         box.check()
     page.button("Label").click()
     page.tab.locator("dialog textarea").fill("book-\nshelf=a b")

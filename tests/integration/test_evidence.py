@@ -9,7 +9,7 @@ import pytest
 
 from app.domain import plain
 from tests.integration import served
-from tests.integration.project import SCENE, Project, unguarded
+from tests.integration.project import SCENE, Project, draft, unguarded
 
 SCENE_PATH = "Story/Scenes/SCN-the-arrival.md"
 
@@ -123,13 +123,18 @@ async def test_markdown_around_an_abstention_makes_it_no_reply(service: served.S
 
 async def test_a_check_that_was_not_needed_leaves_its_step_done(service: served.Served) -> None:
     """In the graph a step is what it came to, also where its role needs no evidence and the check is skipped."""
-    recipe = unguarded() | {"recipe_id": "exempt"}
+    recipe = draft() | {"recipe_id": "exempt", "task_patterns": []}
     recipe["phase_b"][0].update(evidence=True, agent_archetype="editor")
     service.project.add_recipe(recipe)
     service.project.say("draft", text="It is dark.")
-    run = await service.run("exempt")
-    graph = (await service.http.get(f"/api/runs/{run['run_id']}/graph")).json()
+    service.project.say("polish", hang=True)
+    run_id = await service.start("exempt", args={"scene_path": SCENE_PATH})
+    run = await service.until(run_id, step="polish")
+    graph = (await service.http.get(f"/api/runs/{run_id}/graph")).json()
     drawn = {node["id"]: (node["status"], node["key"]) for node in graph["nodes"]}
+    await service.http.post(f"/api/runs/{run_id}/cancel")
+    await service.until(run_id, "cancelled")
 
     assert {step["key"]: step["status"] for step in run["steps"]}["draft.evidence"] == "skipped"
     assert drawn["draft"] == ("done", "draft")
+    assert drawn["polish"] == ("running", "polish")

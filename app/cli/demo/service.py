@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -41,6 +42,16 @@ class Service:
         """Return the id of the running process."""
         assert self._process is not None
         return self._process.pid
+
+    def script_writer(self, *, hangs: bool) -> None:
+        """Let the scripted writer hang in its first attempt, or answer at once; a model does as it likes."""
+        file = self._project / ".control-room" / "replies.json"
+        if not file.exists():
+            return
+        replies = json.loads(file.read_text(encoding="utf-8"))
+        reply = replies["draft"][-1] if isinstance(replies["draft"], list) else replies["draft"]
+        replies["draft"] = [{"hang": True}, reply] if hangs else reply
+        file.write_text(json.dumps(replies, indent=2, ensure_ascii=False), encoding="utf-8")
 
     def start(self) -> None:
         """Start the service and wait until it accepts runs.

@@ -61,6 +61,7 @@ class Tour:
         """Draft a scene, kill the service in the middle, start it again, and return the draft's path."""
         heading("2 of 3: a draft by five agents, and a kill -9 in the middle")
         terminal.say(f"   the agents are {self._agents}")
+        self._service.script_writer(hangs=True)
         run_id = self._start({"recipe_id": self._drafting, **DRAFTING})
         if self._opens:
             browser.open_page(self.pages[run_id][1], lambda line: terminal.say(f"   {line}"))
@@ -69,6 +70,7 @@ class Tour:
         if _is_running(KILLED_IN)(before):
             self._kill_and_start_again(run_id)
         run = self._watch(run_id, shown)
+        self._service.script_writer(hangs=False)
         terminal.say(f"   run {run_id} is {run['status']}")
         if run["status"] != "done":
             raise _failure(run)

@@ -4,6 +4,8 @@
  * clock, no network, no page. Steps that stay the same stay the same objects, so that only changed rows are drawn.
  */
 
+import { duration } from "./format.js";
+
 /** @typedef {any} Step A step as the run's answer shows it. */
 /** @typedef {{run: any, finished: (Step | undefined)[], open: Step[]}} RunState
  *   `finished`: steps that count by their number, with holes where none has been read. */
@@ -190,6 +192,7 @@ export function sentence(run, steps = run.steps) {
     case "running":
       if (run.reason === "cancelling") return "It is being cancelled.";
       if (run.reason === "pausing") return `It pauses after ${names || "the step in progress"}.`;
+      if (run.stalled) return `${run.stalled.agent_id || run.stalled.key} has been silent for ${duration(run.stalled.silent_seconds)}.`;
       return names ? `${open.every((step) => step.queued) ? "It is queued with" : "It works on"} ${names}.` : "It prepares its next step.";
     case "waiting":
       return `It waits for ${open.some((step) => step.gate_id) ? "an answer to " : ""}${names || "an answer"}, and uses no worker meanwhile.`;

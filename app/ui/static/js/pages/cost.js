@@ -79,7 +79,7 @@ function Total({ total }) {
     <div><dt>Input tokens</dt><dd>${format.number(total.input_tokens)}</dd></div>
     <div><dt>Output tokens</dt><dd>${format.number(total.output_tokens)}</dd></div>
     <div><dt>Metered calls</dt><dd>${format.number(total.calls)}</dd></div>
-    <div><dt>Runs</dt><dd>${format.number(total.runs)}</dd></div>
+    <div><dt>Metered runs</dt><dd>${format.number(total.runs)}</dd></div>
   </dl>`;
 }
 

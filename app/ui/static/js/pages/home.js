@@ -37,7 +37,7 @@ export function Home() {
       <${PlanLines} plans=${asking} />
       ${parked > 0 && stuck.data?.length > 0 && html`<${RunLines} runs=${stuck.data} />`}
     </${Section}>
-    <${Section} title="Running now" count=${stats ? busy : undefined} actions=${html`<a href="/runs?status=running&status=pending">All in progress</a>`}>
+    <${Section} title="In progress" count=${stats ? busy : undefined} actions=${html`<a href="/runs?status=running&status=pending">All in progress</a>`}>
       ${busy > 0 && running.data?.length > 0 && html`<${RunLines} runs=${running.data} />`}
       ${busy === 0 && stats && html`<${Empty} title="Nothing is running." command=${EXAMPLE}><p><a href="/start">Start a run</a>, or from a terminal:</p></${Empty}>`}
     </${Section}>
@@ -55,7 +55,7 @@ function Figures({ stats, waiting, busy }) {
     <div><dt>In progress</dt><dd><a href="/runs?status=running&status=pending">${format.number(busy)}</a></dd>
       <dd class="muted">${pool.busy} of ${pool.slots} workers busy${pool.queued > 0 ? `, ${pool.queued} queued` : ""}</dd></div>
     <div><dt>Failed, 24 hours</dt><dd><a href="/runs?status=failed">${format.number(stats.failed.count)}</a></dd></div>
-    <div><dt>Spent today</dt><dd><a href="/cost?days=1">${unknown ? (today.calls_without_price ? "unknown" : "–") : format.money(today.cost_usd)}</a></dd>
+    <div><dt>Spent today</dt><dd><a href="/cost?days=1">${unknown ? (today.calls_without_price ? "unknown" : "–") : `${today.calls_without_price ? "≥ " : ""}${format.money(today.cost_usd)}`}</a></dd>
       <dd class="muted">${format.number(today.input_tokens + today.output_tokens)} tokens${today.calls_without_price > 0 ? `, ${format.plural(today.calls_without_price, "call")} without a price` : ""}</dd></div>
     <div class=${disk.is_full ? "wrong-text" : ""}><dt>Free disk</dt><dd>${format.bytes(disk.free_bytes)}</dd>
       <dd class="muted">${disk.is_full ? "full: new runs are refused" : "new runs are accepted"}</dd></div>

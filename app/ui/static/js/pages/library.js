@@ -35,7 +35,7 @@ function Recipe({ id }) {
   const { graph, label, path } = recipe.data;
   return html`<${Section} title=${label || id} actions=${html`<a class="button primary" href=${`/start?recipe=${encodeURIComponent(id)}`}>Start</a>`}>
     <p class="muted mono">${path}</p>
-    ${graph?.nodes?.length > 0 && html`<${Graph} graph=${graph} onChoose=${() => undefined} />`}</${Section}>`;
+    ${graph?.nodes?.length > 0 && html`<${Graph} graph=${graph} plain onChoose=${() => undefined} />`}</${Section}>`;
 }
 
 /** Agents: who does what, and whether it works. */

@@ -110,8 +110,13 @@ function WhatHappened({ run }) {
   return html`<div class="fault" role="note">
     <strong>${run.status === "failed" ? "Why it failed" : "Why it is parked"}</strong>
     <p>${message} <code>${code}</code></p>
-    <p>${key && html`At step <a href=${stepLink(key)}>${key}</a>. `}${next}</p>
+    <p>${key && html`At step <a href=${stepLink(key)}>${key}</a>. `}${next}${run.status === "failed" && html` Or <a href=${`/start?recipe=${encodeURIComponent(run.recipe_id)}`} onClick=${() => keepArgs(run)}>start again with other arguments</a>.`}</p>
   </div>`;
+}
+
+/** Let the form begin with the arguments of a run. @param {any} run */
+function keepArgs(run) {
+  sessionStorage.setItem(`control-room.args.${run.recipe_id}`, JSON.stringify(run.task.initial_args));
 }
 
 /** @param {{run: any, onDone: () => void}} props */
@@ -125,8 +130,10 @@ function Facts({ run, onDone }) {
     <dt>Tokens</dt><dd class="number">${format.number(format.tokens(run.usage))}</dd>
     <dt>Cost</dt><dd class="number">${format.money(run.usage?.cost_usd)}</dd>
     <dt>Journal</dt><dd><${Verified} id=${run.run_id} ended=${FINISHED.includes(run.status)} /></dd>
+    ${run.forked_from && html`<dt>Forked from</dt><dd><a href=${`/runs/${run.forked_from}`}>${run.forked_from}</a></dd>`}
     ${run.parent_run_id && html`<dt>Started by</dt><dd><a href=${`/runs/${run.parent_run_id}`}>${run.parent_run_id}</a></dd>`}
     <dt>Session</dt><dd><a href=${`/runs?session_id=${encodeURIComponent(run.session_id)}`}>${run.session_id}</a></dd>
+    <dt>Arguments</dt><dd class="mono">${Object.entries(run.task.initial_args).map(([name, value]) => html`<div>${name}: ${typeof value === "string" ? value : JSON.stringify(value)}</div>`)}</dd>
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
     <dt>Limits</dt><dd><${RunLimits} run=${run} onDone=${onDone} /></dd>

@@ -22,7 +22,7 @@ const TYPING = 250;
 /** Runs: filters in the address, live rows, orders for many. */
 export function Runs() {
   const query = address.value.query;
-  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: query.get("label"), session_id: query.get("session_id") };
+  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: query.get("label")?.replace(/^([^:=]+)=/, "$1:"), session_id: query.get("session_id") };
   const path = withQuery("/api/runs", { ...filters, limit: PAGE });
   const first = useLive(path);
   const older = useOlder(path, first.of === path ? first.next || "" : "");
@@ -95,7 +95,8 @@ function Filters({ query }) {
       ${query.getAll("status").length > 1 && html`<option value="" selected>${query.getAll("status").join(" or ")}</option>`}
     </select></label>
     <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${change("recipe_id")} /></label>
-    <label><span class="hidden">Label</span><input placeholder="Label key:value" value=${query.get("label") || ""} onChange=${change("label")} /></label>
+    ${query.get("session_id") && html`<button type="button" onClick=${() => setQuery({ session_id: null })}>Session ${query.get("session_id")} ✕</button>`}
+    <label><span class="hidden">Label</span><input placeholder="Label key=value" value=${query.get("label") || ""} onChange=${change("label")} /></label>
   </form>`;
 }
 

@@ -55,9 +55,9 @@ function Choose() {
     <${Fault} error=${recipes.error} />
     ${recipes.data && !found.length && html`<${Empty} title="No recipe matches." />`}
     <ul class="lines">${found.map((/** @type {any} */ recipe) => html`<li data-row key=${recipe.recipe_id}>
-      <${Status} of=${recipe.valid ? (recipe.ready ? "valid" : "warning") : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} />
+      <${Status} of=${recipe.valid ? "valid" : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} />
       <a class="row-link" href=${`/start?recipe=${encodeURIComponent(recipe.recipe_id)}`}>${recipe.recipe_id}</a>
-      <span class="wide">${recipe.label}</span><span class="muted">${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
+      <span class="wide">${recipe.label !== recipe.recipe_id && recipe.label} <span class="muted">${recipe.lacks.map((/** @type {any} */ each) => each.message).join(" ")}</span></span><span class="muted">${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
   </${Section}>`;
 }
 
@@ -89,7 +89,8 @@ function Filled({ recipe }) {
   };
   const start = async (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (!filled()) return;
+    // What is left empty can be found in the project, which the report tells.
+    if (!report?.ok && !filled()) return;
     try {
       const run = await post("/api/runs", request, { "Idempotency-Key": `${key}-${await digest(request)}` });
       navigate(`/runs/${run.run_id}`);
@@ -109,7 +110,7 @@ function Filled({ recipe }) {
     ${recipe.lacks.map((/** @type {any} */ each) => html`<p class="wrong-text">${each.message}</p>`)}
     <label>Description <input value=${description} placeholder=${recipe.label || ""} onInput=${(/** @type {any} */ event) => setDescription(event.target.value)} /></label>
     <datalist id="files">${places(files.data?.files || []).map((each) => html`<option value=${each} />`)}</datalist>
-    ${all.map((each) => html`<${Input} field=${each} value=${values[each.name]} fault=${faults[each.name] || refused[each.name]} onChange=${change(each.name)} />`)}
+    ${all.map((each) => html`<${Input} field=${each} value=${values[each.name]} found=${report?.args?.[each.name]} fault=${faults[each.name] || refused[each.name]} onChange=${change(each.name)} />`)}
     <details><summary class="link">Limits</summary><p class="help">A run that meets a limit is paused; raise it, and the run continues.</p><${LimitFields} values=${limits} onChange=${setLimits} /></details>
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary" id="start">Start</button></div>
@@ -117,11 +118,12 @@ function Filled({ recipe }) {
   </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} /></div>`;
 }
 
-/** @param {{field: import("../lib/schema_form.js").Field, value: any, fault?: string, onChange: (value: any) => void}} props */
-function Input({ field, value, fault, onChange }) {
+/** @param {{field: import("../lib/schema_form.js").Field, value: any, found?: any, fault?: string, onChange: (value: any) => void}} props
+ *   `found`: what is taken where the field is left empty. */
+function Input({ field, value, found, fault, onChange }) {
   const change = (/** @type {any} */ event) => onChange(field.kind === "boolean" ? event.target.checked : event.target.value);
   const name = `arg-${field.name}`;
-  const shared = { id: name, "aria-invalid": Boolean(fault), "aria-describedby": `${name}-help` };
+  const shared = { id: name, "aria-invalid": Boolean(fault), "aria-describedby": `${name}-help`, placeholder: found === undefined || found === null ? "" : text(found, field) };
   return html`<div class=${fault ? "field wrong" : "field"}>
     <label for=${name}>${field.label}${field.required ? " (required)" : ""}</label>
     ${control(field, value, change, shared)}

@@ -14,10 +14,11 @@ const LOOK = 5000;
 export function Triggers() {
   const triggers = useLive("/api/triggers", { pause: LOOK });
   return html`
-    <${PageTitle} title="Triggers" lead="What starts runs by itself: at a time, for a request from outside, or for a new file." />
+    <${PageTitle} title="Triggers" lead="What starts runs by itself: at a time, for a request from outside, or for a new file."
+      actions=${html`<a class="button primary" href="/start">Schedule a recipe</a>`} />
     <${Fault} error=${triggers.error} retry=${triggers.refresh} />
     ${triggers.data?.length === 0 && html`<${Empty} title="Nothing starts runs by itself." command="control-room triggers add RECIPE --cron '30 7 * * MON-FRI'">
-      <p>Choose “Start it by itself” in the form of <a href="/start">a recipe</a>, or from a terminal:</p></${Empty}>`}
+      <p>Choose “Start it on a schedule” in the form of <a href="/start">a recipe</a>, or from a terminal:</p></${Empty}>`}
     ${triggers.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>State</th><th>Trigger</th><th>Starts</th><th>When</th><th>Next</th><th>Newest</th></tr></thead><tbody>
       ${triggers.data.map((/** @type {any} */ each) => html`<tr key=${each.trigger_id} data-row><td><${State} trigger=${each} /></td>
         <td class="wide"><a class="row-link" href=${`/triggers/${each.trigger_id}`}>${each.name}</a></td>

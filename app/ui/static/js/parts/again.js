@@ -23,7 +23,7 @@ export function Preview({ id, body }) {
     ${report.problems.map((/** @type {any} */ each) => html`<p class="wrong-text">${each.message}</p>`)}
     <p>${format.plural(report.taken_over, "finished step")} ${report.taken_over === 1 ? "is" : "are"} kept, ${report.again} ${report.again === 1 ? "runs" : "run"} again${paid(report.paid_before)}.${" "}
       ${report.calls_at_most === null ? report.note || "No limit of the calls of agents is known." : `Agents are called at most ${format.plural(report.calls_at_most, "time")}${report.cost_usd_at_most === null ? "" : `, for ${format.money(report.cost_usd_at_most)}`}.`}</p>
-    ${performed.length > 0 && html`<p>Performed: ${performed.slice(0, MOST).map((/** @type {any} */ each) => html`<code title=${each.why}>${each.key}</code>${" "}`)}${performed.length > MOST && `and ${performed.length - MOST} more`}</p>`}
+    ${performed.length > 0 && html`<p>Performed next: ${performed.slice(0, MOST).map((/** @type {any} */ each) => html`<code title=${each.why}>${each.key}</code>${" "}`)}${performed.length > MOST && `and ${performed.length - MOST} more`}</p>`}
     <p class="muted">${report.workspace_note}</p></div>`;
 }
 
@@ -49,7 +49,7 @@ export function Fork({ run, from = "", onClose }) {
   return html`<${Confirm} title="Run it again in a new run?" confirm="Fork" onConfirm=${fork} onClose=${onClose}>
     <p>The new run takes over the finished steps up to the first that differs; this one stays as it is.</p>
     <label>From step (the first that differs, if empty) <input value=${values.from} onInput=${change("from")} /></label>
-    ${values.from && html`<label>Other words for this step (optional) <textarea rows="3" value=${values.prompt} onInput=${change("prompt")}></textarea></label>
+    ${values.from && html`<label>Another task for this step, in place of all of the recipe's words (optional) <textarea rows="3" value=${values.prompt} onInput=${change("prompt")}></textarea></label>
       <label>Another agent for this step (optional) <input value=${values.agent} onInput=${change("agent")} /></label>`}
     <label>Other arguments, as JSON (optional) <input class="mono" placeholder=${JSON.stringify(run.task.initial_args).slice(0, 100)} value=${values.args} onInput=${change("args")} /></label>
     ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} />`}</${Confirm}>`;

@@ -81,7 +81,7 @@ export function Fault({ error, retry }) {
   if (!error) return null;
   const problem = error instanceof Problem ? error : null;
   return html`<div class="fault" role="alert">
-    <strong><${Icon} name="warning" /> ${problem ? problem.title : "The service cannot be reached"}</strong>
+    <strong><${Icon} name="warning" /> ${problem ? problem.title : error instanceof TypeError ? "The service cannot be reached" : "That is not right yet"}</strong>
     <p>${error.message} ${problem && html`<code>${problem.code}</code>`}</p>
     ${problem && problem.faults.length > 0 && html`<ul>
       ${problem.faults.map((fault) => html`<li><code>${fault.path || "–"}</code> ${fault.message}</li>`)}
@@ -92,12 +92,16 @@ export function Fault({ error, retry }) {
 
 /** An empty state that says what to do next. @param {{title: string, children?: any, command?: string}} props */
 export function Empty({ title, children, command }) {
-  return html`<div class="empty"><p><strong>${title}</strong></p>${children}${command && html`<${Command} text=${command} />`}</div>`;
+  return html`<div class="empty"><p><strong>${title}</strong></p>${children}${command && html`<${Command} text=${command} served=${/^control-room (run|plan|gates|confer|triggers) /.test(`${command} `)} />`}</div>`;
 }
 
-/** A command to copy. @param {{text: string}} props */
-export function Command({ text }) {
-  return html`<div class="command"><code>${text}</code><${CopyButton} text=${text} /></div>`;
+/**
+ * A command to copy.
+ * @param {{text: string, served?: boolean}} props `served`: it is for this service, which keeps its project's data to itself.
+ */
+export function Command({ text, served = false }) {
+  const whole = served ? `${text} --server ${window.location.origin}` : text;
+  return html`<div class="command"><code>${whole}</code><${CopyButton} text=${whole} /></div>`;
 }
 
 /** @param {{text: string}} props */

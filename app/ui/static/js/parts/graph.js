@@ -15,9 +15,9 @@ const LIVE = ["running", "waiting", "failed"];
 
 /**
  * A graph with the state of each node; the list of steps or tasks beside it says the same to those who cannot see it.
- * @param {{graph: {nodes: any[], edges: any[]}, onChoose: (node: any) => void}} props
+ * @param {{graph: {nodes: any[], edges: any[]}, plain?: boolean, onChoose: (node: any) => void}} props
  */
-export function Graph({ graph, onChoose }) {
+export function Graph({ graph, plain = false, onChoose }) {
   const form = JSON.stringify([graph.nodes.map((node) => node.id), graph.edges.map((edge) => [edge.source, edge.target, edge.label])]);
   const placed = useMemo(() => (graph.nodes.length > MOST_NODES ? null : place(graph)), [form]);
   const shown = useRef(/** @type {HTMLElement | null} */ (null));
@@ -34,21 +34,22 @@ export function Graph({ graph, onChoose }) {
         <path d="M0 0 8 4 0 8z" class="arrow" /></marker></defs>
       ${placed.edges.map((edge) => html`<g class=${`way way-${edge.kind}${graph.edges[edge.index].taken ? " taken" : ""}`}><path class="edge" d=${edge.path} marker-end="url(#arrow)" />
         ${edge.label && html`<text class="edge-label" x=${edge.x} y=${edge.y}>${shortened(edge.label, 22)}</text>`}</g>`)}
-      ${placed.nodes.map((at) => html`<${Node} at=${at} node=${nodes.get(at.id)} onChoose=${onChoose} />`)}
+      ${placed.nodes.map((at) => html`<${Node} at=${at} node=${nodes.get(at.id)} plain=${plain} onChoose=${onChoose} />`)}
     </svg></div>`;
 }
 
-/** @param {{at: {x: number, y: number}, node: any, onChoose: (node: any) => void}} props */
-function Node({ at, node, onChoose }) {
-  const status = node.status || "pending";
-  const state = node.status ? status.replaceAll("_", " ") : "not reached";
+/** @param {{at: {x: number, y: number}, node: any, plain: boolean, onChoose: (node: any) => void}} props `plain`: there is no run. */
+function Node({ at, node, plain, onChoose }) {
+  const status = node.status || "not reached";
+  const asks = node.kind === "gate" && status === "running";
+  const state = asks ? "waiting" : status.replaceAll("_", " ");
   const again = node.visits > 1 ? ` ×${node.visits}` : "";
   const [name, by = node.kind || "step"] = (node.label || node.id).split(": ");
-  return html`<g class=${`node node-${status} kind-${node.kind}`} transform=${`translate(${at.x} ${at.y})`} onClick=${() => onChoose(node)}>
-    <title>${node.label}: ${state}${again}</title>
+  return html`<g class=${`node node-${node.status || "pending"} kind-${node.kind}`} transform=${`translate(${at.x} ${at.y})`} onClick=${() => onChoose(node)}>
+    <title>${node.label}${plain ? "" : `: ${state}${again}`}</title>
     <rect width=${NODE.width} height=${NODE.height} rx=${ROUND.includes(node.kind) ? NODE.height / 2 : 8} />
     <text x="14" y="17" class="node-name">${shortened(name, 20)}</text>
-    <text x="14" y="32" class="node-state">${shortened(`${state}${again} · ${by}`, 27)}</text>
+    <text x="14" y="32" class="node-state">${shortened(plain ? by : `${state}${again} · ${by}`, 27)}</text>
   </g>`;
 }
 

@@ -18,7 +18,7 @@ export function LabelDialog({ title, before, onLabel, onClose }) {
     if (Object.keys(labels).length) await onLabel(labels);
   };
   return html`<${Confirm} title=${title} confirm="Label" onConfirm=${save} onClose=${onClose}>
-    <label>One <code>key=value</code> per line${before ? "" : html`; <code>key-</code> removes one`}
+    <label><span>One <code>key=value</code> per line${before ? "" : html`; <code>key-</code> removes one`}</span>
       <textarea rows="5" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)}></textarea></label></${Confirm}>`;
 }
 

@@ -10,6 +10,7 @@ const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** Ways to say when, with an example of each. */
 const WAYS = /** @type {const} */ ([
+  ["daily", "every day at", ""],
   ["cron", "by cron", "30 7 * * MON-FRI"],
   ["every", "every so many seconds", "3600"],
   ["at", "once, at", ""],
@@ -20,7 +21,7 @@ const WAYS = /** @type {const} */ ([
  * @param {{recipe: string, args: () => Record<string, any> | null}} props `args`: the arguments of the form; null if it is not filled in.
  */
 export function Schedule({ recipe, args }) {
-  const [way, setWay] = useState("cron");
+  const [way, setWay] = useState("daily");
   const [text, setText] = useState("");
   const [zone, setZone] = useState(LOCAL);
   const [error, setError] = useFault();
@@ -35,12 +36,12 @@ export function Schedule({ recipe, args }) {
     }
   };
   const example = WAYS.find(([name]) => name === way)?.[2];
-  return html`<details class="schedule"><summary class="link">Start it by itself</summary>
+  return html`<details class="schedule"><summary class="link">Start it on a schedule</summary>
     <label>When <select onChange=${(/** @type {any} */ event) => setWay(event.target.value)}>
         ${WAYS.map(([name, word]) => html`<option value=${name} selected=${name === way}>${word}</option>`)}</select></label>
     <label><span>${way === "cron" ? "Minute, hour, day, month, weekday" : way === "every" ? "Seconds" : "Time"}</span>
-        <input type=${way === "at" ? "datetime-local" : "text"} placeholder=${example} value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>
-    ${way === "cron" && html`<label>Time zone <input value=${zone} onInput=${(/** @type {any} */ event) => setZone(event.target.value)} /></label>`}
+        <input type=${{ daily: "time", at: "datetime-local" }[/** @type {string} */ (way)] || "text"} placeholder=${example} value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>
+    ${(way === "cron" || way === "daily") && html`<label>Time zone <input value=${zone} onInput=${(/** @type {any} */ event) => setZone(event.target.value)} /></label>`}
     <${Fault} error=${error} />
     <div class="actions"><button type="button" onClick=${create}>Create a trigger</button></div>
     <p class="muted">Webhooks and new files start runs as well, from a terminal:</p><${Command} text=${`control-room triggers add ${recipe} --webhook github`} />
@@ -49,6 +50,7 @@ export function Schedule({ recipe, args }) {
 
 /** @param {string} way @param {string} text @param {string} zone */
 function schedule(way, text, zone) {
+  if (way === "daily") return { cron: text ? `${Number(text.slice(3))} ${Number(text.slice(0, 2))} * * *` : "", timezone: zone };
   if (way === "cron") return { cron: text, timezone: zone };
   if (way === "every") return { every_seconds: Number(text) };
   const at = new Date(text);

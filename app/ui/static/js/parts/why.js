@@ -23,5 +23,5 @@ export function Why({ run, path, mine }) {
         ${each.run_id !== run.run_id && html` <a href=${`/runs/${each.run_id}`}>${each.kind === "gate" ? "Answer it there" : each.run_id}</a>`}</span>
       ${each.since && html`<span class="muted">for <${Took} from=${each.since} /></span>`}
       ${each.until && html`<span class="muted">ends <${Ago} at=${each.until} /></span>`}
-      ${each.act && each.kind !== "gate" && html`<${Command} text=${each.act} />`}</li>`)}</ol></${Section}>`;
+      ${each.act && each.kind !== "gate" && html`<${Command} text=${each.act} served />`}</li>`)}</ol></${Section}>`;
 }
