@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import printable
-from app.cli import arguments, exit_codes, following, formats, options
+from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, Answer, Client, use_case
 from app.domain import authors
 
@@ -104,6 +104,8 @@ def fork(
             return exit_codes.shown(forked, as_json, _forked)
         if not as_json:
             click.echo(_forked(forked))
+        from app.cli import following
+
         output = following.Shown.DETAIL if as_json else following.Shown.TEXT
         return await following.follow(client, forked["run_id"], output, answers=True)
 
