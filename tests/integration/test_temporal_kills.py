@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from app.dialects import registry  # noqa: E402
 from app.domain import operations, plain, records, states  # noqa: E402
 from app.engine import equipment, ports, probes  # noqa: E402
 from app.services import gate_inbox, gates  # noqa: E402
-from app.temporal import rehearsal, slices, steps, worker  # noqa: E402
+from app.temporal import engine, rehearsal, slices, steps, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, SERVE, Scene, chosen  # noqa: E402
 
@@ -164,6 +165,31 @@ async def test_a_server_that_lost_its_database_loses_no_run(
 
     assert await scene.there("first") == "x\n"
     assert await scene.keys(run_id) == ["a", "approval:one", "b"]
+
+
+async def test_an_order_whose_signal_was_lost_reaches_its_run(
+    project: projects.Project, workers: Workers, server: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
+):
+    """A service that is killed after it has written a cancel has told nobody; the next one does."""
+    await temporal_server.connected(server.address)
+    await workers.begin()
+    signals = engine.TemporalEngine._signal
+
+    async def lose(self: engine.TemporalEngine, run_id: str, signal: str, arguments: list[Any]) -> None:
+        if signal != "cancel":
+            await signals(self, run_id, signal, arguments)
+
+    client = await Client.connect(server.address)
+    async with bootstrap.build(chosen(project, server.address), SERVE) as service:
+        scene = Scene(service, project, client)
+        run_id = await scene.start("asking")
+        await scene.until(run_id, states.RunState.WAITING)
+        monkeypatch.setattr(engine.TemporalEngine, "_signal", lose)
+        await service.engine.cancel(run_id)
+        assert not states.RunState((await service.store.summary(run_id)).status).finished
+
+    async with bootstrap.build(chosen(project, server.address), SERVE) as service:
+        assert await Scene(service, project, client).ended(run_id) is states.RunState.CANCELLED
 
 
 class Waking:
