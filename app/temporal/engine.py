@@ -40,6 +40,7 @@ _AGAIN_SECONDS = 1.0
 _RPC_TIMEOUT = timedelta(seconds=5)
 
 _UNSUPPORTED = "unsupported_on_engine"
+_LIMITS = ("limits", "leave them out")
 
 _log = logging.getLogger(__name__)
 
@@ -129,19 +130,14 @@ class TemporalEngine:
             errors.RequestInvalid: `unsupported_on_engine`.
         """
         _refuse_plan(start.run_id)
-        lacks = {
-            "exclusive_workspace": (start.exclusive_workspace, "set share_workspace, or use the embedded engine"),
-            "concurrency": (start.concurrency is not None, "leave it out, or use the embedded engine"),
-            "priority": (start.priority != 0, "leave it out, or use the embedded engine"),
-            "limits": (start.limits != limits.NO_LIMITS, "leave them out, or use the embedded engine"),
-        }
-        flaws = [
-            errors.Flaw(path=f"$.{name}", code=_UNSUPPORTED, message=f"{name} is not supported on Temporal; {way_out}")
-            for name, (wanted, way_out) in lacks.items()
-            if wanted
+        lacks = [
+            ("exclusive_workspace", "set share_workspace", start.exclusive_workspace),
+            ("concurrency", "leave it out", start.concurrency is not None),
+            ("priority", "leave it out", start.priority != 0),
+            (*_LIMITS, start.limits != limits.NO_LIMITS),
         ]
-        if flaws:
-            raise errors.RequestInvalid("; ".join(flaw.message for flaw in flaws), code=_UNSUPPORTED, flaws=flaws)
+        if asked := [(name, way_out) for name, way_out, is_asked in lacks if is_asked]:
+            raise _unsupported(asked)
 
     def expect(self, run_id: str) -> None:
         """Do nothing: a workflow that is begun twice is one."""
@@ -182,9 +178,12 @@ class TemporalEngine:
         return start
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
-        """Put other limits of an unfinished run in force."""
-        await self._orders.limit(run_id, limits, author, self.spending)
-        self._follower.note(run_id)
+        """Refuse limits: no process sees all calls of a run.
+
+        Raises:
+            errors.RequestInvalid: `unsupported_on_engine`.
+        """
+        raise _unsupported([_LIMITS])
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
         """Return None: what a run waits out is told by its worker's log."""
@@ -360,6 +359,18 @@ class TemporalEngine:
         self._death = self._death or error
         self._stopping = True
         self._over.set()
+
+
+def _unsupported(asked: Sequence[tuple[str, str]]) -> errors.RequestInvalid:
+    flaws = [
+        errors.Flaw(
+            path=f"$.{name}",
+            code=_UNSUPPORTED,
+            message=f"{name} is not supported on Temporal; {way_out}, or use the embedded engine",
+        )
+        for name, way_out in asked
+    ]
+    return errors.RequestInvalid("; ".join(flaw.message for flaw in flaws), code=_UNSUPPORTED, flaws=flaws)
 
 
 def _refuse_plan(run_id: str) -> None:

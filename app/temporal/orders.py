@@ -9,8 +9,7 @@ from typing import Any
 from app import clock, errors
 from app.domain import authors, decisions, events, runs, states
 from app.domain.authors import Author
-from app.domain.limits import RunLimits
-from app.engine import limiting, marking, resuming, run_engine, spending, stores
+from app.engine import marking, resuming, run_engine, stores
 from app.temporal.steps import Steps
 
 Tell = Callable[[str, str, list[Any]], Awaitable[None]]
@@ -97,13 +96,6 @@ class Orders:
             if await marking.mark(log, marks, author, lambda point: None):
                 await resuming.show(log, log.loaded, self._steps.drivers)
             return log.loaded.start
-
-    async def limit(
-        self, run_id: str, limits: RunLimits, author: Author | None, spends: spending.Spending | None
-    ) -> None:
-        """Put other limits of a run in force."""
-        async with self._steps.leases.of(run_id) as log:
-            await limiting.limit(log, limits, author, lambda point: None, spends)
 
     def _now(self) -> str:
         return clock.stamp(self._clock.now())

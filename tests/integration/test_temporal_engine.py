@@ -291,6 +291,15 @@ async def test_what_this_engine_cannot_do_is_refused_by_name(scene: Scene, field
     assert [flaw.path for flaw in refused.value.flaws] == [f"$.{field}"]
 
 
+async def test_limits_of_a_run_are_refused_by_name(scene: Scene):
+    """No process sees all calls of a run."""
+    run_id = await scene.start("quick")
+    with pytest.raises(errors.RequestInvalid) as refused:
+        await scene.service.engine.limit(run_id, limits.RunLimits(calls=1))
+
+    assert [flaw.path for flaw in refused.value.flaws] == ["$.limits"]
+
+
 async def test_a_session_plan_is_refused_by_name(scene: Scene):
     """Nothing is made of it, and no agent is asked."""
     with pytest.raises(errors.RequestInvalid, match="embedded engine") as refused:
