@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -134,11 +135,11 @@ async def test_an_order_is_answered_while_the_server_is_away(project: projects.P
     """A cancel is durable at once, and reaches the run when the server is there again."""
     away = temporal_server.DevServer(tmp_path)
     away.start()
-    await temporal_server.connected(away.address)
-    async with (
-        served.in_process(project, engine="temporal", temporal=away.address) as service,
-        bootstrap.build(chosen(project, away.address), WORK),
-    ):
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(away.stop)
+        await temporal_server.connected(away.address)
+        service = await stack.enter_async_context(served.in_process(project, engine="temporal", temporal=away.address))
+        await stack.enter_async_context(bootstrap.build(chosen(project, away.address), WORK))
         run_id = await service.start("asking")
         await service.until(run_id, "waiting")
         away.stop()
@@ -151,4 +152,3 @@ async def test_an_order_is_answered_while_the_server_is_away(project: projects.P
         assert cancelled.status_code == 200, cancelled.text
         assert control[-1] == "cancel_requested"
         await service.until(run_id, "cancelled")
-    away.stop()
