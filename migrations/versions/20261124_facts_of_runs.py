@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -10,7 +12,7 @@ down_revision = "20261123_issue_severity"
 branch_labels = None
 depends_on = None
 
-_COLUMNS = {
+_COLUMNS: dict[str, Any] = {
     "started_at": sa.String(24),
     "reason": sa.String(),
     "input_tokens": sa.BigInteger(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -10,7 +12,7 @@ down_revision = "20261125_estimates_and_reservations"
 branch_labels = None
 depends_on = None
 
-_COLUMNS = {
+_COLUMNS: dict[str, Any] = {
     "concurrency_key": sa.String(),
     "concurrency_limit": sa.Integer(),
     "concurrency_policy": sa.String(16),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -10,7 +12,11 @@ down_revision = "20261124_facts_of_runs"
 branch_labels = None
 depends_on = None
 
-_COUNTS = {"calls_silent": sa.Integer(), "tokens_reserved": sa.BigInteger(), "cost_reserved_usd": sa.Float()}
+_COUNTS: dict[str, Any] = {
+    "calls_silent": sa.Integer(),
+    "tokens_reserved": sa.BigInteger(),
+    "cost_reserved_usd": sa.Float(),
+}
 
 
 def upgrade() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.domain import issues
@@ -35,6 +37,7 @@ RUNS = {
 async def test_only_what_a_scope_covers_is_found(harness: StoreHarness, scope: Scope, expected: set[str]) -> None:
     """Whatever else is asked for, the scope narrows it; counts tell no more than lists."""
     store = await harness.open()
+    facts: dict[str, Any] = {"title": "x", "body": "", "kind": "dod", "session_id": "s", "receipts": []}
     for run_id, (recipe_id, labels) in RUNS.items():
         await store.create(store_harness.start(run_id, recipe_id=recipe_id, labels=labels))
         log = await store.open(run_id)
@@ -42,9 +45,16 @@ async def test_only_what_a_scope_covers_is_found(harness: StoreHarness, scope: S
         await log.add_receipt(record)
         await log.rest()
         await log.close()
-        facts = {"title": "x", "body": "", "kind": "dod", "run_id": run_id, "session_id": "s", "receipts": []}
+        facts: dict[str, Any] = {
+            "title": "x",
+            "body": "",
+            "kind": "dod",
+            "run_id": run_id,
+            "session_id": "s",
+            "receipts": [],
+        }
         await store.issues.open(issues.made(f"iss_{run_id}", AT, **facts))
-    free = {"title": "x", "body": "", "kind": "dod", "run_id": None, "session_id": "s", "receipts": []}
+    free: dict[str, Any] = {"title": "x", "body": "", "kind": "dod", "run_id": None, "session_id": "s", "receipts": []}
     await store.issues.open(issues.made("iss_free", AT, **free))
     await harness.settle()
     found = await store.list_runs(RunQuery(scope=scope))

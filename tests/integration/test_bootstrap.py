@@ -17,6 +17,7 @@ from app.domain import operations, records, runs, states
 from app.engine import ports, stores
 from app.services import requests
 from app.storage.runs import disk_store
+from app.worker import pool
 from tests.acceptance import programs
 
 SERVE = bootstrap.OpenMode(address="http://127.0.0.1:1")
@@ -77,6 +78,7 @@ async def test_looking_changes_nothing(project: programs.Project):
 async def test_every_operation_has_its_performer(project: programs.Project):
     """Whatever a driver can ask for, a room has somebody who does it."""
     async with bootstrap.build(chosen(project), SERVE) as application:
+        assert isinstance(application.engine, pool.Pool)
         performers = {*application.engine._active._loader._equipment.performers}
 
     assert {kind.kind for kind in _operations(operations.Operation)} == performers

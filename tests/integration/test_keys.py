@@ -172,7 +172,7 @@ async def test_a_key_expires(project: Project, monkeypatch: pytest.MonkeyPatch) 
 async def test_a_revoked_key_ends_what_it_opened(project: Project) -> None:
     """With its key end a sign-in, a ticket that was not used yet, a stream and a WebSocket."""
     async with listening.on_a_port(project, api_token=TOKEN) as service:
-        ada = await add(service, "ada", role="runner")  # type: ignore[arg-type]
+        ada = await add(service, "ada", role="runner")
         secret = ada["Authorization"].removeprefix("Bearer ")
         signed_in = (await service.http.post("/api/session", json={"token": secret})).json()
         browser = {"X-Control-Room-Session": signed_in["session"]}
@@ -301,8 +301,8 @@ async def test_a_limited_key_sees_its_runs_only(project: Project) -> None:
         assert code(await http.patch(f"/api/runs/{own}", json=away, headers=ada)) == (403, "out_of_scope")
         assert code(await http.post(f"/api/runs/{own}/fork", json=away, headers=ada)) == (403, "out_of_scope")
         assert (await http.patch(f"/api/runs/{own}", json={"labels": {"mood": "dark"}}, headers=ada)).status_code == 200
-        order = {"action": "label", "run_ids": [own, others[0]], **away}
-        refused = (await http.post("/api/runs/bulk", json=order, headers=ada)).json()["refused"]
+        bulk: dict[str, Any] = {"action": "label", "run_ids": [own, others[0]], **away}
+        refused = (await http.post("/api/runs/bulk", json=bulk, headers=ada)).json()["refused"]
         assert [each["problem"]["code"] for each in refused] == ["out_of_scope", "run_not_found"]
         bulk = {"action": "delete", "run_ids": [own, others[0]]}
         done = (await http.post("/api/runs/bulk", json=bulk, headers=ada)).json()
@@ -386,8 +386,8 @@ async def test_a_limited_key_follows_its_runs_only(project: Project) -> None:
 async def test_a_limited_key_speaks_in_its_conversations_only(project: Project) -> None:
     """On the WebSocket roles and scopes hold for each message."""
     async with listening.on_a_port(project, api_token=TOKEN) as service:
-        viewer = await add(service, "vi")  # type: ignore[arg-type]
-        limited = await add(service, "li", role="runner", recipes=["quick"])  # type: ignore[arg-type]
+        viewer = await add(service, "vi")
+        limited = await add(service, "li", role="runner", recipes=["quick"])
         async with service.client(additional_headers=bearer(TOKEN)) as socket:
             first = await socket.ask("prompt", text="Hello", backend="said")
             session = first["session_id"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app import errors
 from app.cli import root
 from tests.integration import asking, served
 from tests.integration.held import DELAY_SECONDS, Held
@@ -250,7 +251,7 @@ async def test_a_disk_that_takes_nothing(project: Project, held: Held, monkeypat
         append, heal = folder_log.FolderLog.append_step, folder_log.FolderLog.heal
 
         async def refuse(*_: Any) -> None:
-            raise folder_log.errors.StorageFault("No space left on device")
+            raise errors.StorageFault("No space left on device")
 
         monkeypatch.setattr(folder_log.FolderLog, "append_step", refuse)
         monkeypatch.setattr(folder_log.FolderLog, "heal", refuse)

@@ -13,7 +13,7 @@ from tests.unit.agents.conftest import Speaking
 from tests.unit.agents.stub_programs import Stub
 from tests.unit.agents.test_programs_running import OURS, asked
 
-CALL = {"input_tokens": 101, "output_tokens": 23}
+CALL: dict[str, Any] = {"input_tokens": 101, "output_tokens": 23}
 
 
 def claude(turns: int, *, calls: int = 1, **given: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, SESSION
 from tests.unit.storage import writer_processes
 
-ELSEWHERE = ("adopt", "heal", "cut", "repair")
+ELSEWHERE = ("adopt", "heal", "cut", "repair", "inherit")
 """Writes that an undisturbed life does not make; the conformance suite kills them in memory."""
 
 RARELY = {"storage.commit.before_restore", "storage.create.before_sync", "storage.create.after_sync"}
@@ -105,6 +105,10 @@ async def check(store: Any, told: list[str]) -> None:
     assert len(changes) - told.count("change") in (0, 1)
     assert all(report["ok"] for report in (await store.maintenance.verify_page("audit/", 10)).reports)
     await check_plan(store, told)
+    documents = (await store.documents("triggers").read_all()).documents
+    assert "document kept" not in told or documents["kept"] == {"name": "kept"}
+    assert "document removed" not in told or "gone" not in documents
+    assert "labelled" not in told or loaded.start.labels == writer_processes.LABELS
     assert (await store.maintenance.verify(RUN))["ok"]
     await check_continued(store, keys)
 

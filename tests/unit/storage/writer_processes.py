@@ -32,6 +32,7 @@ from tests.conformance.store_harness import RUN
 
 KEY = {"idempotency_key": "k", "request_sha256": "h"}
 STEPS = ("a", "b", "c")
+LABELS = {"book": "one"}
 BLOB = b"x" * 70_000
 AT = "2026-02-10T14:31:00.000Z"
 
@@ -87,6 +88,14 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
     await store.plans.put(plans.Plan(session_id="sp_2", created_at=AT, updated_at=AT))
     await store.plans.remove("sp_2")
     tell("removed")
+    documents = store.documents("triggers")
+    for name in ("kept", "gone"):
+        await documents.put(name, {"name": name})
+        tell(f"document {name}")
+    await documents.remove("gone")
+    tell("document removed")
+    await log.decide(DecisionKind.LABELLED, {"labels": LABELS})
+    tell("labelled")
     await log.decide(DecisionKind.ENDED, {"status": "done"})
     tell("ended")
     await log.rest()

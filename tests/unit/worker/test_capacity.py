@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.worker import capacity, workspace_reservations
+from app.worker.capacity_requests import CapacityRequest
 
 ARRIVALS = itertools.count()
 
@@ -29,11 +30,9 @@ class Line:
         """Ask for a seat."""
         self.capacity.join(self.ticket(run_id, priority, workspace, *ancestors))
 
-    def ticket(
-        self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str
-    ) -> capacity.CapacityRequest:
+    def ticket(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> CapacityRequest:
         """Make a request."""
-        return capacity.CapacityRequest(
+        return CapacityRequest(
             run_id=run_id,
             priority=priority,
             arrival=next(ARRIVALS),

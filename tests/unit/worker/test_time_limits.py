@@ -18,7 +18,7 @@ Bench = pools.Bench
 PAUSED = states.RunState.PAUSED
 
 
-async def limited(bench: Bench, *program: toys.Step, **limits: float) -> str:
+async def limited(bench: Bench, *program: toys.Step, **limits: Any) -> str:
     """Submit a run with limits."""
     return await bench.submit(*program, limits=RunLimits(**limits))
 
@@ -209,6 +209,6 @@ def test_active_time_is_the_union_of_the_tries(spans: list[tuple[int, int]], beg
 def test_lines_that_only_wait_are_known(asked: dict[str, Any], waits: bool) -> None:
     """A line tells by its operation whether its step was at work."""
     line = {"tool": None, "operation": asked}
-    record = records.Record(**dict.fromkeys(records.Record.__dataclass_fields__) | {"line": line})  # type: ignore[arg-type]
+    record = records.Record(**dict.fromkeys(records.Record.__dataclass_fields__) | {"line": line})
 
     assert time_limits._only_waits(record) is waits
