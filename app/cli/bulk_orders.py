@@ -10,7 +10,6 @@ import click
 from app import errors
 from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, Answer, use_case
-from app.engine import run_engine
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -73,6 +72,7 @@ def bulk(
 
     A filter without --expected only counts the runs.
     """
+    from app.engine import run_engine
     from app.services import bulk as orders
 
     wanted = any(filters.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,19 +11,21 @@ from app import printable
 from app.cli import arguments, exit_codes, options
 from app.cli.client import Access, Answer, use_case
 from app.domain import authors
-from app.engine import run_engine
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
 
 
-def _body(run_id: str, marks: run_engine.Marks) -> dict[str, Any]:
-    return {"labels": dict(marks.labels), "pinned": marks.pinned}
+def _body(run_id: str, labels: Mapping[str, str | None], pinned: bool | None) -> dict[str, Any]:
+    return {"labels": dict(labels), "pinned": pinned}
 
 
 @use_case("PATCH /api/runs/{run_id}", Access.CHANGE, body=_body)
-async def mark_run(folder: FolderClient, run_id: str, marks: run_engine.Marks) -> Answer:
+async def mark_run(folder: FolderClient, run_id: str, labels: Mapping[str, str | None], pinned: bool | None) -> Answer:
     """Change a run's labels or its pin."""
+    from app.engine import run_engine
+
+    marks = run_engine.Marks(labels=labels, pinned=pinned)
     return (await folder.application.runs.mark(run_id, marks, authors.LOCAL)).to_json()
 
 
@@ -33,7 +36,7 @@ async def mark_run(folder: FolderClient, run_id: str, marks: run_engine.Marks) -
 @options.anywhere
 def label(place: options.Place, as_json: bool, run_id: str, changes: tuple[str, ...]) -> int:
     """Set labels of a run (NAME=TEXT), or remove them (NAME-); ended runs too."""
-    return _marked(place, as_json, run_id, run_engine.Marks(labels=arguments.label_changes(changes)))
+    return _marked(place, as_json, run_id, labels=arguments.label_changes(changes))
 
 
 @click.command()
@@ -42,7 +45,7 @@ def label(place: options.Place, as_json: bool, run_id: str, changes: tuple[str, 
 @options.anywhere
 def pin(place: options.Place, as_json: bool, run_id: str) -> int:
     """Keep a run whatever its age: no retention removes it."""
-    return _marked(place, as_json, run_id, run_engine.Marks(pinned=True))
+    return _marked(place, as_json, run_id, pinned=True)
 
 
 @click.command()
@@ -51,11 +54,18 @@ def pin(place: options.Place, as_json: bool, run_id: str) -> int:
 @options.anywhere
 def unpin(place: options.Place, as_json: bool, run_id: str) -> int:
     """Let retention remove a run again."""
-    return _marked(place, as_json, run_id, run_engine.Marks(pinned=False))
+    return _marked(place, as_json, run_id, pinned=False)
 
 
-def _marked(place: options.Place, as_json: bool, run_id: str, marks: run_engine.Marks) -> int:
-    return exit_codes.shown(place.ask(mark_run, run_id, marks), as_json, _shown)
+def _marked(
+    place: options.Place,
+    as_json: bool,
+    run_id: str,
+    *,
+    labels: Mapping[str, str | None] | None = None,
+    pinned: bool | None = None,
+) -> int:
+    return exit_codes.shown(place.ask(mark_run, run_id, labels or {}, pinned), as_json, _shown)
 
 
 def _shown(found: Answer) -> str:

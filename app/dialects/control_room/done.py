@@ -236,7 +236,8 @@ async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, 
     if record.error is not None:
         problem: str | None = record.error.message
     else:
-        problem = None if record.holds else f"there is no file {path}"
+        holds = isinstance(record.output, dict) and record.output.get("holds") is True
+        problem = None if holds else f"there is no file {path}"
     return Verdict(index=index, check=requested, problem=problem, causes=(key,))
 
 
