@@ -30,6 +30,8 @@ from app.temporal import engine, rehearsal, slices, steps, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, SERVE, Scene, chosen  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 STEPS = """
 schema: "1.7"
 name: once

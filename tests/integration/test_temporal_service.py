@@ -83,6 +83,7 @@ async def _listed(service: served.Served, address: str) -> dict[str, Any]:
     return found[0]
 
 
+@pytest.mark.slow
 async def test_labels_of_a_run_at_a_gate_can_be_changed(service: served.Served) -> None:
     """The run keeps waiting, and shows them."""
     run_id = await service.start("asking")
@@ -96,6 +97,7 @@ async def test_labels_of_a_run_at_a_gate_can_be_changed(service: served.Served) 
     await service.until(run_id, "cancelled")
 
 
+@pytest.mark.slow
 async def test_a_long_run_continues_in_further_workflows(
     service: served.Served,
     server: temporal_server.DevServer,
@@ -131,6 +133,7 @@ async def test_a_long_run_continues_in_further_workflows(
             )
 
 
+@pytest.mark.slow
 async def test_an_order_is_answered_while_the_server_is_away(project: projects.Project, tmp_path: Path) -> None:
     """A cancel is durable at once, and reaches the run when the server is there again."""
     away = temporal_server.DevServer(tmp_path)
