@@ -73,6 +73,7 @@ function App() {
   useLayoutEffect(() => {
     document.title = title === "Home" ? "Control Room" : `${title} · Control Room`;
     document.querySelector("h1")?.focus({ preventScroll: true });
+    document.querySelector(".rail [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [path]);
   return html`
     <a class="skip" href="#content">Skip to content</a>

@@ -104,10 +104,10 @@ function Sums({ by, rows, shows }) {
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
       ${shows === "tokens" && html`<p class="legend"><span class="chart-key-0"></span> input <span class="chart-key-1"></span> output</p>`}</div>
-    <div class="table-frame" tabindex="0" role="group" aria-label=${label}><table><thead><tr><th>${word}</th><th class="right">Runs</th><th class="right">Calls</th><th class="right">Input</th><th class="right">Output</th><th class="right">Cost</th><th class="right" title="Calls whose price nobody reported">Unpriced</th></tr></thead>
+    <div class="table-frame" tabindex="0" role="group" aria-label=${label}><table><thead><tr><th>${word}</th><th class="right">Runs</th><th class="right">Calls</th><th class="right">Input</th><th class="right">Output</th><th class="right">Cost</th><th class="right">Per run</th><th class="right" title="Calls whose price nobody reported">Unpriced</th></tr></thead>
       <tbody>${ordered.map((row) => html`<tr key=${row.name} data-row><td>${named(by, row.name)}</td><td class="right number">${format.number(row.runs)}</td><td class="right number">${format.number(row.calls)}</td>
         <td class="right number">${format.number(row.input_tokens)}</td><td class="right number">${format.number(row.output_tokens)}</td>
-        <td class="right number">${price(row)}</td><td class="right number">${row.calls_without_price ? format.plural(row.calls_without_price, "call") : ""}</td></tr>`)}</tbody>
+        <td class="right number">${price(row)}</td><td class="right number">${row.cost_usd && row.runs ? price({ ...row, cost_usd: row.cost_usd / row.runs }) : "–"}</td><td class="right number">${row.calls_without_price ? format.plural(row.calls_without_price, "call") : ""}</td></tr>`)}</tbody>
     </table></div></div></${Section}>`;
 }
 

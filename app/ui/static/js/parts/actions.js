@@ -18,6 +18,12 @@ const ORDERS = {
     title: "Pause this run?",
     text: "The step in progress is finished first; no further step begins until you continue the run.",
   },
+  interrupt: {
+    label: "Pause now",
+    states: ["running"],
+    title: "Pause this run now?",
+    text: "The step in progress is ended, and begins anew when you continue the run. What its agent has done so far is paid.",
+  },
   unpause: {
     label: "Continue",
     next: true,
@@ -75,6 +81,7 @@ export function RunActions({ run, onDone }) {
 async function carryOut(name, runId) {
   const path = `/api/runs/${encodeURIComponent(runId)}`;
   if (name === "delete") await remove(path);
+  else if (name === "interrupt") await post(`${path}/pause`, { interrupt: true });
   else await post(`${path}/${name}`);
 }
 
