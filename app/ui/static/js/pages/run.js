@@ -140,7 +140,7 @@ function Facts({ run, onDone }) {
     <dt>Arguments</dt><dd class="mono">${Object.entries(run.task.initial_args).map(([name, value]) => html`<div>${name}: ${typeof value === "string" ? value : JSON.stringify(value)}</div>`)}</dd>
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
-    <dt>Limits</dt><dd><${RunLimits} run=${run} onDone=${onDone} /></dd>
+    ${(run.budget || !FINISHED.includes(run.status)) && html`<dt>Limits</dt><dd><${RunLimits} run=${run} onDone=${onDone} /></dd>`}
     <dt>Labels</dt><dd><${Marks} run=${run} onDone=${onDone} /></dd>
   </dl>`;
 }
