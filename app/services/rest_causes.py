@@ -48,7 +48,9 @@ def pause(run_id: str, view: views.RunView) -> Cause:
 
 
 def _reported(error: Mapping[str, plain.Json] | None) -> str:
-    return "the reason is not known" if not error else f"{error.get('message')} [{error.get('code')}]"
+    if not error:
+        return "the reason is not known"
+    return f"{str(error.get('message')).rstrip('.')} [{error.get('code')}]"
 
 
 def unreadable(run_id: str, file: Unreadable) -> Cause:
