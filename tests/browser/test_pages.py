@@ -233,7 +233,7 @@ def test_a_recipe_starts_by_itself(project: Project, page: Page) -> None:
     page.tab.get_by_label("Time zone").fill("Europe/Berlin")
     page.button("Create a trigger").click()
     page.shows("at 30 7 * * MON-FRI (Europe/Berlin)")
-    page.shows("Nothing has happened yet.")
+    page.shows("No runs yet.")
     page.button("Start a run now").click()
     page.shows("started")
     page.button("Pause").click()
@@ -243,7 +243,7 @@ def test_a_recipe_starts_by_itself(project: Project, page: Page) -> None:
     page.tab.locator("td.wide a").click()
     page.button("Remove").click()
     page.tab.locator("dialog").get_by_role("button", name="Remove").click()
-    page.shows("Nothing starts runs by itself.")
+    page.shows("There are no triggers.")
 
     assert len(page.api("GET", "/api/runs")) == 1
 
@@ -302,10 +302,10 @@ def test_whoever_is_told_is_listed(project: Project, page: Page) -> None:
     page.tab.get_by_label("Address").fill("https://example.org/hook")
     page.button("Add").click()
     page.shows("whsec_")
-    page.shows("Told: waits for a person, failed")
+    page.shows("Sent when a run: waits for a person, fails")
     page.button("Remove").click()
     page.tab.locator("dialog").get_by_role("button", name="Remove").click()
-    page.shows("Nobody is told yet.")
+    page.shows("No notifications are set up yet.")
     page.complaints.clear()
 
 

@@ -25,13 +25,13 @@ export function Access() {
     keys.refresh();
   };
   return html`
-    <${PageTitle} title="Access" lead="Keys of people and programs, and what has been ordered." />
+    <${PageTitle} title="Access" lead="Keys for people and programs, and a log of changes." />
     <${Fault} error=${keys.error} retry=${keys.refresh} />
     ${secret && html`<section class="card" role="status"><h2>The secret of ${secret.name}</h2>
       <p>Hand it over now: it is shown this once. Its holder signs in with it, or sends it as <code>Authorization: Bearer</code>.</p><${Command} text=${secret.secret} />
       <div class="actions"><button type="button" onClick=${() => setSecret(null)}>I have kept it</button></div></section>`}
     ${keys.data && html`<${Section} title="Keys" count=${keys.data.length}>
-      ${keys.data.length === 0 && html`<p class="muted">There is no key. The first one closes a service that was open on this machine, so let it be yours, as an admin; this tab is signed in with it.</p>`}
+      ${keys.data.length === 0 && html`<p class="muted">No keys yet. The first key closes the service to callers without one, so make it your own, with the role admin; this tab signs in with it.</p>`}
       ${keys.data.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>Name</th><th>Role</th><th>Limited to</th><th>Expires</th><th><span class="hidden">Orders</span></th></tr></thead><tbody>
         ${keys.data.map((/** @type {any} */ key) => html`<${Key} key=${key.name} of=${key} onIssued=${issued} onGone=${keys.refresh} />`)}</tbody></table></div>`}
       <${NewKey} first=${keys.data.length === 0} onIssued=${issued} /></${Section}>`}
@@ -90,6 +90,6 @@ function Audit() {
   const lines = useLive("/api/audit?limit=100", { pause: LOOK });
   if (!lines.data) return html`<${Fault} error=${lines.error} />`;
   return html`<${Section} title="Changes" count=${lines.data.length}>
-    ${lines.data.length === 0 && html`<p class="muted">Nothing has been changed. Orders and answers stand on the pages of their runs.</p>`}
+    ${lines.data.length === 0 && html`<p class="muted">No changes yet. Orders and answers are on the pages of their runs.</p>`}
     <ul class="lines">${lines.data.map((/** @type {any} */ line) => html`<li key=${line.number}><code>${line.action}</code><span class="wide">${line.target}</span><span>${line.author?.name || (line.author ? "on this machine" : "Control Room")}</span><${Ago} at=${line.at} /></li>`)}</ul></${Section}>`;
 }

@@ -10,14 +10,14 @@ import { Ago, Confirm, Empty, Fault, Id, PageTitle, Section, Status, announce, u
 /** Milliseconds between two looks at triggers. */
 const LOOK = 5000;
 
-/** Triggers: what starts runs by itself, when next, and what came of it. */
+/** Triggers: when each starts its next run, and what became of the last ones. */
 export function Triggers() {
   const triggers = useLive("/api/triggers", { pause: LOOK });
   return html`
-    <${PageTitle} title="Triggers" lead="What starts runs by itself: at a time, for a request from outside, or for a new file."
+    <${PageTitle} title="Triggers" lead="Start runs on a schedule, on an incoming webhook, or when a file appears."
       actions=${html`<a class="button primary" href="/start">Schedule a recipe</a>`} />
     <${Fault} error=${triggers.error} retry=${triggers.refresh} />
-    ${triggers.data?.length === 0 && html`<${Empty} title="Nothing starts runs by itself." command="control-room triggers add RECIPE --cron '30 7 * * MON-FRI'">
+    ${triggers.data?.length === 0 && html`<${Empty} title="There are no triggers." command="control-room triggers add RECIPE --cron '30 7 * * MON-FRI'">
       <p>Choose “Start it on a schedule” in the form of <a href="/start">a recipe</a>, or from a terminal:</p></${Empty}>`}
     ${triggers.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>State</th><th>Trigger</th><th>Starts</th><th>When</th><th>Next</th><th>Newest</th></tr></thead><tbody>
       ${triggers.data.map((/** @type {any} */ each) => html`<tr key=${each.trigger_id} data-row><td><${State} trigger=${each} /></td>
@@ -55,13 +55,13 @@ export function Trigger({ id }) {
     <dl class="facts card"><dt>Trigger</dt><dd><${Id} id=${trigger.trigger_id} /></dd>
       <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(trigger.recipe_id)}`}>${trigger.recipe_id}</a></dd>
       <dt>Arguments</dt><dd class="mono">${JSON.stringify({ ...trigger.args, ...trigger.args_from })}</dd>
-      <dt>While a run goes on</dt><dd>${OVERLAP[trigger.overlap]}</dd>
+      <dt>If a run is active</dt><dd>${OVERLAP[trigger.overlap]}</dd>
       ${trigger.kind === "schedule" && html`<dt>Missed times</dt><dd>${CATCH_UP[trigger.catch_up]}</dd>`}
       ${trigger.waiting > 0 && html`<dt>Waiting</dt><dd>${trigger.waiting}</dd>`}
       <dt>Created</dt><dd><${Ago} at=${trigger.created_at} />${trigger.created_by?.name && ` by ${trigger.created_by.name}`}</dd></dl>
     ${trigger.next_at.length > 0 && html`<${Section} title="Next times"><ul class="lines">${trigger.next_at.map((/** @type {string} */ at) => html`<li><${Ago} at=${at} /><span class="muted">${new Date(at).toLocaleString()}</span></li>`)}</ul></${Section}>`}
-    <${Section} title="What came of it" count=${trigger.history.length}>
-      ${trigger.history.length === 0 && html`<p class="muted">Nothing has happened yet.</p>`}
+    <${Section} title="History" count=${trigger.history.length}>
+      ${trigger.history.length === 0 && html`<p class="muted">No runs yet.</p>`}
       <ul class="lines">${trigger.history.map((/** @type {any} */ each) => html`<li key=${each.occurrence}><${Outcome} of=${each} /><span class="wide">${each.subject || ""} ${each.reason || ""}</span><${Ago} at=${each.due_at} /></li>`)}</ul></${Section}>
     ${asked && html`<${Confirm} title="Remove this trigger?" confirm="Remove" danger onConfirm=${() => remove(path).then(() => navigate("/triggers"))} onClose=${() => setAsked("")}>
       <p>It starts no further run. The runs that it started stay.</p></${Confirm}>`}`;

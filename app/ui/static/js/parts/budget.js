@@ -88,7 +88,7 @@ export function Budgets() {
   const gone = (/** @type {string} */ name) => remove(`/api/budgets/${encodeURIComponent(name)}`).then(budgets.refresh, setError);
   return html`<${Section} title="Budgets" actions=${html`<button type="button" onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
     <${Fault} error=${budgets.error || error} />
-    ${budgets.data?.length === 0 && html`<p class="muted">No budget bounds what runs spend together. A run that meets its limit is paused and loses nothing.</p>`}
+    ${budgets.data?.length === 0 && html`<p class="muted">No budgets yet. A run that reaches a limit is paused and loses nothing.</p>`}
     ${budgets.data?.length > 0 && html`<ul class="lines">${budgets.data.map((/** @type {any} */ each) => html`<li key=${each.name}><strong>${each.name}</strong> <span class="muted">${covers(each)}</span>
       <span class="wide"><${Standing} state=${each} /></span>
       <button type="button" class="small" onClick=${() => setAsked(each)}>Change</button><button type="button" class="small danger" onClick=${() => gone(each.name)}>Remove</button></li>`)}</ul>`}
