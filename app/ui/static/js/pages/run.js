@@ -137,7 +137,7 @@ function Facts({ run, onDone }) {
     ${run.forked_from && html`<dt>Forked from</dt><dd><a href=${`/runs/${run.forked_from}`}>${run.forked_from}</a></dd>`}
     ${run.parent_run_id && html`<dt>Started by</dt><dd><a href=${`/runs/${run.parent_run_id}`}>${run.parent_run_id}</a></dd>`}
     <dt>Session</dt><dd><a href=${`/runs?session_id=${encodeURIComponent(run.session_id)}`}>${run.session_id}</a></dd>
-    <dt>Arguments</dt><dd class="mono">${Object.entries(run.task.initial_args).map(([name, value]) => html`<div>${name}: ${typeof value === "string" ? value : JSON.stringify(value)}</div>`)}</dd>
+    <dt>Arguments</dt><dd><details><summary>${Object.keys(run.task.initial_args).join(", ") || "none"}</summary><div class="mono">${Object.entries(run.task.initial_args).map(([name, value]) => html`<div>${name}: ${typeof value === "string" ? value : JSON.stringify(value)}</div>`)}</div></details></dd>
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
     ${(run.budget || !FINISHED.includes(run.status)) && html`<dt>Limits</dt><dd><${RunLimits} run=${run} onDone=${onDone} /></dd>`}
