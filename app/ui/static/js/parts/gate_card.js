@@ -46,12 +46,13 @@ export function GateCard({ gate, onDecided }) {
     <${Question} gate=${detail || gate} />
     <${Fault} error=${error} />
     ${gate.expires_at && html`<p class="muted">Without an answer <strong>${gate.default}</strong> counts, <${Ago} at=${gate.expires_at} />.</p>`}
+    ${gate.approvals && html`<p class="muted">${gate.approvals.needed} keys must agree${gate.approvals.not_starter ? ", other than that of the run's starter" : ""}; so far: ${gate.approvals.given.map((/** @type {any} */ vote) => `${vote.decision} (${vote.author?.name || "?"})`).join(", ") || "none"}.</p>`}
     <label>Message (optional) <input value=${message} maxlength="4000" onInput=${(/** @type {any} */ event) => setMessage(event.target.value)} /></label>
     <div class="actions">${gate.options.map((/** @type {string} */ option, /** @type {number} */ index) => html`
       <button type="button" data-decision=${option} class=${index === 0 ? "primary" : ""} onClick=${() => setDecision(option)}>${option}</button>`)}</div>
     ${decision && html`<${Confirm} title=${`Answer “${decision}”?`} confirm=${decision} danger=${decision === "deny"}
       onConfirm=${decide} onClose=${() => setDecision("")}>
-      <p>The first answer counts${decision === "deny" ? ", and a denial is final" : ""}.</p></${Confirm}>`}
+      <p>${gate.approvals ? `It counts once ${gate.approvals.needed} keys agree; one denial decides` : "The first answer counts"}${decision === "deny" ? ", and a denial is final" : ""}.</p></${Confirm}>`}
   </article>`;
 }
 
@@ -78,7 +79,7 @@ function author({ by_default, decided_by: by }) {
 }
 
 /** How an answer came. @type {Record<string, string>} */
-const VIA = { local: "on this machine", token: "with the token", browser: "in a browser" };
+const VIA = { local: "on this machine", token: "with the token", browser: "in a browser", key: "with a key" };
 
 /** Gates that were open while this page was, and are no more. @param {{gates: any[] | null}} props */
 export function Answered({ gates }) {
