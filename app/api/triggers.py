@@ -131,7 +131,7 @@ async def fire_trigger(
         status=202,
         meaning="The delivery counts; a repetition with the same id finds the same run.",
     ),
-    openapi_extra={"requestBody": {"content": {"application/json": {"schema": {}}}}},
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
 async def deliver(
     services: ServicesDep,

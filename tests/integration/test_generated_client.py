@@ -60,7 +60,9 @@ class Generated:
     """The generated client towards a service, and which of its operations were called."""
 
     def __init__(self, package: ModuleType, address: str) -> None:
-        self._client = package.Client(base_url=address, timeout=served.WAIT_SECONDS)
+        self._package = package
+        self._place = {"base_url": address, "timeout": served.WAIT_SECONDS}
+        self._client = package.Client(**self._place)
         self._operations = dict(_operations(importlib.import_module(f"{PACKAGE}.api")))
         self.uncalled = set(self._operations)
 
@@ -75,6 +77,10 @@ class Generated:
         is_stream = operation.startswith("follow_")
         assert answer.parsed is not None or answer.status_code == 204 or is_stream, operation
         return answer.parsed
+
+    def sign_in(self, secret: str) -> None:
+        """Send the secret of a key from now on."""
+        self._client = self._package.AuthenticatedClient(**self._place, token=secret)
 
     def until(self, run_id: str, *statuses: str) -> Any:
         """Wait for a run."""
@@ -102,10 +108,14 @@ def test_every_operation_can_be_called_with_a_generated_client(package: ModuleTy
         _gates(client)
         _issues(client, run_id)
         _plans(client)
+        _again(client, run_id)
+        _unattended(client)
+        _kept(client)
         client.call("delete_run", run_id=run_id)
+        _people(client)
 
-    # The stream of all runs has no end, and this client reads answers whole.
-    assert client.uncalled == {"follow_all"}
+    # The stream of all runs has no end, and this client reads answers whole. A delivery's body has no form.
+    assert client.uncalled == {"follow_all", "deliver"}
 
 
 def _a_run(client: Generated) -> str:
@@ -216,6 +226,58 @@ def _plans(client: Generated) -> None:
     client.call("accept_proposal", session_id="sp_proposed", proposal_id=1)
     proposed = client.call("dismiss_proposal", session_id="sp_proposed", proposal_id=2)
     assert [each.status.value for each in proposed.proposals] == ["accepted", "dismissed"]
+
+
+def _again(client: Generated, run_id: str) -> None:
+    client.call("list_files", q="md")
+    client.call("mark_run", run_id=run_id, body={"labels": {"book": "one"}, "pinned": True})
+    explained = client.call("explain_run", run_id=run_id)
+    previewed = client.call("preview_order", run_id=run_id, body={"order": "fork"})
+    forked = client.call("fork_run", run_id=run_id, body={"labels": {"take": "two"}})
+    client.until(forked.run_id, "done")
+
+    assert (explained.status.value, previewed.ok, forked.forked_from) == ("done", True, run_id)
+
+
+def _unattended(client: Generated) -> None:
+    client.call("put_budget", name="drafts", body={"limits": {"calls": 100}})
+    client.call("list_budgets")
+    client.call("remove_budget", name="drafts")
+    run_id = client.call("start_run", body={"recipe_id": "asks", "limits": {"calls": 5}}).run_id
+    client.until(run_id, "waiting")
+    client.call("limit_run", run_id=run_id, body={"calls": 6})
+    client.call("cancel_run", run_id=run_id)
+    made = client.call("add_trigger", body={"recipe_id": "quick", "schedule": {"cron": "0 7 * * *"}})
+    trigger = {"trigger_id": made.trigger_id}
+    client.call("edit_trigger", **trigger, body={"paused": True})
+    client.until(client.call("fire_trigger", **trigger).run_id, "done")
+    client.call("list_triggers")
+    client.call("show_trigger", **trigger)
+    client.call("remove_trigger", **trigger)
+    told = client.call("add_endpoint", body={"argv": ["true"], "kinds": ["failed"]})
+    client.call("list_endpoints")
+    endpoint = {"endpoint_id": told.endpoint_id}
+    client.call("try_endpoint", **endpoint)
+    client.call("list_dead", **endpoint)
+    client.call("replay", **endpoint, body={})
+    client.call("remove_endpoint", **endpoint)
+
+
+def _kept(client: Generated) -> None:
+    client.call("show_policy")
+    client.call("set_policy", body={"rules": []})
+    client.call("prune_runs", body={"older_than_seconds": 86400})
+    client.call("list_changes")
+
+
+def _people(client: Generated) -> None:
+    issued = client.call("add_key", body={"name": "ada", "role": "admin"})
+    # The first key closes the service to callers without one.
+    client.sign_in(issued.secret)
+    client.call("list_keys")
+    client.sign_in(client.call("rotate_key", name="ada", body={"grace_seconds": 0}).secret)
+    client.call("add_key", body={"name": "bob"})
+    client.call("revoke_key", name="bob")
 
 
 def _operations(found: ModuleType) -> Iterator[tuple[str, ModuleType]]:
