@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ARCHETYPES = ("planner", "writer", "editor", "continuity", "critic", "librarian", "chief")
 REPLIES = {"continuity": '{"pass": true, "findings": []}', "*": "Kael stepped onto the wet stone."}
 TASKS = {"intent": "x", "tasks": [{"description": f"Draft scene {number}"} for number in (22, 23, 24)]}
+NEEDS_KEYS = "approvals_need_keys"
+"""The request is read; this service has too few keys for the approvals that it asks for."""
 UNREADABLE = {400, 413, 415, 422}
 
 
@@ -77,7 +79,8 @@ def test_every_documented_request_works(project: programs.Project) -> None:
     refused as unreadable.
     """
     shown = [*in_openapi(), *in_pages()]
-    with programs.service(project) as service, service.http() as http:
+    # Among the requests is one that adds a key, and the first key closes a service that has no token.
+    with programs.service(project, CONTROL_ROOM_API_TOKEN="0123456789abcdef") as service, service.http() as http:
         known = {"run_id": http.post("/api/runs", json={"description": "Draft scene 24"}).json()["run_id"]}
         service.wait(known["run_id"])
         problems = [problem for one in shown for problem in _problems(service, http, one, known)]
@@ -93,7 +96,7 @@ def _problems(service: programs.Service, http: httpx.Client, one: Shown, known: 
     found = answer.json() if answer.content else {}
     if answer.status_code in UNREADABLE or answer.status_code >= 500:
         yield f"{one}: {answer.status_code} {answer.text}"
-    elif path == "/api/runs" and one.method == "POST":
+    elif path == "/api/runs" and one.method == "POST" and found.get("code") != NEEDS_KEYS:
         run = service.wait(found["run_id"])
         if run["status"] != "done":
             yield f"{one}: {run['error']}"
@@ -116,5 +119,10 @@ def _filled(http: httpx.Client, path: str, known: dict[str, str]) -> str:
         path = path.replace("{session_id}", plan).replace("SESSION_ID", plan).replace("{task_id}", "2")
     if "{issue_id}" in path:
         path = path.replace("{issue_id}", http.post("/api/issues", json={"title": "x"}).json()["issue_id"])
-    path = path.replace("{proposal_id}", "1").replace("{trigger_id}", "none").replace("{endpoint_id}", "none")
+    path = (
+        path.replace("{name}", "drafts")
+        .replace("{proposal_id}", "1")
+        .replace("{trigger_id}", "none")
+        .replace("{endpoint_id}", "none")
+    )
     return path.replace("{gate_id}", "none").replace("GATE_ID", "none")
