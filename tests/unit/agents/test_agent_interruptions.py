@@ -24,6 +24,10 @@ class Breaking(Backends):
         self._losses = losses
         self.attempts: list[int] = []
 
+    def resolve_model(self, tier: str) -> str | None:
+        """Return that it has one model."""
+        return None
+
     def get(self, name: str) -> ports.AgentBackend:
         """Return it, whatever its name."""
         return self  # type: ignore[return-value]

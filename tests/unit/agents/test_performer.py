@@ -53,6 +53,10 @@ class Keeping(Backends):
         self.reply = reply or ports.AgentReply(text="Yes.")
         self.kept = asyncio.Event()
 
+    def resolve_model(self, tier: str) -> str | None:
+        """Return that it has one model."""
+        return None
+
     def get(self, name: str) -> Any:
         """Return itself."""
         return self
