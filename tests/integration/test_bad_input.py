@@ -128,7 +128,7 @@ async def test_another_media_type_is_refused(service: served.Served, content_typ
     [
         ("PUT", "/api/runs", {"GET", "HEAD", "POST"}),
         ("DELETE", "/api/runs", {"GET", "HEAD", "POST"}),
-        ("PATCH", "/api/runs/x", {"GET", "HEAD", "DELETE"}),
+        ("PUT", "/api/runs/x", {"GET", "HEAD", "DELETE", "PATCH"}),
         ("GET", "/api/runs/x/cancel", {"POST"}),
         ("POST", "/api/recipes", {"GET", "HEAD"}),
         ("POST", "/healthz", {"GET", "HEAD"}),

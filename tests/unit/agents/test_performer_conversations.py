@@ -35,6 +35,10 @@ class Counting(Backends):
         self.free = asyncio.Event()
         self.begun = asyncio.Semaphore(0)
 
+    def resolve_model(self, tier: str) -> str | None:
+        """Return that it has one model."""
+        return None
+
     def get(self, name: str) -> Any:
         """Return itself."""
         return self
