@@ -45,17 +45,8 @@ async def test_only_what_a_scope_covers_is_found(harness: StoreHarness, scope: S
         await log.add_receipt(record)
         await log.rest()
         await log.close()
-        facts: dict[str, Any] = {
-            "title": "x",
-            "body": "",
-            "kind": "dod",
-            "run_id": run_id,
-            "session_id": "s",
-            "receipts": [],
-        }
-        await store.issues.open(issues.made(f"iss_{run_id}", AT, **facts))
-    free: dict[str, Any] = {"title": "x", "body": "", "kind": "dod", "run_id": None, "session_id": "s", "receipts": []}
-    await store.issues.open(issues.made("iss_free", AT, **free))
+        await store.issues.open(issues.made(f"iss_{run_id}", AT, **facts, run_id=run_id))
+    await store.issues.open(issues.made("iss_free", AT, **facts, run_id=None))
     await harness.settle()
     found = await store.list_runs(RunQuery(scope=scope))
     labelled = await store.list_runs(RunQuery(scope=scope, label=("book", "one")))
