@@ -10,38 +10,61 @@ import { address, interceptLinks, match, navigate } from "./lib/router.js";
 import { signal, startClock, useValue } from "./lib/signal.js";
 import { Empty, Fault, PageTitle, useFault } from "./parts/basics.js";
 import { Help, installShortcuts } from "./parts/shortcuts.js";
-import { Access } from "./pages/access.js";
-import { Conference, Conferences } from "./pages/conferences.js";
-import { Cost } from "./pages/cost.js";
 import { Home, Inbox } from "./pages/home.js";
-import { Agents, Issue, Issues, Recipes } from "./pages/library.js";
-import { Notifications } from "./pages/notifications.js";
-import { Plan, Plans } from "./pages/plans.js";
-import { Run } from "./pages/run.js";
-import { Runs } from "./pages/runs.js";
-import { Start } from "./pages/start.js";
-import { Trigger, Triggers } from "./pages/triggers.js";
+
+/**
+ * Return a page that stands in for one whose module is loaded when it is opened.
+ * @param {() => Promise<any>} load @param {string} name
+ */
+function later(load, name) {
+  /** @type {any} */
+  let page = null;
+  return (/** @type {any} */ props) => {
+    const [error, setError] = useFault();
+    const [loaded, setLoaded] = useState(page !== null);
+    const fetch = () => load().then((found) => ((page = found[name]), setLoaded(true)), setError);
+    useEffect(() => {
+      if (!loaded) fetch();
+    }, []);
+    useLayoutEffect(() => {
+      if (loaded) document.querySelector("h1")?.focus({ preventScroll: true });
+    }, [loaded]);
+    return loaded ? html`<${page} ...${props} />` : html`<${Fault} error=${error} retry=${() => (setError(null), fetch())} />`;
+  };
+}
+
+// A page is loaded when it is first opened, so that a visit loads what it shows.
+const RUNS = () => import("./pages/runs.js");
+const RUN = () => import("./pages/run.js");
+const PLANS = () => import("./pages/plans.js");
+const START = () => import("./pages/start.js");
+const CONFERENCES = () => import("./pages/conferences.js");
+const COST = () => import("./pages/cost.js");
+const LIBRARY = () => import("./pages/library.js");
+const TRIGGERS = () => import("./pages/triggers.js");
+const NOTIFICATIONS = () => import("./pages/notifications.js");
+const ACCESS = () => import("./pages/access.js");
 
 /** @type {[string, (props: any) => any, string][]} */
 const PAGES = [
   ["/", Home, "Home"],
   ["/inbox", Inbox, "Inbox"],
-  ["/runs", Runs, "Runs"],
-  ["/runs/:id", Run, "Run"],
-  ["/plans", Plans, "Plans"],
-  ["/plans/:id", Plan, "Plan"],
-  ["/start", Start, "Start a run"],
-  ["/conferences", Conferences, "Conferences"],
-  ["/conferences/:id", Conference, "Conference"],
-  ["/triggers", Triggers, "Triggers"],
-  ["/triggers/:id", Trigger, "Trigger"],
-  ["/cost", Cost, "Cost"],
-  ["/recipes", Recipes, "Recipes"],
-  ["/agents", Agents, "Agents"],
-  ["/issues", Issues, "Issues"],
-  ["/issues/:id", Issue, "Issue"],
-  ["/notifications", Notifications, "Notifications"],
-  ["/access", Access, "Access"],
+  ["/runs", later(RUNS, "Runs"), "Runs"],
+  ["/runs/:id", later(RUN, "Run"), "Run"],
+  ["/plans", later(PLANS, "Plans"), "Plans"],
+  ["/plans/:id", later(PLANS, "Plan"), "Plan"],
+  ["/start", later(START, "Start"), "Start a run"],
+  ["/conferences", later(CONFERENCES, "Conferences"), "Conferences"],
+  ["/conferences/:id", later(CONFERENCES, "Conference"), "Conference"],
+  ["/triggers", later(TRIGGERS, "Triggers"), "Triggers"],
+  ["/triggers/:id", later(TRIGGERS, "Trigger"), "Trigger"],
+  ["/cost", later(COST, "Cost"), "Cost"],
+  ["/recipes", later(LIBRARY, "Recipes"), "Recipes"],
+  ["/agents", later(LIBRARY, "Agents"), "Agents"],
+  ["/issues", later(LIBRARY, "Issues"), "Issues"],
+  ["/issues/:id", later(LIBRARY, "Issue"), "Issue"],
+  ["/notifications", later(NOTIFICATIONS, "Notifications"), "Notifications"],
+  ["/access", later(ACCESS, "Access"), "Access"],
   ["/sign-in", SignIn, "Sign in"],
 ];
 
