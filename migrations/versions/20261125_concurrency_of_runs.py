@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "20261125_concurrency_of_runs"
-down_revision = "20261125_estimates_and_reservations"
+down_revision = "20261125_estimates_of_usage"
 branch_labels = None
 depends_on = None
 

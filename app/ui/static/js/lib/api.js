@@ -55,7 +55,9 @@ export async function signOut() {
  * @param {{body?: unknown, headers?: Record<string, string>, signal?: AbortSignal}} [options]
  */
 export async function request(method, path, { body, headers = {}, signal: abort } = {}) {
-  const sent = { ...sessionHeader(), ...headers };
+  const session = sessionHeader();
+  /** @type {Record<string, string>} */
+  const sent = { ...session, ...headers };
   if (body !== undefined) sent["Content-Type"] = "application/json";
   let reply;
   try {
@@ -70,7 +72,10 @@ export async function request(method, path, { body, headers = {}, signal: abort 
     if (!abort?.aborted) reachable.value = "no";
     throw error;
   }
-  reachable.value = reply.status === 401 ? "refused" : "yes";
+  // A refusal of a request that was sent before the sign-in says nothing about it.
+  const isStale = JSON.stringify(session) !== JSON.stringify(sessionHeader());
+  if (reply.status !== 401) reachable.value = "yes";
+  else if (!isStale) reachable.value = "refused";
   if (!reply.ok && reply.status !== 304) throw new Problem(reply.status, await problemOf(reply));
   return reply;
 }

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "20261125_estimates_and_reservations"
+revision = "20261125_estimates_of_usage"
 down_revision = "20261124_facts_of_runs"
 branch_labels = None
 depends_on = None
