@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,9 +38,8 @@ def load(layers: Sequence[Path]) -> Roster:
     """
     layered, broken, described = _Layered(), list[BrokenFile](), agent_files.Described()
     for path in layers:
-        if not path.exists():
-            continue
-        if path.is_dir():
+        # Asked of `pathlib`, a path that cannot be looked at raises or is absent, by the version of Python.
+        if os.path.isdir(path):
             described = agent_files.read(path)
             broken += described.broken
             layered = _with_agents(layered, described.agents)
@@ -47,7 +47,9 @@ def load(layers: Sequence[Path]) -> Roster:
         try:
             layered = _laid_over(layered, _read(path), path.parent)
         except errors.InputRefused as invalid:
-            broken.append(BrokenFile(path=path, flaws=invalid.flaws, errno=invalid.detail.get("errno")))
+            code = invalid.detail.get("errno")
+            if code not in ("ENOENT", "ENOTDIR"):
+                broken.append(BrokenFile(path=path, flaws=invalid.flaws, errno=code))
     # A later layer may name the backend of an agent, or the default.
     layered = _with_default(layered, described)
     silent = agent_files.without_backend(described, layered.agents, layered.backends)

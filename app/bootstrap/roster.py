@@ -66,8 +66,13 @@ def secret_patterns(chosen: settings.Settings, people: configuration.Roster) -> 
 
 def conceal(chosen: settings.Settings) -> None:
     """Keep the secrets of this process's environment from the processes of the same user."""
+    people = roster_of(chosen)
+    if people.broken:
+        # What it cannot say today, and may once the start was put off, could be the name of any of them.
+        concealment.conceal(os.environ, frozenset(os.environ))
+        return
     own = [settings.PREFIX + name for name in ("API_TOKEN", "DATABASE_URL", "STORE_URL")]
-    secret = secret_spellings.named(os.environ, [*secret_patterns(chosen, roster_of(chosen)), *own])
+    secret = secret_spellings.named(os.environ, [*secret_patterns(chosen, people), *own])
     concealment.conceal(os.environ, secret | secret_spellings.with_passwords(os.environ))
 
 

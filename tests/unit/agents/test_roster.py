@@ -233,6 +233,15 @@ def test_a_layer_over_a_broken_one_is_read(tmp_path: Path) -> None:
     assert found.agents[0].tier == "t1"
 
 
+def test_a_file_that_cannot_be_looked_at_is_not_absent(tmp_path: Path) -> None:
+    """A path that the system refuses to follow is told, whatever the version of Python takes it for."""
+    file = tmp_path / "agents.json"
+    file.symlink_to(file)
+    (broken,) = roster.load([file, tmp_path / "none.json"]).broken
+
+    assert (broken.path, broken.errno) == (file, "ELOOP")
+
+
 def test_half_a_character_is_refused(tmp_path: Path) -> None:
     """Half of a surrogate pair in the file is a flaw at its place."""
     (broken,) = load(tmp_path, BUNDLED, '{"agents": [{"id": "planner-\\ud800"}]}').broken

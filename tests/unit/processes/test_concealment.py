@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.processes import concealment, process_tree
+from tests.architecture import sources
 
 NOBODY = 65534
 
@@ -79,3 +80,32 @@ def test_a_child_does_not_read_its_parents_secrets(user: int | None) -> None:
 
     assert before == {**usual, "looks": True, "finds": True, "reads": True}
     assert after == {**usual, "looks": is_root, "finds": False, "reads": is_root}
+
+
+CONCEALING = """
+import os, pathlib, sys
+from app import settings
+from app.bootstrap import roster
+roster.conceal(settings.load({}, project=pathlib.Path(sys.argv[1])))
+print(os.environ["PLAIN_LOOKING"], b"sesame" in pathlib.Path("/proc/self/environ").read_bytes())
+"""
+
+
+@pytest.mark.skipif(not process_tree.LINUX or os.geteuid() != 0, reason="only root still sees its own environment")
+@pytest.mark.parametrize(("agents", "seen"), [(None, True), ("{", False)])
+def test_every_variable_is_hidden_while_the_names_of_secrets_are_unknown(
+    tmp_path: Path, agents: str | None, seen: bool
+) -> None:
+    """A file of agents that cannot be used may name any variable as a secret once it can."""
+    (tmp_path / ".control-room").mkdir()
+    if agents is not None:
+        (tmp_path / ".control-room" / "agents.json").write_text(agents)
+    ended = subprocess.run(
+        [sys.executable, "-c", CONCEALING, tmp_path],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(sources.ROOT), "PLAIN_LOOKING": "sesame"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ended.stdout.split() == ["sesame", str(seen)]
