@@ -8,7 +8,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -16,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests import ports
 
 NOBODY = 65534
 
@@ -40,9 +41,7 @@ class Postgres:
         self._programs = found
         self._data = folder / "data"
         self._server: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = ports.free_port()
         self.url = f"postgresql://writer:pass%20word@127.0.0.1:{self._port}/postgres"
         (folder / "password").write_text("pass word")
         for path in (folder, folder / "password"):

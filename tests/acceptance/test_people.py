@@ -25,7 +25,7 @@ def commands() -> list[list[str]]:
 def status(url: str, secret: str | None, wanted: int) -> int:
     """Return how the list of runs is answered, as soon as that is as wanted, or after a while."""
     headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while True:
         found = httpx.get(f"{url}/api/runs", headers=headers).status_code
         if found == wanted or time.monotonic() > until:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 
+from tests import ports
 from tests.integration.project import Project
 
 
@@ -17,7 +17,7 @@ class Service:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._port = _free_port()
+        self._port = ports.free_port()
         self.address = f"http://127.0.0.1:{self._port}"
         """Where it listens."""
         self._process: subprocess.Popen[str] | None = None
@@ -25,20 +25,19 @@ class Service:
     def start(self) -> None:
         """Start it, and wait until it listens."""
         home = self._project.root / "home"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "app", "serve", "--project", str(self._project.root), "--port", str(self._port)],
-            env=os.environ | {"HOME": str(home)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        log = self._project.root.parent / "service.log"
+        # Nobody reads a pipe for as long as it lives, and one that is full would hold it.
+        with log.open("w") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "app", "serve", "--project", str(self._project.root), "--port", str(self._port)],
+                env=os.environ | {"HOME": str(home)},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         assert self._process.stdout is not None
-        said = []
-        for line in self._process.stdout:
-            said.append(line)
-            if "listens on" in line:
-                return
-        raise AssertionError("".join(said))
+        if not any("listens on" in line for line in self._process.stdout):
+            raise AssertionError(log.read_text())
 
     def kill(self) -> None:
         """Kill it, as `kill -9` does."""
@@ -62,10 +61,3 @@ def serving(project: Project) -> Iterator[Service]:
         yield service
     finally:
         service.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -92,7 +92,7 @@ async def test_no_crash_leaves_half_a_fork(harness: StoreHarness, point: str) ->
     steps = await taken_over(harness)
     harness.passed.at[point] = store_harness.die
     with contextlib.suppress(store_harness.Died):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await harness.store.create(start(), taken_over=steps)
     harness.passed.at.clear()
     store = await harness.crash()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-HOST = "127.0.0.1"
+from tests import ports
 
 
 class DevServer:
@@ -20,16 +19,16 @@ class DevServer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = _free_port()
+        self._port = ports.free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self.address = f"{HOST}:{self._port}"
+        self.address = f"{ports.HOST}:{self._port}"
         """Where it listens."""
 
     def start(self) -> None:
         """Start it; clients wait until it answers."""
         program = shutil.which("temporal", path=str(Path(sys.executable).parent)) or shutil.which("temporal")
         assert program is not None
-        command = [program, "server", "start-dev", "--headless", "--ip", HOST, "--port", str(self._port)]
+        command = [program, "server", "start-dev", "--headless", "--ip", ports.HOST, "--port", str(self._port)]
         command += ["--db-filename", str(self._folder / "temporal.db"), "--log-level", "error"]
         with (self._folder / "temporal.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -82,10 +81,4 @@ async def connected(address: str) -> None:
             return False
         return True
 
-    await until(answers, 30)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    await until(answers)

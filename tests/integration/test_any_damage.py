@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from app.api import polling
 from app.engine.maintenance import Verification
 from tests.integration import damaging, served
 
@@ -127,8 +128,8 @@ async def listed(service: served.Served) -> dict[str, tuple[str, str | None]]:
 async def polls_end(service: served.Served, shown: dict[str, Any]) -> None:
     """Ask for a run and its parts in every way that may wait."""
     path, over = f"/api/runs/{shown['run_id']}", shown["status"] in ("done", "failed", "cancelled")
-    async with asyncio.timeout(10):
-        polled = await service.http.get(f"{path}?wait={30 if over else 0.05}")
+    async with asyncio.timeout(polling.MOST_WAIT_SECONDS - 10):
+        polled = await service.http.get(f"{path}?wait={polling.MOST_WAIT_SECONDS if over else 0.05}")
         if over:
             stream = await service.http.get(f"{path}/events")
             assert stream.status_code == 200
@@ -150,7 +151,7 @@ async def goes_out(service: served.Served, run_id: str, orders: list[str], case:
         refused[order] = answer.json()["code"]
     else:
         raise AssertionError((case, refused))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         while not await agrees(service, run_id):
             await served.moment()
 

@@ -237,7 +237,7 @@ async def _second_life(project: Project, disk: powercuts.PowerCut, was_acknowled
             for run in runs:
                 await service.until(run["run_id"], "done")
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(served.WAIT_SECONDS):
                     await receiver.until(len(runs))
             except TimeoutError:
                 return f"{len(receiver.posts)} of {len(runs)} are told"
