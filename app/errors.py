@@ -255,6 +255,12 @@ class StorageFault(Fault):
     default_code = "storage_error"
 
 
+class LeaseLost(StorageFault):
+    """Another process writes the run now; its journal must be read again before anything is written."""
+
+    default_code = "lease_lost"
+
+
 class Unreadable(StorageFault):
     """A file cannot be read now; nothing was changed, and reading is retried."""
 

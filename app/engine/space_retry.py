@@ -66,7 +66,10 @@ class SpaceRetry:
 
         Raises:
             errors.Unreadable: the run is cancelled, and so waits for no file any more.
+            errors.LeaseLost: another process writes the run.
         """
+        if isinstance(fault, errors.LeaseLost):
+            raise fault
         if isinstance(fault, errors.Unreadable):
             await self._outwait_read(fault)
             return
@@ -153,6 +156,8 @@ class SpaceRetry:
     async def _try(self) -> None:
         try:
             await self._log.heal()
+        except errors.LeaseLost:
+            raise
         except errors.StorageFault as fault:
             self.fault = fault
         else:

@@ -59,14 +59,15 @@ async def file_harness(
         yield made
 
 
-@pytest.fixture(params=[*FILES, "postgres"])
+@pytest.fixture(params=[*FILES, "postgres", pytest.param("postgres, shared", marks=pytest.mark.slow)])
 async def harness(
     request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes
 ) -> AsyncIterator[store_harness.StoreHarness]:
     """Give a harness for a store, and close the store in the end."""
     made: store_harness.StoreHarness
-    if request.param == "postgres":
-        made = store_harness.PostgresStoreHarness(tmp_path, migrated, request.getfixturevalue("databases")())
+    if request.param.startswith("postgres"):
+        url, shared = request.getfixturevalue("databases")(), "shared" in request.param
+        made = store_harness.PostgresStoreHarness(tmp_path, migrated, url, shared=shared)
     else:
         made = _of_files(request.param, tmp_path, migrated)
     async with _closing(made):

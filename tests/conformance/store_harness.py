@@ -265,12 +265,16 @@ class MemoryStoreHarness(StoreHarness):
 class PostgresStoreHarness(StoreHarness):
     """A store in a database of a real server."""
 
-    def __init__(self, place: Path, migrated: bytes, url: str) -> None:
+    def __init__(
+        self, place: Path, migrated: bytes, url: str, *, shared: bool = False, index_url: str | None = None
+    ) -> None:
         super().__init__()
         self.place = place / ".control-room"
         self.place.mkdir()
         (self.place / "index.db").write_bytes(migrated)
         self.url = url
+        self.shared = shared
+        self.index_url = index_url
         self.store: _FaultyPostgresStore = _FaultyPostgresStore(self)
 
     async def crash(self) -> DiskStore:
@@ -288,9 +292,9 @@ class _FaultyPostgresStore(PostgresStore):
     def __init__(self, harness: PostgresStoreHarness) -> None:
         directory = DataDirectory(harness.place, clock=harness.clock, ids=clock.RandomIds())
         super().__init__(
-            Target(url=harness.url, new_identity="store_of_a_test"),
+            Target(url=harness.url, new_identity="store_of_a_test", shared=harness.shared),
             directory,
-            SqlIndex(directory.index_url()),
+            SqlIndex(harness.index_url or directory.index_url()),
             clock=harness.clock,
             probes=harness.passed,
             adopt=harness.adopt,
@@ -310,12 +314,12 @@ class _FaultyPostgresStore(PostgresStore):
         return _faulty(super()._prepare(), self._faults)
 
     def _make_disk(self, *parts: Any) -> PostgresDisk:
-        return _FaultyPostgresDisk(self._faults, *parts)
+        return _FaultyPostgresDisk(self._faults, *parts, shared=self._target.shared)
 
 
 class _FaultyPostgresDisk(PostgresDisk):
-    def __init__(self, faults: Faults, *parts: Any) -> None:
-        super().__init__(*parts)
+    def __init__(self, faults: Faults, *parts: Any, shared: bool) -> None:
+        super().__init__(*parts, shared=shared)
         self._faults = faults
 
     def commit(self, paths: Iterable[str]) -> Mapping[str, OSError]:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from app import errors
+from app.storage.disk import disk_port
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +35,12 @@ class DiskHealth:
     def failed(self, path: str, error: OSError) -> errors.StorageFault:
         """Note a write that did not, and return the fault to raise."""
         _log.error("a write failed", extra={"file": path, "error": str(error)})
-        self.free = False
-        return errors.StorageFault(f"{path} could not be written: {told(error)}", detail=facts(path, error))
+        kind = errors.StorageFault
+        if isinstance(error, disk_port.LeaseLost):
+            kind = errors.LeaseLost
+        else:
+            self.free = False
+        return kind(f"{path} could not be written: {told(error)}", detail=facts(path, error))
 
 
 def told(error: OSError) -> str:

@@ -27,6 +27,10 @@ class SyncRefused(OSError):
     """A file could not be synced; what it holds may be whole all the same."""
 
 
+class LeaseLost(OSError):
+    """Another process has taken the folder over; what this one writes there is refused."""
+
+
 class AppendFile(Protocol):
     """A file that only grows, in the hands of its one writer."""
 

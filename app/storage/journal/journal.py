@@ -270,7 +270,7 @@ class Journal:
 
 
 def _again(fault: errors.StorageFault) -> errors.StorageFault:
-    return errors.StorageFault(fault.message, code=fault.code, detail=fault.detail)
+    return type(fault)(fault.message, code=fault.code, detail=fault.detail)
 
 
 def _refuse(waiter: asyncio.Future[Placed], error: BaseException) -> None:

@@ -19,11 +19,13 @@ from app.storage.disk.disk_port import AppendFile, Lock, Signature, Syncer
 from app.storage.postgres import journals, places, rows
 from app.storage.postgres.database import Cursor, Database
 from app.storage.postgres.journals import Append
-from app.storage.postgres.locks import FolderLocks
+from app.storage.postgres.leases import Leases
+from app.storage.postgres.locks import FolderLock, FolderLocks
 from app.storage.postgres.ownership import Ownership
 from app.storage.postgres.places import Place
 
 _END = 2**62
+_NO_LEASE = -1
 
 T = TypeVar("T")
 
@@ -37,8 +39,8 @@ class _Fresh:
 class PostgresDisk:
     """`Disk` over a database."""
 
-    def __init__(self, database: Database, ownership: Ownership | None) -> None:
-        """Args: ownership: None: nothing is written."""
+    def __init__(self, database: Database, ownership: Ownership | None, *, shared: bool = False) -> None:
+        """Args: ownership: None: nothing is written. shared: Whether other processes write, too."""
         self._database = database
         self._ownership = ownership
         self._locks = FolderLocks()
@@ -46,6 +48,14 @@ class PostgresDisk:
         self._pending: dict[str, list[bytes]] = {}
         # Lines are taken and committed in one go, so that they are committed in the order in which they were written.
         self._commits = threading.Lock()
+        self._leases: Leases | None = None
+        if shared and ownership is not None:
+            self._leases = Leases(database, ownership, flush=self._flush, drop=self._drop)
+
+    def close(self) -> None:
+        """Give back what was let go of."""
+        if self._leases is not None:
+            self._leases.close()
 
     # -- journals
 
@@ -60,7 +70,9 @@ class PostgresDisk:
             if not taken:
                 return {}
             owner = self._owner("")
-            appends = [Append(place=places.of(path), lines=lines) for path, lines in taken.items()]
+            appends = [
+                Append(place=places.of(path), lines=lines, lease=self._lease(path)) for path, lines in taken.items()
+            ]
             outcomes = owner.transact(lambda cursor: journals.append(cursor, owner.epoch, appends))
         return {path: error for path, error in zip(taken, outcomes, strict=True) if error is not None}
 
@@ -163,8 +175,7 @@ class PostgresDisk:
         if (fresh := self._fresh.pop(old, None)) is not None:
             self._put(new, fresh.content, version=fresh.version)
         elif places.is_run(old):
-            for error in self.commit([f"{old}/{name}" for name in places.JOURNALS]).values():
-                raise error
+            self._flush(old)
             self._locks.moved(old, new, lambda: self._move_run(old, new))
         elif places.of(old).is_journal or places.of(new).is_journal:
             content = self.read(old)
@@ -194,19 +205,22 @@ class PostgresDisk:
 
     def remove_tree(self, path: str) -> None:
         """Remove a folder with all that is in it."""
-        for name in places.JOURNALS:
-            self._pending.pop(f"{path}/{name}", None)
+        self._drop(path)
         if not self._written(path, lambda cursor, _: rows.remove_tree(cursor, path)):
             raise self._absent(path)
+        if self._leases is not None:
+            self._leases.forget(path)
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """Hold a folder against others of this process; a run takes no line of an earlier owner from then on."""
+        """Hold a folder; a run takes no line of an earlier owner or lease from then on."""
         if not self.has_folder(folder):
             raise self._absent(folder)
         lock = self._locks.take(folder, wait=wait)
-        if lock is None or self._ownership is None or not places.is_run(folder):
+        if lock is None or self._ownership is None or not (places.is_run(folder) or self._leases):
             return lock
         try:
+            if self._leases is not None:
+                return self._leased(lock, wait=wait)
             if self._written(folder, lambda cursor, epoch: rows.claim_run(cursor, folder, epoch)):
                 return lock
             raise self._absent(folder) if not self.has_folder(folder) else self._database.fenced()
@@ -227,6 +241,8 @@ class PostgresDisk:
 
             def replace(cursor: Cursor) -> bool:
                 self._database.check_epoch(cursor, owner.epoch)
+                if self._leases is not None:
+                    self._leases.check(cursor, path)
                 return journals.replace(cursor, place, content)
 
             if not owner.transact(replace):
@@ -240,6 +256,8 @@ class PostgresDisk:
 
         if not self._written(old, move):
             raise self._absent(old)
+        if self._leases is not None:
+            self._leases.moved(old, new)
 
     def _settled(self, path: str) -> Place:
         if path in self._pending:
@@ -257,8 +275,36 @@ class PostgresDisk:
         return found
 
     def _written(self, path: str, job: Callable[[Cursor, int], T]) -> T:
-        epoch = self._owner(path).epoch
-        return self._database.write(epoch, lambda cursor: job(cursor, epoch))
+        epoch, leases = self._owner(path).epoch, self._leases
+
+        def write(cursor: Cursor) -> T:
+            if leases is not None:
+                leases.check(cursor, path)
+            return job(cursor, epoch)
+
+        return self._database.write(epoch, write)
+
+    def _leased(self, lock: FolderLock, *, wait: bool) -> Lock | None:
+        assert self._leases is not None
+        held = self._leases.take(lock, wait=wait)
+        if held is None:
+            lock.release()
+            if not self.has_folder(lock.folder):
+                raise self._absent(lock.folder)
+        return held
+
+    def _lease(self, path: str) -> int | None:
+        if self._leases is None:
+            return None
+        return self._leases.number(path) or _NO_LEASE
+
+    def _flush(self, run: str) -> None:
+        for error in self.commit([f"{run}/{name}" for name in places.JOURNALS]).values():
+            raise error
+
+    def _drop(self, run: str) -> None:
+        for name in places.JOURNALS:
+            self._pending.pop(f"{run}/{name}", None)
 
     def _owner(self, path: str) -> Ownership:
         if self._ownership is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.domain import plain
+from app.storage.disk.disk_port import LeaseLost
 from app.storage.journal import chain
 from app.storage.postgres.database import SCHEMA, Cursor
 from app.storage.postgres.places import Place
@@ -16,7 +17,7 @@ from app.storage.postgres.places import Place
 # A run's row is locked too: whoever begins a later epoch of the run waits until this transaction is over, and reads
 # what it has written.
 _HEADS = f"""
-SELECT r.place, j.journal, r.id, r.epoch, j.lines, j.bytes, j.head
+SELECT r.place, j.journal, r.id, r.epoch, r.lease, j.lines, j.bytes, j.head
 FROM {SCHEMA}.runs r JOIN {SCHEMA}.journals j ON j.run = r.id
 WHERE (r.place, j.journal) IN (SELECT * FROM unnest(%b::text[], %b::text[]))
 ORDER BY r.id, j.journal FOR UPDATE
@@ -51,12 +52,15 @@ class Append:
     """The journal."""
     lines: Sequence[bytes]
     """Sealed lines with their newlines, in order."""
+    lease: int | None = None
+    """Lease of the run under which they were written; None: the writer has the store alone."""
 
 
 @dataclass(slots=True)
 class _Head:
     run: int
     epoch: int
+    lease: int
     lines: int
     bytes: int
     digest: str | None
@@ -74,9 +78,10 @@ def append(cursor: Cursor, epoch: int, appends: Sequence[Append]) -> list[OSErro
     moved: dict[Place, _Head] = {}
     for entry in appends:
         head = heads.get(entry.place)
-        outcome = _refusal(entry, head, epoch)
+        is_done = head is not None and head.digest == digest(entry.lines[-1])
+        outcome = None if is_done else _refusal(entry, head, epoch)
         outcomes.append(outcome)
-        if head is None or outcome is not None or head.digest == digest(entry.lines[-1]):
+        if head is None or is_done or outcome is not None:
             continue
         for line in entry.lines:
             rows.append((head.run, entry.place.name, head.lines, head.bytes, line))
@@ -146,8 +151,9 @@ def _refusal(entry: Append, head: _Head | None, epoch: int) -> OSError | None:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if head.epoch > epoch:
         return Foreign(errno.EPERM, f"{path} was opened by a later owner of the store")
-    first, last = chain.previous(entry.lines[0]), digest(entry.lines[-1])
-    if head.digest not in (first, last) and not (head.digest is None and head.lines == 0):
+    if entry.lease is not None and head.lease != entry.lease:
+        return LeaseLost(errno.ESTALE, f"{path} was taken over by another process meanwhile")
+    if head.digest != chain.previous(entry.lines[0]) and not (head.digest is None and head.lines == 0):
         return Foreign(errno.EPERM, f"{path} does not end where this process left it; another one has written to it")
     return None
 

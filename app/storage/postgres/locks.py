@@ -1,4 +1,4 @@
-"""Locks of folders within one process; against others the ownership of the store is enough."""
+"""Locks of folders within one process; others are kept out by the ownership of the store, or by leases."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from app.storage.postgres.database import SCHEMA, Connection, Database
 if TYPE_CHECKING:
     import psycopg
 
-HEAD = "20261123_first_store"
+HEAD = "20261126_leases"
 """Newest migration; a test compares it with the folder `migrations/store/`."""
 
 OLDEST_SERVER = 13
@@ -56,12 +56,12 @@ def identity(database: Database, connection: Connection) -> str:
 
 
 def holder(connection: Connection) -> dict[str, Any]:
-    """Return who owned the store last: `pid`, `host`, `since`; empty where nobody knows."""
+    """Return who owned the store last: `pid`, `host`, `since`, `shared`; empty where nobody knows."""
     if _found(connection) is None:
         return {}
     row = connection.execute(f"SELECT holder FROM {SCHEMA}.store").fetchone()
     known = json.loads(row[0]) if row is not None and row[0] else {}
-    return {name: known.get(name) for name in ("pid", "host", "since")}
+    return {name: known.get(name) for name in ("pid", "host", "since", "shared")}
 
 
 def refused(database: Database, error: psycopg.Error) -> errors.ConfigurationError:

@@ -1,8 +1,11 @@
-"""Ownership: the right of one process to write to the store, and the session that proves it.
+"""Ownership: the right to write to the store, of one process or shared by several, and the session that proves it.
 
 The session that commits journals also holds the advisory lock. As long as it lives, nobody else can own the store; when
 it is lost, the lock is lost with it, and nothing is committed before it is held again in the same epoch. Holding it
 again also proves that the former session has ended, so that what became of its last commit can be looked up.
+
+Processes that share a store hold that lock together, so that no single owner comes between them, and begin one epoch
+for all. Which of them writes a run is the matter of leases.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app import clock, errors
 from app.domain import plain
@@ -20,6 +23,7 @@ from app.storage.postgres.database import EPOCH_LOCK, OWNER_LOCK, SCHEMA, Connec
 RECONNECT_SECONDS = 10.0
 """How long a commit waits for a server that is away."""
 
+_MIGRATION_LOCK = EPOCH_LOCK + 1
 _TAKE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
 _REPEATABLE = "40"
@@ -37,11 +41,19 @@ class Ownership:
     """The right to write, and the transactions that need it to be certain."""
 
     def __init__(
-        self, database: Database, holder: Mapping[str, plain.Json], *, reconnect_seconds: float = RECONNECT_SECONDS
+        self,
+        database: Database,
+        holder: Mapping[str, plain.Json],
+        *,
+        shared: bool = False,
+        reconnect_seconds: float = RECONNECT_SECONDS,
     ) -> None:
-        """Args: holder: Who this is, for whoever is refused."""
+        """Args: holder: Who this is, for whoever is refused.
+        shared: Whether others that share it, too, may write beside this process.
+        """
         self._database = database
-        self._holder = json.dumps(dict(holder))
+        self._shared = shared
+        self._holder = json.dumps({**holder, "shared": shared})
         self._reconnect_seconds = reconnect_seconds
         self._clock = clock.SystemClock()
         self._turn = threading.RLock()
@@ -52,6 +64,8 @@ class Ownership:
         self._identity = ""
         self.epoch = 0
         """Number of this ownership; the first is 1."""
+        self.number = 0
+        """Number of this process among those that share the store."""
 
     def take(self, identity: str) -> str:
         """Become the owner, bring the tables up to date, and return the store's identity.
@@ -60,7 +74,7 @@ class Ownership:
             identity: What a store that is new is called.
 
         Raises:
-            errors.ConfigurationError: `store_away`, `store_busy`, `store_newer` or `store_unusable`.
+            errors.ConfigurationError: `store_away`, `store_busy`, `other_engine`, `store_newer` or `store_unusable`.
         """
         import psycopg
 
@@ -68,7 +82,6 @@ class Ownership:
             connection = self._database.connect()
             try:
                 self._take(connection)
-                migrations.migrate(self._database, connection)
                 self._begin(connection, identity)
             except BaseException:
                 connection.close()
@@ -104,6 +117,14 @@ class Ownership:
                 if self._stopping.wait(_PAUSE_SECONDS):
                     raise OSError("the store is closed")
 
+    def ask(self, query: str, values: tuple[int, ...] = ()) -> tuple[Any, ...] | None:
+        """Return the first row of a query of the session that proves the ownership, which keeps what it locks.
+
+        Raises:
+            OSError: the database cannot be asked now.
+        """
+        return self.transact(lambda cursor: cursor.execute(query, values).fetchone())
+
     def close(self) -> None:
         """Give the ownership up."""
         self._stopping.set()
@@ -123,12 +144,15 @@ class Ownership:
         self._drop()
         connection = self._database.connect()
         try:
-            if not _locked(connection):
+            if not self._locked(connection):
                 self._look(connection)
                 # The server has not noticed yet that the former session is gone, which may still be at work.
                 connection.execute(_END_FORMER, (self._backend,))
                 raise _Held("its lock is still held by a session that was lost")
             self._look(connection)
+            if self._shared and not _try(connection, "pg_try_advisory_lock", -self.number):
+                connection.execute(_END_FORMER, (self._backend,))
+                raise _Held("its number is still held by a session that was lost")
         except BaseException:
             connection.close()
             raise
@@ -144,24 +168,37 @@ class Ownership:
     def _take(self, connection: Connection) -> None:
         # A session that was killed ends as soon as the server notices.
         until = self._clock.monotonic() + _TAKE_SECONDS
-        while not _locked(connection):
+        while not self._locked(connection):
             if self._clock.monotonic() > until:
                 raise self._busy(connection)
             self._stopping.wait(_PAUSE_SECONDS)
 
     def _begin(self, connection: Connection, identity: str) -> None:
+        # Of processes that begin at once, one makes the tables; whoever joins others shares their epoch.
+        connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
+        migrations.migrate(self._database, connection)
+        connection.execute("SELECT pg_advisory_unlock(%s)", (_MIGRATION_LOCK,))
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (EPOCH_LOCK,))
+            joins = self._shared and bool(migrations.holder(connection).get("shared"))
             row = connection.execute(
-                f"UPDATE {SCHEMA}.store SET epoch = epoch + 1, identity = coalesce(identity, %s), holder = %s"
-                " RETURNING epoch, identity",
-                (identity, self._holder),
+                f"UPDATE {SCHEMA}.store SET epoch = epoch + %s, identity = coalesce(identity, %s), holder = %s"
+                f" RETURNING epoch, identity, nextval('{SCHEMA}.changes')",
+                (0 if joins else 1, identity, self._holder),
             ).fetchone()
         assert row is not None
-        self.epoch, self._identity = int(row[0]), str(row[1])
+        self.epoch, self._identity, self.number = int(row[0]), str(row[1]), int(row[2])
+        if self._shared:
+            _try(connection, "pg_try_advisory_lock", -self.number)
 
     def _busy(self, connection: Connection) -> errors.ConfigurationError:
         holder = migrations.holder(connection)
+        if self._shared or holder.pop("shared", False):
+            first, second = (
+                ("an embedded engine executes", "it") if self._shared else ("workers on Temporal execute", "them")
+            )
+            message = f"{first} the runs of {self._database.shown}: stop {second} first, since two would repeat steps"
+            return errors.ConfigurationError(message, code="other_engine", detail=holder)
         who = f"process {holder['pid']} on {holder['host']}" if holder.get("pid") else "another process"
         since = f" since {holder['since']}" if holder.get("since") else ""
         message = f"the store {self._database.shown} is owned by {who}{since}; a store has one service at a time"
@@ -176,7 +213,10 @@ class Ownership:
         if connection is not None:
             connection.close()
 
+    def _locked(self, connection: Connection) -> bool:
+        return _try(connection, f"pg_try_advisory_lock{'_shared' if self._shared else ''}", OWNER_LOCK)
 
-def _locked(connection: Connection) -> bool:
-    row = connection.execute("SELECT pg_try_advisory_lock(%s)", (OWNER_LOCK,)).fetchone()
+
+def _try(connection: Connection, function: str, key: int) -> bool:
+    row = connection.execute(f"SELECT {function}(%s)", (key,)).fetchone()
     return row is not None and bool(row[0])

@@ -35,6 +35,8 @@ class Target:
     """What the store is called if it is new."""
     looks_only: bool = False
     """Whether nothing is written, so that the store need not be owned."""
+    shared: bool = False
+    """Whether other processes write to it, too, each to the runs that it leases."""
 
 
 class PostgresStore(FolderStore):
@@ -86,7 +88,7 @@ class PostgresStore(FolderStore):
         else:
             self._directory.prepare()
             store_mark.refuse_folders(self._directory)
-            ownership = Ownership(database, self._holder())
+            ownership = Ownership(database, self._holder(), shared=self._target.shared)
             self._identity = ownership.take(self._target.new_identity)
             self._ownership = ownership
         self._database = database
@@ -105,7 +107,7 @@ class PostgresStore(FolderStore):
         return disk, self._identity
 
     def _make_disk(self, database: Database, ownership: Ownership | None) -> PostgresDisk:
-        return PostgresDisk(database, ownership)
+        return PostgresDisk(database, ownership, shared=self._target.shared)
 
     def _make_committer(self, files: Disk, commits: Workers, others: Workers, points: probes.Probes) -> Committer:
         assert self._disk is not None
@@ -121,7 +123,10 @@ class PostgresStore(FolderStore):
 
     def _disconnect(self) -> None:
         database, self._database = self._database, None
-        ownership, self._ownership, self._disk = self._ownership, None, None
+        ownership, self._ownership = self._ownership, None
+        disk, self._disk = self._disk, None
+        if disk is not None:
+            disk.close()
         if ownership is not None:
             ownership.close()
         if database is not None:

@@ -1,0 +1,199 @@
+"""Leases: of several processes that share a store, the one that writes a run now, and who holds a folder.
+
+A run's row counts its leases. Whoever takes the run gets the next number, and from then on nothing is written with an
+earlier one. A process that died loses its leases with its session; one that is frozen, when another needs them.
+"""
+
+# Why: docs/decisions/0321.
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+from app import clock
+from app.storage.disk.disk_port import LeaseLost, Lock
+from app.storage.postgres import places
+from app.storage.postgres.database import SCHEMA, Cursor, Database
+from app.storage.postgres.locks import FolderLock
+from app.storage.postgres.ownership import Ownership
+
+LEASE_SECONDS = 10.0
+"""How long a run can be held against others that need it."""
+
+STUCK_SECONDS = 30.0
+"""How long a folder can be held for which others wait; then its holder's session is ended."""
+
+_LOOK_SECONDS = 0.02
+_FOLDERS = 0x4352
+
+# A holder whose session has ended does not hold its own lock any more.
+_TAKE = f"""
+UPDATE {SCHEMA}.runs SET epoch = %(epoch)s, lease = lease + 1, holder = %(me)s,
+  held_until = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE place = %(place)s AND epoch <= %(epoch)s AND (holder IS NULL OR holder = %(me)s
+  OR held_until < clock_timestamp() OR pg_try_advisory_xact_lock_shared(-holder))
+RETURNING lease
+"""
+_GIVE_BACK = f"UPDATE {SCHEMA}.runs SET holder = NULL, held_until = NULL WHERE place = %s AND lease = %s"
+_HELD = f"SELECT 1 FROM {SCHEMA}.runs WHERE place = %s AND lease = %s FOR SHARE"
+_END_HOLDER = """
+SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+AND classid = %s::int::oid AND objid::bigint = %s::bigint & 4294967295 AND pid <> pg_backend_pid()
+"""
+
+_log = logging.getLogger(__name__)
+
+Flush: TypeAlias = Callable[[str], None]
+"""Commits what was written to the journals of a run and needed no commit yet."""
+
+
+class Leases:
+    """The leases of one process."""
+
+    def __init__(self, database: Database, ownership: Ownership, *, flush: Flush, drop: Flush) -> None:
+        """Args: drop: Forgets what `flush` would commit, since another process has written meanwhile."""
+        self._database = database
+        self._ownership = ownership
+        self._flush = flush
+        self._drop = drop
+        self._clock = clock.SystemClock()
+        self._guard = threading.Lock()
+        self._numbers: dict[str, int] = {}
+        self._returns: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def take(self, lock: FolderLock, *, wait: bool) -> Lock | None:
+        """Hold a folder that this process holds against other processes, too; None if one of them has it.
+
+        Raises:
+            FileNotFoundError: it is gone.
+        """
+        takes = self._take_run if places.is_run(lock.folder) else self._take_folder
+        began = self._clock.monotonic()
+        while not takes(lock.folder):
+            if not wait or self._closed.is_set():
+                return None
+            if not places.is_run(lock.folder) and self._clock.monotonic() - began > STUCK_SECONDS:
+                self._ownership.ask(_END_HOLDER, (_FOLDERS, _key(lock.folder)))
+            self._closed.wait(_LOOK_SECONDS)
+        return _Lease(lock, self._give_back)
+
+    def number(self, path: str) -> int | None:
+        """Return the lease under which this process writes a file; None: it is in no run that it holds."""
+        run = path if places.is_run(path) else places.of(path).run
+        return self._numbers.get(run)
+
+    def check(self, cursor: Cursor, path: str) -> None:
+        """Make sure that the lease of a file's run lasts until the transaction is over.
+
+        Raises:
+            LeaseLost: another process has taken it.
+        """
+        run = path if places.is_run(path) else places.of(path).run
+        number = self._numbers.get(run)
+        if number is not None and cursor.execute(_HELD, (run, number)).fetchone() is None:
+            raise lost(run)
+
+    def moved(self, old: str, new: str) -> None:
+        """Note that the folder of a run has another name."""
+        with self._guard:
+            if (number := self._numbers.pop(old, None)) is not None:
+                self._numbers[new] = number
+
+    def forget(self, run: str) -> None:
+        """Note that the folder of a run is gone."""
+        with self._guard:
+            self._numbers.pop(run, None)
+
+    def close(self) -> None:
+        """Give back what was let go of, and stop."""
+        self._closed.set()
+        if self._thread is not None:
+            self._returns.put(None)
+            self._thread.join()
+
+    def _take_run(self, folder: str) -> bool:
+        me, epoch = self._ownership.number, self._ownership.epoch
+        asked = {"epoch": epoch, "me": me, "seconds": LEASE_SECONDS, "place": folder}
+        row = self._database.write(epoch, lambda cursor: cursor.execute(_TAKE, asked).fetchone())
+        if row is None:
+            return False
+        with self._guard:
+            former = self._numbers.get(folder)
+            self._numbers[folder] = int(row[0])
+        if former is not None and former + 1 != row[0]:
+            self._drop(folder)
+        return True
+
+    def _take_folder(self, folder: str) -> bool:
+        row = self._ownership.ask("SELECT pg_try_advisory_lock(%s, %s)", (_FOLDERS, _key(folder)))
+        return row is not None and bool(row[0])
+
+    def _give_back(self, folder: str) -> None:
+        number = self._numbers.get(folder)
+        if places.is_run(folder):
+            self._later(lambda: self._return_run(folder, number))
+        else:
+            unlock = "SELECT pg_advisory_unlock(%s, %s)"
+            self._later(lambda: self._ownership.ask(unlock, (_FOLDERS, _key(folder))))
+
+    def _return_run(self, folder: str, number: int | None) -> None:
+        with self._guard:
+            if number is None or self._numbers.get(folder) != number:
+                # This process has taken it again.
+                return
+        self._flush(folder)
+        self._database.write(self._ownership.epoch, lambda cursor: cursor.execute(_GIVE_BACK, (folder, number)))
+        with self._guard:
+            if self._numbers.get(folder) == number:
+                del self._numbers[folder]
+
+    def _later(self, job: Callable[[], object]) -> None:
+        # Whoever lets go is on the event loop, which waits for no database.
+        with self._guard:
+            if self._closed.is_set():
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="leases", daemon=True)
+                self._thread.start()
+        self._returns.put(lambda: _tried(job))
+
+    def _work(self) -> None:
+        while (job := self._returns.get()) is not None:
+            job()
+
+
+class _Lease:
+    def __init__(self, lock: FolderLock, give_back: Callable[[str], None]) -> None:
+        self._lock = lock
+        self._give_back: Callable[[str], None] | None = give_back
+
+    def release(self) -> None:
+        """Let go of the folder; other processes may take it a moment later."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back(self._lock.folder)
+            self._lock.release()
+
+
+def lost(run: str) -> LeaseLost:
+    """Return the error of a run that another process has taken."""
+    return LeaseLost(errno.ESTALE, f"{run} was taken over by another process meanwhile")
+
+
+def _key(folder: str) -> int:
+    return int.from_bytes(hashlib.sha256(folder.encode()).digest()[:4], signed=True)
+
+
+def _tried(job: Callable[[], object]) -> None:
+    try:
+        job()
+    except OSError as error:
+        _log.warning("a lease was not given back, and ends by itself: %s", error)

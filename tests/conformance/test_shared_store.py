@@ -1,0 +1,215 @@
+"""A store that several processes share: each run has one writer at a time, and nobody else's line counts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from app import errors
+from app.domain.decisions import DecisionKind
+from app.storage.runs.folder_log import FolderLog
+from tests import postgres_server
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, PostgresStoreHarness
+from tests.postgres_server import Postgres
+
+Make = Callable[..., PostgresStoreHarness]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """Give a server that runs."""
+    with postgres_server.installed() as made:
+        made.start()
+        made.wait()
+        yield made
+
+
+@pytest.fixture
+def url(server: Postgres, request: pytest.FixtureRequest) -> str:
+    """Return the address of a new database."""
+    name = f"shared_{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
+    server.execute(f"CREATE DATABASE {name}")
+    return server.url_of(name)
+
+
+@pytest.fixture
+async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[Make]:
+    """Give what makes the store of a process of its own, and close all of them in the end."""
+    made: list[PostgresStoreHarness] = []
+
+    def make(*, shared: bool = True) -> PostgresStoreHarness:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(PostgresStoreHarness(folder, migrated, url, shared=shared, index_url=url))
+        return made[-1]
+
+    yield make
+    for harness in made:
+        with contextlib.suppress(errors.StorageFault):
+            await harness.store.close()
+
+
+def execute(url: str, statement: str) -> list[Any]:
+    """Execute a statement, and return what it gives."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(statement)
+        return found.fetchall() if found.description else []
+
+
+async def opened(harness: PostgresStoreHarness) -> FolderLog:
+    """Open the run as soon as nobody else holds it."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(errors.Conflict):
+                return await harness.store.open(RUN)
+            await asyncio.sleep(0.01)
+
+
+def expire(url: str) -> None:
+    """Let the leases of all runs be over."""
+    execute(url, "UPDATE control_room.runs SET held_until = now() - interval '1 s' WHERE holder IS NOT NULL")
+
+
+async def keys(harness: PostgresStoreHarness) -> list[str]:
+    """Return the steps that the journal has, which must be whole."""
+    assert (await harness.store.maintenance.verify(RUN))["ok"]
+    return [record.key for record in (await harness.store.read(RUN)).records]
+
+
+async def test_of_three_writers_only_the_last_lease_writes(make: Make, url: str) -> None:
+    """Three processes that each believe to hold a run write to it: what the last one writes counts, nothing else."""
+    writers = [make() for _ in range(3)]
+    logs = []
+    for number, writer in enumerate(writers):
+        store = await writer.open()
+        if number == 0:
+            await store.create(store_harness.start())
+        log = await opened(writer)
+        logs.append(log)
+        await log.append_step(store_harness.step(f"by {number}"))
+        await log.rest()
+        # Nobody is told that the next one has it.
+        expire(url)
+    late = [log.append_step(store_harness.step(f"late {number}")) for number, log in enumerate(logs)]
+    results = await asyncio.gather(*late, return_exceptions=True)
+    logs[2].refresh(lambda: {"cache.json": {"slots": {}}})
+    await logs[2].rest()
+    shown = writers[2].content("cache.json")
+    healed = await asyncio.gather(*(log.heal() for log in logs[:2]), return_exceptions=True)
+    logs[0].refresh(lambda: {"cache.json": {"slots": "of an earlier lease"}})
+    with contextlib.suppress(errors.StorageFault):
+        await logs[0].rest()
+
+    assert [isinstance(result, errors.LeaseLost) for result in results] == [True, True, False]
+    assert [isinstance(result, errors.LeaseLost) for result in healed] == [True, True]
+    assert await keys(writers[2]) == ["by 0", "by 1", "by 2", "late 2"]
+    assert writers[2].content("cache.json") == shown
+
+
+@pytest.mark.slow
+async def test_a_run_is_written_by_one_process_after_the_other(make: Make) -> None:
+    """While one has it the others are refused; each finds the lines before its own, those without a sync included."""
+    writers = [make() for _ in range(3)]
+    for writer in writers:
+        await writer.open()
+    await writers[0].store.create(store_harness.start())
+    for turn in range(6):
+        log = await opened(writers[turn % 3])
+        with pytest.raises(errors.Conflict, match="another process"):
+            await writers[(turn + 1) % 3].store.open(RUN)
+        assert len(log.loaded.decisions.highest_attempt) == turn
+        facts = {"key": f"s{turn}", "attempt": 1, "operation": "sha256:0"}
+        await log.append_step(store_harness.step(f"s{turn}"))
+        await log.decide(DecisionKind.STARTED, facts, sync=False)
+        await log.set_aside()
+
+    assert await keys(writers[1]) == [f"s{turn}" for turn in range(6)]
+
+
+@pytest.mark.slow
+async def test_the_runs_of_a_dead_process_are_free_at_once(make: Make, url: str) -> None:
+    """Its session ends with it, and so does its hold, whatever time was left."""
+    dead, other = make(), make()
+    log = await store_harness.begun(dead)
+    await log.append_step(store_harness.step("a"))
+    dead.store.abandon()
+    held = execute(url, f"SELECT held_until > now() FROM control_room.runs WHERE place = 'runs/{RUN}'")
+    await other.open()
+    log = await other.store.open(RUN)
+    await log.append_step(store_harness.step("b"))
+
+    assert held == [(True,)]
+    assert await keys(other) == ["a", "b"]
+
+
+@pytest.mark.slow
+async def test_ended_sessions_cost_no_lease(make: Make, url: str) -> None:
+    """A process whose sessions the server ends goes on with the run that it has, if nobody took it meanwhile."""
+    first, second = make(), make()
+    log = await store_harness.begun(first)
+    await second.open()
+    mine = "datname = current_database() AND pid <> pg_backend_pid()"
+    execute(url, f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {mine}")
+    await log.append_step(store_harness.step("a"))
+    with pytest.raises(errors.Conflict):
+        await second.store.open(RUN)
+    await log.close()
+    log = await opened(second)
+    await log.append_step(store_harness.step("b"))
+
+    assert await keys(second) == ["a", "b"]
+
+
+@pytest.mark.slow
+async def test_one_request_makes_one_run_whichever_process_gets_it(make: Make) -> None:
+    """Of requests with one key, sent to three processes at once, one makes the run and the others find it."""
+    writers = [make() for _ in range(3)]
+    for writer in writers:
+        await writer.open()
+    starts = [
+        store_harness.start(f"{RUN}-{number}", idempotency_key="key", request_sha256="sha256:0") for number in range(9)
+    ]
+    made = await asyncio.gather(*(writers[n % 3].store.create(start) for n, start in enumerate(starts)))
+
+    assert len({created.run_id for created in made}) == 1
+    assert [created.existed for created in made].count(False) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first_shares", [True, False])
+async def test_engines_do_not_share_a_store(make: Make, first_shares: bool) -> None:
+    """An owner of the store is refused while others share it, and the other way round."""
+    first, second = make(shared=first_shares), make(shared=not first_shares)
+    await first.open()
+    with pytest.raises(errors.ConfigurationError) as refusal:
+        await second.open()
+    await first.store.close()
+
+    assert refusal.value.code == "other_engine"
+    await second.open()
+
+
+@pytest.mark.slow
+async def test_whoever_shared_the_store_before_an_owner_writes_no_more(make: Make, url: str) -> None:
+    """A process that has lost its session, and with it its share, is refused once an owner was there."""
+    sharing, owner = make(), make(shared=False)
+    log = await store_harness.begun(sharing)
+    ownership = sharing.store._ownership
+    assert ownership is not None
+    ownership.transact(lambda cursor: cursor.execute("SELECT pg_advisory_unlock_all()"))
+    await owner.open()
+    expire(url)
+    later = await owner.store.open(RUN)
+    await later.append_step(store_harness.step("a"))
+    with pytest.raises(errors.StorageFault):
+        await log.append_step(store_harness.step("late"))
+
+    assert await keys(owner) == ["a"]
