@@ -62,7 +62,7 @@ def token_in(file: Path) -> str:
 
 
 def is_shared(file: Path) -> bool:
-    """Tell whether other users of the machine can read a file."""
+    """Return whether other users of the machine can read a file."""
     try:
         return bool(file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:
@@ -70,7 +70,7 @@ def is_shared(file: Path) -> bool:
 
 
 def is_text(path: str) -> bool:
-    """Tell whether a path can be written down as UTF-8."""
+    """Return whether a path can be written down as UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -79,7 +79,7 @@ def is_text(path: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is reached from this machine only."""
+    """Return whether an address is reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

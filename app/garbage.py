@@ -19,7 +19,7 @@ _LEAST, _MOST, _NEVER = 5, 500, 1_000_000_000
 
 
 def is_due(younger: int, share: float) -> bool:
-    """Tell whether a full collection is due.
+    """Return whether a full collection is due.
 
     Args:
         younger: Collections of the middle generation since the last full one.

@@ -328,7 +328,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Tell whether a line of Uvicorn's log says what no warning of ours says, and limits."""
+    """Return whether a line of Uvicorn's log says what no warning of ours says, and limits."""
     return record.msg != "Invalid HTTP request received."
 
 

@@ -84,7 +84,7 @@ def default_backend(chosen: settings.Settings) -> str | None:
 
 
 def speak_locally(chosen: settings.Settings) -> bool:
-    """Tell whether the project's agents all speak through the local model."""
+    """Return whether the project's agents all speak through the local model."""
     people = roster_of(chosen)
     kinds = {people.backends[agent.backend].type for agent in people.agents if agent.backend in people.backends}
     return kinds == {"local"}

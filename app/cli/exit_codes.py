@@ -72,7 +72,7 @@ def of_plan(status: str) -> ExitCode:
 
 
 def is_interrupted(status: str) -> bool:
-    """Tell whether a run that executed in this process, and does no longer, was left before it came to rest."""
+    """Return whether a run that executed in this process, and does no longer, was left before it came to rest."""
     return status in _IN_FLIGHT
 
 

@@ -44,7 +44,7 @@ async def follow(client: Client, plan: Answer, as_json: bool) -> int:
 
 
 def rests(plan: Answer) -> bool:
-    """Tell whether nothing of a plan runs or is begun by itself."""
+    """Return whether nothing of a plan runs or is begun by itself."""
     from app.domain import plan_files
     from app.flows.session_plan import rules
 

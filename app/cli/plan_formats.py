@@ -138,12 +138,12 @@ def _next_commands(found: Plan) -> list[str]:
 
 
 def chief_is_at_work(found: Plan) -> bool:
-    """Tell whether the tasks are still being found."""
+    """Return whether the tasks are still being found."""
     return bool(found["awaits_chief"])
 
 
 def goes_on(found: Plan) -> bool:
-    """Tell whether a plan is worth following: it runs, or its tasks are still being found."""
+    """Return whether a plan is worth following: it runs, or its tasks are still being found."""
     return bool(found["status"] == "running" or chief_is_at_work(found))
 
 

@@ -41,7 +41,7 @@ class Output:
 
     @property
     def tells_steps(self) -> bool:
-        """Tell whether stdout gets a line for each step."""
+        """Return whether stdout gets a line for each step."""
         return not (self.quiet or self.as_json or self.progress)
 
 

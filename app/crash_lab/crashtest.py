@@ -48,7 +48,7 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Tell whether all promises hold, and each kind of disturbance was tried at all."""
+        """Return whether all promises hold, and each kind of disturbance was tried at all."""
         return all(sweep.reached and not sweep.broken for sweep in self.sweeps)
 
     def rows(self) -> list[dict[str, Any]]:

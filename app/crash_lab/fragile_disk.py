@@ -46,7 +46,7 @@ class Operation:
 
     @property
     def is_sync(self) -> bool:
-        """Tell whether something is durable after it."""
+        """Return whether something is durable after it."""
         return self.name.startswith("sync")
 
     @property
@@ -129,12 +129,12 @@ class FragileDisk(memory_disk.MemoryDisk):
         return super().names(folder)
 
     def has_file(self, path: str) -> bool:
-        """Tell whether a file is there."""
+        """Return whether a file is there."""
         self._looks("stat", path)
         return super().has_file(path)
 
     def has_folder(self, path: str) -> bool:
-        """Tell whether a folder is there."""
+        """Return whether a folder is there."""
         self._looks("stat", path)
         return super().has_folder(path)
 

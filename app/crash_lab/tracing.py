@@ -47,7 +47,7 @@ class WritePoint:
 
 
 def available() -> bool:
-    """Tell whether there is a tracer."""
+    """Return whether there is a tracer."""
     return shutil.which("strace") is not None
 
 
@@ -72,7 +72,7 @@ def faulted(pid: int, data_directory: Path, point: WritePoint, how: str, output:
 
 
 def was_disturbed(output: Path) -> bool:
-    """Tell whether the call was ever made."""
+    """Return whether the call was ever made."""
     return output.exists() and _INJECTED in output.read_text(encoding="utf-8", errors="replace")
 
 

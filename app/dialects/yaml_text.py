@@ -59,7 +59,7 @@ class Document:
     """What a text holds."""
 
     value: plain.Json  # The value, as plain JSON.
-    root: _Node = field(repr=False)  # Where its parts stand in the text.
+    root: _Node = field(repr=False)  # Positions of its parts in the text.
 
     def line_of(self, path: str) -> int:
         """Return the line, from 1, of a JSON path; of the nearest part around it, where nothing stands there."""
@@ -106,7 +106,7 @@ def sound(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], wha
     """Return the document that a text holds, if nothing is wrong with it.
 
     Args:
-        flaws: Returns what is wrong with the value.
+        flaws: Returns the flaws of the value.
     """
     try:
         document = read(source)
@@ -154,7 +154,7 @@ def _composed(composer: _Composer, text: str) -> _Node:
 
 
 class _Composer:
-    """Make a value of the events that tell its syntax; no recursion, so no depth can overturn it."""
+    """Build a value from parser events, without recursion, so that no depth overflows the stack."""
 
     def __init__(self) -> None:
         self.flaws: list[errors.Flaw] = []
@@ -209,7 +209,7 @@ class _Composer:
     def _leave(self) -> None:
         node = self._open.pop()
         self._paths.pop()
-        # Only what is closed has a height; by it an alias to something open is known.
+        # Only closed nodes have a height; an alias to a node without one is recursive.
         node.height = 1 + max((part.height for part in node.below.values()), default=0)
         self._attach(node)
 
@@ -257,7 +257,7 @@ class _Composer:
             return "?"
         if not isinstance(name, str):
             shown = plain.encode(name).decode()
-            self._tell("name_not_text", f"has the name {shown:.80}, which is no text: put it in quotes", node.line)
+            self._tell("name_not_text", f"has the name {shown:.80}, which is not a text: put it in quotes", node.line)
             return shown
         if name in parent.value:
             path = self._paths[-1] + _written(name)

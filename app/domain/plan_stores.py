@@ -52,10 +52,10 @@ class PlanStore(Protocol):
         """
 
     async def was_removed(self, session_id: str) -> bool:
-        """Tell whether a session had a plan that was removed."""
+        """Return whether a session had a plan that was removed."""
 
     async def was_lost(self, session_id: str) -> bool:
-        """Tell whether a session had a plan whose file is gone, though nobody removed it here: a
+        """Return whether a session had a plan whose file is gone, though nobody removed it here: a
         person has, or a disk.
         """
 

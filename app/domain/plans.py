@@ -184,7 +184,7 @@ class Task:
 
     @property
     def asks(self) -> bool:
-        """Tell whether a question is open."""
+        """Return whether a question is open."""
         return self.recipe_id is None or (self.scoping_question is not None and self.scoping_answer is None)
 
     @property
@@ -201,7 +201,7 @@ class Task:
 
     @property
     def begun(self) -> bool:
-        """Tell whether its run goes on or has ended well, so that it is no more changed."""
+        """Return whether its run goes on or has ended well, so that it is no more changed."""
         return self.status in (TaskState.RUNNING, TaskState.DONE)
 
     def to_json(self) -> dict[str, plain.Json]:

@@ -41,7 +41,7 @@ class Readable(Protocol):
         """Wait until every file of a run that could not be read can be; each is tried again with growing waits."""
 
     def lags(self, run_id: str) -> bool:
-        """Tell whether a run has ended though its row does not say so yet; it is shown as ended, and to be opened."""
+        """Return whether a run has ended though its row does not say so yet; it is shown as ended, and to be opened."""
 
 
 class Waiting(Protocol):

@@ -22,7 +22,7 @@ class LightEvent:
         self._waiting: Sequence[asyncio.Future[None]] = ()
 
     def is_given(self) -> bool:
-        """Tell whether it is set."""
+        """Return whether it is set."""
         return self._given
 
     def give(self) -> None:

@@ -188,7 +188,7 @@ class DriverScheduler:
                 self._step(branch, value, error)
 
     def was_cancelled(self, branch: str) -> bool:
-        """Tell whether a branch, or one above it, was cancelled by a failing sibling."""
+        """Return whether a branch, or one above it, was cancelled by a failing sibling."""
         return any(_holds(path, branch) for path in self._cancelled)
 
     def close(self) -> None:

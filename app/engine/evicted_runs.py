@@ -28,7 +28,7 @@ class EvictedRun:
 
     @property
     def idle(self) -> bool:
-        """Tell whether every open step only waits."""
+        """Return whether every open step only waits."""
         return all(step.idle for step in self.steps.values())
 
     def open(self) -> list[views.OpenStep]:

@@ -82,7 +82,7 @@ class RunWriter:
 
     @property
     def is_quiet(self) -> bool:
-        """Tell whether no step uses the log on its performer's behalf."""
+        """Return whether no step uses the log on its performer's behalf."""
         return not self._users
 
     async def reach(self) -> StepOwner:

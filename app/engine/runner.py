@@ -150,7 +150,7 @@ class Runner:
         self._wake()
 
     def may_be_evicted(self) -> bool:
-        """Tell whether every open step is with its performer, and nothing else is under way or asked for."""
+        """Return whether every open step is with its performer, and nothing else is under way or asked for."""
         asked_to = self._halt or self._cancelled or self._evicted or self.log.loaded.decisions.paused
         closing = any(not task.done() for task in self._closing)
         pending = closing or self._arrived or self._failures or self.durability.fault

@@ -62,7 +62,7 @@ class Reservation(Protocol):
         """Return the most that the call may cost, for programs with a cap of their own; None: no limit."""
 
     def ended_by_limit(self, result: Result) -> bool:
-        """Tell whether a program ended the call because it cost all that was left."""
+        """Return whether a program ended the call because it cost all that was left."""
 
     def begin(self, attempt: int) -> Mapping[str, plain.Json]:
         """Count until the call leaves a line, and return what its `started` line is to hold."""
@@ -90,7 +90,7 @@ class Spending(Protocol):
         """Put budgets in force, in place of all others."""
 
     async def has_room(self, loaded: Loaded) -> bool:
-        """Tell whether the call that a parked run waits for fits by now."""
+        """Return whether the call that a parked run waits for fits by now."""
 
     def shown(self, run_id: str) -> BudgetState | None:
         """Return how a run stands with its limits, as far as that is in memory."""

@@ -124,7 +124,7 @@ class RunLog(Waiting, Protocol):
 
     @property
     def has_owed_move(self) -> bool:
-        """Tell whether a move could not be written to the row."""
+        """Return whether a move could not be written to the row."""
 
     async def heal(self) -> None:
         """Continue each failed file from a fresh copy of its confirmed prefix.
@@ -380,7 +380,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def has_space(self) -> bool:
-        """Tell whether new runs can be taken: no write has failed since the last that succeeded."""
+        """Return whether new runs can be taken: no write has failed since the last that succeeded."""
 
 
 async def every_run(store: RunStore, query: RunQuery) -> AsyncIterator[RunSummary]:

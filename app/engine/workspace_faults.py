@@ -19,7 +19,7 @@ _PASSING = _SHORT | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 
 
 def passes(number: int | None, *, reading: bool = False) -> bool:
-    """Tell whether an error is of the disk or of the machine's means, and says nothing about what was asked.
+    """Return whether an error is of the disk or of the machine's means, and says nothing about what was asked.
 
     Args:
         reading: Whether a user's file was read, of which only the step can tell that it is broken.

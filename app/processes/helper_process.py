@@ -68,7 +68,7 @@ class HelperProcess:
 
     @property
     def alive(self) -> bool:
-        """Tell whether the process has not ended yet."""
+        """Return whether the process has not ended yet."""
         if self._handle is None:
             return self._process.returncode is None
         ends = select.poll()

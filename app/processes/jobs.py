@@ -75,7 +75,7 @@ class Job:
 
     @property
     def has_leftovers(self) -> bool:
-        """Tell whether its namespace init reported that it ended and left other processes."""
+        """Return whether its namespace init reported that it ended and left other processes."""
         return self.report is not None and self.report.has_leftovers
 
     def read_report(self) -> None:
@@ -111,7 +111,7 @@ class Job:
 
     @property
     def has_passed_output(self) -> bool:
-        """Tell whether something that it wrote was passed on while it ran, so that the rest is to follow."""
+        """Return whether something that it wrote was passed on while it ran, so that the rest is to follow."""
         return bool(self.stdout.passed_bytes or self.stderr.passed_bytes)
 
     def news(self) -> list[launcher_protocol.Message]:
@@ -138,7 +138,7 @@ class Job:
         self.next_signal_at = now + (GRACE_SECONDS if self.signals_sent == 1 else _KILL_AGAIN_SECONDS)
 
     def is_unkillable(self, now: float) -> bool:
-        """Tell whether SIGKILL has had no effect for so long that waiting is useless."""
+        """Return whether SIGKILL has had no effect for so long that waiting is useless."""
         return self.signals_sent > 1 and now > self.first_kill_at + _KILL_SECONDS
 
     def reply(self, survivors: int) -> tuple[launcher_protocol.Ended | launcher_protocol.Refused, list[int]]:

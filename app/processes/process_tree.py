@@ -89,7 +89,7 @@ def process(pid: int) -> Process | None:
 
 
 def is_alive(pid: int, started: int) -> bool:
-    """Tell whether the process that started then is alive; elsewhere than on Linux, whether its id is in use."""
+    """Return whether the process that started then is alive; elsewhere than on Linux, whether its id is in use."""
     if LINUX:
         found = process(pid)
         return found is not None and found.started == started
@@ -164,7 +164,7 @@ def signal_group(leader: int, number: signal.Signals) -> None:
 
 
 def group_exists(leader: int) -> bool:
-    """Tell whether a process group has a member."""
+    """Return whether a process group has a member."""
     try:
         os.killpg(leader, 0)
     except ProcessLookupError:

@@ -89,12 +89,12 @@ def _is_owned(path: str) -> bool:
 
 
 def _is_elsewhere(owner: command_register.Owner | None) -> bool:
-    """Tell whether ids in the register are of another pid namespace; then only its lock shows if it is used."""
+    """Return whether ids in the register are of another pid namespace; then only its lock shows if it is used."""
     return owner is not None and owner.pid_namespace not in (0, process_tree.pid_namespace())
 
 
 def _may_have_hidden_processes(path: str) -> bool:
-    """Tell whether the register's launcher may have processes that this process, in a namespace itself, cannot see."""
+    """Return whether the register's launcher may have processes that this process, in a namespace itself, cannot see."""
     owner, _ = command_register.read(path)
     return _is_elsewhere(owner) and process_markers.read(os.getpid()) is not None
 
@@ -143,6 +143,6 @@ def _remaining(series: int, entries: list[command_register.Entry]) -> dict[int, 
 
 
 def _is_process_of(entry: command_register.Entry, table: process_tree.Table) -> bool:
-    """Tell whether the process with this id is the registered one: it started just before the entry was written."""
+    """Return whether the process with this id is the registered one: it started just before the entry was written."""
     living = table.get(entry.pid)
     return living is not None and 0 <= entry.started_by - living.started <= _START_TICKS

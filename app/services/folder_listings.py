@@ -109,7 +109,7 @@ def is_absent(path: Path) -> bool:
 
 
 def is_inside(path: Path, folders: Iterable[Path]) -> bool:
-    """Tell whether a file of recipes or prompts is in one of its folders after links are resolved."""
+    """Return whether a file of recipes or prompts is in one of its folders after links are resolved."""
     try:
         found = path.resolve()
         return any(found.is_relative_to(folder.resolve()) for folder in folders)

@@ -139,7 +139,7 @@ class Store(run_sums.SummingStore, Protocol):
     """What is counted."""
 
     async def has_space(self) -> bool:
-        """Tell whether new runs can be taken."""
+        """Return whether new runs can be taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

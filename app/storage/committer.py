@@ -52,11 +52,11 @@ class Committer(Protocol):
         """Note files that were written unsynced, for a time when everything is synced. From any thread."""
 
     def holds(self, run_id: str) -> bool:
-        """Tell whether a start after a power cut would look at this run, so that its other files need no sync now."""
+        """Return whether a start after a power cut would look at this run, so that its other files need no sync now."""
 
     @property
     def shares(self) -> bool:
-        """Tell whether many commits share a sync, so that a new run's folder is better committed than synced."""
+        """Return whether many commits share a sync, so that a new run's folder is better committed than synced."""
 
     async def settle(self, run_id: str | None = None) -> None:
         """Sync the run's own files, or those of all runs, so that nothing of them can come back from elsewhere.

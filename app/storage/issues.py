@@ -81,7 +81,7 @@ class Issues:
         return await self._context.index.list_issues(query)
 
     async def knows_session(self, session_id: str) -> bool:
-        """Tell whether a work session has runs, receipts or a plan."""
+        """Return whether a work session has runs, receipts or a plan."""
         may_have_plan = layout.can_have_plan(session_id)
 
         def look() -> bool:

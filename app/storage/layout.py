@@ -155,5 +155,5 @@ def plan_marker(kind: str, session_id: str) -> str:
 
 
 def can_have_plan(session_id: str) -> bool:
-    """Tell whether a session may have a plan: not where its folder would be that of all conversations."""
+    """Return whether a session may have a plan: not where its folder would be that of all conversations."""
     return f"{PLANS}/{file_name(session_id)}" != AGENT_SESSIONS

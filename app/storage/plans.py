@@ -83,12 +83,12 @@ class Plans:
         await worker_threads.uncut(self._remove(session_id))
 
     async def was_removed(self, session_id: str) -> bool:
-        """Tell whether a session had a plan that was removed."""
+        """Return whether a session had a plan that was removed."""
         marker = layout.plan_marker(layout.PLANS_REMOVED, session_id)
         return await self._context.workers.run(lambda: self._context.disk.has_file(marker))
 
     async def was_lost(self, session_id: str) -> bool:
-        """Tell whether a session had a plan whose file is gone, though nobody removed it here."""
+        """Return whether a session had a plan whose file is gone, though nobody removed it here."""
         name = layout.file_name(session_id)
         return await self._context.workers.run(lambda: _is_lost(self._context.disk, name))
 

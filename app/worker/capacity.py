@@ -84,11 +84,11 @@ class WorkerCapacity:
         return len(self._queued)
 
     def has_capacity(self, run_id: str) -> bool:
-        """Tell whether a run holds capacity."""
+        """Return whether a run holds capacity."""
         return run_id in self.holding
 
     def is_queued(self, run_id: str) -> bool:
-        """Tell whether a run waits for one."""
+        """Return whether a run waits for one."""
         return run_id in self._queued
 
     def join(self, *requests: CapacityRequest) -> None:

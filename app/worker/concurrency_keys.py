@@ -39,7 +39,7 @@ class ConcurrencyKeys:
         return others[0] if run_id not in holders and len(others) >= limit else None
 
     def holds(self, run_id: str) -> bool:
-        """Tell whether a run holds a key."""
+        """Return whether a run holds a key."""
         return run_id in self._held
 
     def older(self, key: str, age: Age) -> list[str]:

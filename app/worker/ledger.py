@@ -220,7 +220,7 @@ class Ledger:
         return account.state(self._clock.now())
 
     async def has_room(self, loaded: stores.Loaded) -> bool:
-        """Tell whether the call that a parked run waits for fits by now."""
+        """Return whether the call that a parked run waits for fits by now."""
         error = loaded.decisions.pause_error or {}
         detail = error.get("detail")
         needed = detail.get("needed") if isinstance(detail, dict) else None
@@ -261,7 +261,7 @@ class Reservation:
         """The most that it may cost; None: no limit."""
 
     def ended_by_limit(self, result: records.Result) -> bool:
-        """Tell whether a program ended the call because it cost all that was left."""
+        """Return whether a program ended the call because it cost all that was left."""
         ended = result.error is not None and result.error.code == operations.COST_CAP_REACHED
         return ended and self._is_rest
 

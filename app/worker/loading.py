@@ -162,5 +162,5 @@ class Reloads:
 
 
 def is_passing(failure: BaseException) -> bool:
-    """Tell whether a folder that could not be opened may be free or readable later."""
+    """Return whether a folder that could not be opened may be free or readable later."""
     return isinstance(failure, errors.StorageFault) or getattr(failure, "code", None) == "run_busy"

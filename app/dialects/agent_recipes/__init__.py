@@ -22,7 +22,7 @@ class AgentRecipes:
         return composition.compose(source, read)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """Read a recipe file; its id stands in it, so the file's name is of no account."""
+        """Read a recipe file; the id comes from its content, not from the file's name."""
         return parse.parse(source)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
@@ -111,7 +111,7 @@ def _restart_flaws(recipe: library.Recipe, registry: library.Library) -> Iterato
         for place, target_id in transitions.restarts(owner.document):
             problem = None if target_id == recipe.recipe_id else _problem_of(target_id, registry)
             if problem is not None:
-                # What is wrong in another recipe has no place in this one.
+                # A flaw of another recipe has no position in this one.
                 code, message = problem
                 reported = message if owner is recipe else f"{message}, and {owner.recipe_id} begins it"
                 yield json_schemas.flaw(place if owner is recipe else (), code, reported)

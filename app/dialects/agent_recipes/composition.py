@@ -30,7 +30,7 @@ def compose(source: str, read: _Read) -> ports.Composition:
     try:
         document = json_text.read(source, exact=True)
     except errors.InputRefused:
-        # The parser tells what is wrong, with the lines of the very text.
+        # The parser reports the flaws with the lines of this text.
         return ports.Composition(source=source)
     steps = document.get("steps") if isinstance(document, dict) else None
     if not isinstance(steps, dict) or not is_composed(steps):
@@ -76,7 +76,7 @@ class _Composer:
         self._parts = 0
 
     def entry(self, name: str, part: plain.Json, own: Collection[str], trail: _Trail = ()) -> _Object:
-        """Return the steps that one entry of an object of steps stands for."""
+        """Return the steps that one entry of an object of steps expands to."""
         if name != INCLUDE:
             return {name: self._step(part, trail)}
         return {name: step for name, step in self._included(part, trail).items() if name not in own}
@@ -144,7 +144,7 @@ def _followed(content: plain.Json, pointer: str, file: str) -> plain.Json:
             raise _Cannot("unknown_part", f"{file} has no {name!r:.80}{near}")
         content = content[name]
     if not isinstance(content, dict):
-        raise _Cannot("unknown_part", f"{file}#{pointer} is no step")
+        raise _Cannot("unknown_part", f"{file}#{pointer} is not a step")
     return content
 
 

@@ -180,7 +180,7 @@ class _Machine:
         step = self._state.current_step
         self._costs[step] = records.total_cost((self._costs.get(step), _cost(record)))
 
-    # -- what is seen of it
+    # -- its visible state
 
     def _show(self) -> None:
         costs = {"costUsd": records.total_cost(self._costs.values()), "stepCostsUsd": dict(self._costs)}
@@ -212,7 +212,7 @@ class _Machine:
             "maxStepVisits": self._guardrails.max_step_visits,
             "maxTotalSteps": self._guardrails.max_total_steps,
         }
-        # Where a person sent the run back to an earlier step, the same is told again, behind other lines.
+        # After a person has sent the run back to an earlier step, the same report follows other lines.
         lines = 0 if self._last is None else self._last.position + 1
         self._ctx.emit(f"{state.key} {event} {lines}", fields | facts)
 

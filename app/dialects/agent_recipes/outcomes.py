@@ -23,7 +23,7 @@ NO_JSON = "No JSON block found in response"  # Told where the tail holds no line
 VERSION = 2  # Version of the wording; runs that were begun with the first one keep it.
 
 Fault: TypeAlias = Literal["no_block", "no_json", "no_outcome", "unknown_outcome", "no_description"]
-"""What is wrong with a reply."""
+"""Kinds of faults of a reply."""
 
 _OPENERS: Mapping[Fault, str] = {
     "no_block": "Your previous response did not include the required JSON outcome block.",
@@ -54,9 +54,9 @@ class Reported:
 class Unreadable:
     """A reply without an outcome that counts."""
 
-    error: str  # What is wrong, as the agent is told.
+    error: str  # The fault, in the words sent to the agent.
     malformed_json: str | None = None  # The beginning of the line read as the outcome; None if there is none.
-    fault: Fault = "no_block"  # The kind of what is wrong.
+    fault: Fault = "no_block"  # The kind of fault.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return `{success, error, malformedJson}`."""
@@ -74,7 +74,7 @@ def prompt(instruction: str, outcomes: Collection[str]) -> str:
 
 
 def reminder(missed: Unreadable, outcomes: Collection[str], version: int = VERSION) -> str:
-    """Return what is sent after a reply without an outcome; it begins with what was wrong."""
+    """Return the correction prompt after a reply without an outcome; it begins with the fault."""
     return (
         f"{_OPENERS['no_block' if version < VERSION else missed.fault]}\n"
         "Please respond now with ONLY the JSON outcome on a single line.\n"
@@ -108,7 +108,7 @@ def _examples(outcomes: Collection[str]) -> str:
 
 
 def _candidate(reply: str) -> str | None:
-    # Blank lines at the end are no lines, and JSON may hold any separator but a line feed.
+    # Trailing blank lines do not count, and JSON may hold any separator but a line feed.
     tail = reply.rstrip().rsplit("\n", TAIL_LINES)[-TAIL_LINES:]
     trimmed = (line.strip() for line in reversed(tail))
     return next((line for line in trimmed if line.startswith("{") and line.endswith("}")), None)

@@ -68,7 +68,7 @@ def _unsound(document: plain.Object) -> _Flaws:
     if isinstance(params, dict) and not params:
         yield json_schemas.flaw(("steps",), "no_steps", "has no steps")
     yield from _uncomposed(steps)
-    # As long as steps are missing that stand elsewhere, nobody knows which names there will be.
+    # While steps from other files are missing, the set of names is unknown.
     known = None if composition.INCLUDE in steps or not steps else frozenset(steps)
     initial = document.get("initialStep")
     if isinstance(initial, str) and known is not None and initial not in known:

@@ -15,7 +15,7 @@ GUARDRAILS: plain.Object = {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOth
 
 EXIT, RESTART = "exit", "restart-new-session"  # Actions of transitions.
 OTHER = "other"  # The outcome of an agent that was met by something unforeseen.
-DEFAULT_BACKEND = "claude-code"  # Backend that is spoken through where nobody names one.
+DEFAULT_BACKEND = "claude-code"  # Backend used where none is named.
 RECIPE_ID = r"^[a-z0-9]+(-[a-z0-9]+)*$"  # Form of recipe ids: kebab-case.
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"  # Form of step names and outcomes; keys of steps are made of them.
 
@@ -172,7 +172,7 @@ def _exit() -> _Schema:
     return closed(
         required=["action", "reason"],
         action=_action("The run is done."),
-        reason=_text("Why, as the run's ending tells it.", pattern=r"\S", maxLength=200),
+        reason=_text("Why, as the run's ending reports it.", pattern=r"\S", maxLength=200),
     )
 
 

@@ -144,7 +144,7 @@ class Restart:
 class Halt:
     """A guardrail ends the run."""
 
-    reason: str  # Which, as the run's ending tells it.
+    reason: str  # Which, as the run's ending reports it.
     code: str  # The same as an error's code.
     message: str  # One sentence for people.
     limit: int  # What was reached.

@@ -19,11 +19,11 @@ class Amplifier:
     takes_folders: bool = True
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """Read a recipe file; its id stands in it, so the file's name is of no account."""
+        """Read a recipe file; the id comes from its content, not from the file's name."""
         return parse.parse(source)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return every agent that there is not, and every recipe that cannot be run as the recipe runs it."""
+        """Return unknown agents, and recipes that cannot run the way this recipe runs them."""
         return checks.flaws(recipe, library)
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
@@ -57,7 +57,7 @@ class Amplifier:
         return schema.json_schema()
 
     def secrets(self, document: plain.Object) -> ports.Secrets:
-        """Return the recipe's secrets; a text that a step assigns to such a variable is one, too."""
+        """Return the recipe's secrets; a text that a step assigns to one of these variables is also a secret."""
         everywhere = document.get("secrets", ())
         named = [((*everywhere, *step.get("secrets", ())), step.get("env", {})) for _, step in walk.placed(document)]
         return ports.Secrets(

@@ -1,4 +1,4 @@
-"""Agents: who a step's `agent` is, and how the step changes what is set for it."""
+"""Agents: resolve a step's `agent`, and apply the step's overrides to its configuration."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def merged(below: plain.Json, above: plain.Json) -> plain.Json:
 
 
 def is_pattern(model: plain.Json) -> bool:
-    """Return whether a name of a model stands for any that fits it."""
+    """Return whether a model name is a pattern."""
     return isinstance(model, str) and any(sign in model for sign in "*?[")
 
 

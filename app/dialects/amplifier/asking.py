@@ -26,8 +26,8 @@ class Prompts:
 class Frame:
     """Where in the flow something is done."""
 
-    key: str  # Key of what is done there.
-    scope: templates.Scope  # What variables stand for.
+    key: str  # Key of the operation there.
+    scope: templates.Scope  # Values of variables.
     lanes: int | None  # Most agents that may be asked at a time; None: any number.
     prompts: Prompts  # Prompts so far.
     position: int = 0  # Number of branches beside this one that began just before it.

@@ -10,7 +10,7 @@ from app.domain import operations, plain, runs
 
 FINAL_OUTPUT = "final_output"  # Slot that holds the result of a run.
 COMMAND_TRANSIENT = ("exit_code", "timeout")
-"""Codes of errors of commands that are worth another try: nothing tells why a command failed."""
+"""Error codes of commands that are retried: a command does not say why it failed."""
 
 _OUTPUT_BYTES = 16 * 1024 * 1024
 _ANY_EXIT_CODE = tuple(range(256))
@@ -46,7 +46,7 @@ def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> o
     """Return the command of a step; values reach bash as variables of its environment, so that none is read as code.
 
     Args:
-        run: The run; the version of the driver that began it tells how values are filled in.
+        run: The run; the driver version that began it decides how values are filled in.
     """
     filled = commands.filled_as_first(step["command"]) if run.driver_version == 1 else commands.filled(step["command"])
     values = {variable: templates.written(scope.find(name)) for name, variable in filled.names.items()}

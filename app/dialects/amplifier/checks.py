@@ -63,7 +63,7 @@ def _of_backends(step: plain.Object, place: json_text.Parts, registry: library.L
         if name is not None and name not in known:
             yield json_schemas.flaw(parts, "unknown_backend", _no_backend(name, known))
     preferred = [wanted["provider"] for wanted in step.get("provider_preferences", ())]
-    # One that there is is enough: what there is not is passed over.
+    # One existing backend is enough; unknown ones are skipped.
     if preferred and not any(name in known for name in preferred):
         message = f"none of these is a backend; {_no_backend(preferred[0], known)}"
         yield json_schemas.flaw((*place, "provider_preferences"), "unknown_backend", message)

@@ -38,7 +38,7 @@ class Filled:
     """A command that names its values in the environment."""
 
     text: str  # What Bash executes.
-    names: Mapping[str, str]  # Variables of the environment, by the names in the recipe that they stand for.
+    names: Mapping[str, str]  # Environment variables, by the recipe's names for them.
 
 
 def problems(command: str) -> tuple[Problem, ...]:

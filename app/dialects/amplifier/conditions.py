@@ -33,7 +33,7 @@ Find: TypeAlias = Callable[[str], str]  # Returns the text that a variable holds
 
 
 class Unreadable(ValueError):
-    """A text is no condition."""
+    """A text is not a valid condition."""
 
 
 class Undecidable(ValueError):
@@ -238,7 +238,7 @@ class _Reader:
     def _misplaced(self, token: _Token) -> str:
         if not self._later and token.text in ("not", "(", ")"):
             return f'{token.text!r} needs schema: "{schema.NEWEST}"; or break the condition into several steps'
-        hint = "" if token.kind == "sign" or token.text in ("and", "or", "not") else "; texts stand in quotes"
+        hint = "" if token.kind == "sign" or token.text in ("and", "or", "not") else "; put texts in quotes"
         return f"{token.text!r:.40} stands where a value must stand{hint}"
 
 

@@ -48,7 +48,7 @@ def is_required(declaration: plain.Object) -> bool:
 
 
 def flaws(context: plain.Json, version: str) -> Iterator[errors.Flaw]:
-    """Return what is wrong with the declarations of a context."""
+    """Return the flaws of a context's declarations."""
     for name, value in context.items() if isinstance(context, dict) else ():
         if is_declaration(value, version):
             place: json_text.Parts = ("context", name)

@@ -45,7 +45,7 @@ class _Flow:
         self._lost = set[str]()
 
     def enter(self, stage: str, index: int) -> None:
-        """Let `stage` stand for a stage from now on."""
+        """Make `stage` refer to a stage from now on."""
         self._facts.set(templates.STAGE, {"name": stage, "index": index})
 
     async def take(self, step: plain.Object) -> None:
@@ -85,7 +85,7 @@ class _Flow:
             raise failures.denied(key, answer)
 
     def end(self) -> runs.Ending:
-        """Show the result, and tell how it was reached."""
+        """Publish the result and how it was reached."""
         self._shown.result(schema.final(self._recipe), self._scope)
         return self._shown.ending(skipped=self._over)
 
@@ -116,7 +116,7 @@ class _Flow:
         return value
 
     def _left(self, step: plain.Object, failure: failures.StepFailed, frame: Frame) -> templates.Value:
-        """Return what stands for the result of a step that has failed: null, or what a command had printed."""
+        """Return the result of a failed step: null, or the output of a command."""
         for name in ("output", "collect", "output_exit_code"):
             asking.set_variable(step, name, failure.printed if name == "output" else None, frame)
         return failure.printed

@@ -25,14 +25,14 @@ _SHELL = "is read as code by the shell that this starts; pass it as an argument:
 _FORMAT = "is in the format of printf, which reads % and \\ in it; write printf '%s' {{name}}"
 _BACKQUOTES = "is in backquotes, which read their text twice; write $( ) in place of them"
 DOLLAR = 'has a $ before it, with which Bash begins a name; write {{name}} alone, or "\\${{name}}" for the sign itself'
-"""What is said of a variable behind the sign that begins names."""
+"""Reasons reported for a variable, by the character that begins its name."""
 _LIST = "is one word, so that the loop is taken once; loop over $(printf '%s\\n' {{name}}), or use foreach"
 _ALONE = 'is the whole command; put it into env and write: bash -c "$NAME"'
 _PATTERN = 'is matched as text where a pattern is meant; write grep -E -- {{name}} <<< "$TEXT"'
 _EXPANSION = "is inside of ${…}; assign it to a variable of the shell first: value={{name}}"
 ELSEWHERE = 'is at a place where no value can be filled in; put it into env and write "$NAME"'
 
-"""What is said of a place that has no better reason."""
+"""Reason reported where no better one is known."""
 
 _AROUND = frozenset(
     (
@@ -104,7 +104,7 @@ def check(shell: Shell, node: Node) -> None:
         raise Unsafe(_NAME, EVALUATED)
 
 
-# -- what is around a place
+# -- surroundings of a place
 
 
 def _unprinted(shell: Shell, around: Node, child: Node) -> bool:

@@ -28,7 +28,7 @@ class StepFailed(errors.StepError):
 
     @classmethod
     def of(cls, record: records.Record, causes: Sequence[str] = (), printed: str | None = None) -> StepFailed:
-        """Make the failure that a record tells."""
+        """Return the failure that a record reports."""
         error = record.error
         if error is None:
             return cls("the step failed", key=record.key, code="step_failed", causes=causes)
@@ -45,7 +45,7 @@ class Remaining(errors.ControlRoomError):
 
 
 NONE_YET: plain.Object = {"stage": "", "decision": "", "message": "", "by_default": False}
-"""What `approval` stands for before the first one."""
+"""Value of `approval` before the first approval."""
 
 
 def gate(approval: plain.Object, scope: templates.Scope) -> operations.Gate:
@@ -62,7 +62,7 @@ def gate(approval: plain.Object, scope: templates.Scope) -> operations.Gate:
 
 
 def answer(stage: str, record: records.Record) -> dict[str, plain.Json]:
-    """Return what `approval` stands for after an answer."""
+    """Return the value of `approval` after an answer."""
     params = record.output if isinstance(record.output, dict) else {}
     return {
         "stage": stage,

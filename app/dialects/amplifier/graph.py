@@ -23,7 +23,7 @@ class _Place:
 
 
 def draw(document: plain.Object) -> graphs.Drawing:
-    """Return steps and approvals in order; what is inside of a step has that step as its group."""
+    """Return steps and approvals in order; nested nodes have their step as group."""
     nodes: list[graphs.Node] = []
     edges: list[graphs.Edge] = []
     places: dict[str, _Place] = {}

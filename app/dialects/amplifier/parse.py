@@ -43,7 +43,7 @@ FORMS: Mapping[str, str] = {
     "description": "must say something",
     **dict.fromkeys(("as", "index_as", "collect", "output", "output_exit_code", "final_output"), _VARIABLE),
 }
-"""What is said of values that do not have their form, by the field."""
+"""Messages for malformed values, by field."""
 
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 
@@ -85,7 +85,7 @@ def flaws(document: plain.Json) -> _Flaws:
 
 
 def args_schema(document: plain.Object) -> dict[str, plain.Json]:
-    """Return the schema of a run's arguments: the context, whose empty values must be given, and what is declared.
+    """Return the schema of a run's arguments: the context, whose empty values are required, and the declarations.
 
     A variable that steps set may be given too, so that a run which misses one can be sent on with it.
     """
@@ -106,7 +106,7 @@ def args_schema(document: plain.Object) -> dict[str, plain.Json]:
 
 
 def is_empty(value: plain.Json) -> bool:
-    """Return whether a value of the context stands for one that a run must be given."""
+    """Return whether a context value is a placeholder for a required argument."""
     return value is None or value == ""
 
 
@@ -121,7 +121,7 @@ def _version(document: plain.Json) -> tuple[str, str | None]:
     if isinstance(named, int | float) and not isinstance(named, bool):
         judged = meant if meant in schema.VERSIONS else schema.NEWEST
         return judged, f'is a number; write it in quotes: "{meant}"'
-    return schema.NEWEST, f"{meant!r:.40} is no version of the language; there are {', '.join(schema.VERSIONS)}"
+    return schema.NEWEST, f"{meant!r:.40} is not a language version; known: {', '.join(schema.VERSIONS)}"
 
 
 def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:

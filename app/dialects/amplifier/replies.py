@@ -28,7 +28,7 @@ class NoData(ValueError):
 
 
 ASKED = "\n\nReply with one JSON value and nothing else: no words before or after it, no code fence."
-"""What is put behind a prompt whose reply must be JSON."""
+"""Text appended to a prompt whose reply must be JSON."""
 
 
 def read(reply_text: str, parse_json: bool | None, version: int = NEWEST) -> plain.Json:

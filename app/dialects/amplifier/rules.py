@@ -1,4 +1,4 @@
-"""Rules that no schema can tell: what excludes what, what a name refers to, what a text holds."""
+"""Rules beyond the schema: exclusive fields, references and the syntax of texts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def flaws(document: plain.Object, version: str) -> _Flaws:
-    """Return what is wrong with a recipe beside its schema; what is malformed is passed by."""
+    """Return the flaws of a recipe beyond its schema; malformed parts are skipped."""
     yield from _of_parts(document)
     yield from _of_args(document, version)
     if len(walk.ids(document)) > MOST_STEPS:

@@ -32,7 +32,7 @@ _UNREAD = {
     "heredoc_content": _EXPANDING,
     "word": re.compile(r"['\"`]|\$[({\['\"]"),
 }
-"""What the parser must have read as a part of such a node, and nothing else."""
+"""The only parts that the parser may have found in a node of this kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

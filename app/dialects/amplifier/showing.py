@@ -1,4 +1,4 @@
-"""Showing: what is seen of a run while it goes on and when it is over, and what a run tells its own steps of itself."""
+"""Showing: the visible state of a run, during and after it, and the variables that describe a run to its steps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from app.domain import plain, runs, slots
 from app.engine import ports
 
 SESSION_FILE = "session.json"
-"""File of the run folder that tells which steps were skipped (amplifier-recipe-schema, session state)."""
+"""File of the run folder that lists skipped steps (amplifier-recipe-schema, session state)."""
 
 
 def facts(run: runs.RunStart) -> dict[str, templates.Value]:
-    """Return what the reserved names stand for."""
+    """Return the values of the reserved names."""
     recipe = run.recipe
     known: dict[str, templates.Value] = {
         "recipe": {name: recipe[name] for name in ("name", "version", "description")},
@@ -30,7 +30,7 @@ def slug(path: str) -> str:
 
 
 class Shown:
-    """Keep what is shown of one run."""
+    """The visible state of one run."""
 
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx

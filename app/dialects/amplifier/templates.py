@@ -51,12 +51,12 @@ class Undefined(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """What names stand for at one place of a run; what is set in it is seen by the places inside of it."""
+    """Values of names at one place of a run; inner places see the values set in it."""
 
     own: dict[str, Value] = field(default_factory=dict)  # Variables that were set here.
     local: frozenset[str] = frozenset()  # Those that end with this scope: loop variables, facts of a step.
     around: Scope | None = None  # The place around it.
-    listed: bool = True  # Whether its variables are named to who asks for one that there is not.
+    listed: bool = True  # Whether errors about unknown variables list its variables.
 
     def inside(self, /, **local: Value) -> Scope:
         """Return a place inside of this one with variables of its own, as a loop has."""
@@ -77,7 +77,7 @@ class Scope:
         return tuple(dict.fromkeys((*outer, *own)))
 
     def find(self, name: str) -> Value:
-        """Return what a dotted name stands for."""
+        """Return the value of a dotted name."""
         root, *path = name.split(".")
         value = self._root(root, name)
         for part in path:
@@ -178,7 +178,7 @@ def replaced(template: str, by: Mapping[str, str]) -> str:
 
 
 def problem_of(template: str) -> str | None:
-    """Return what is wrong with the syntax of a text, or None."""
+    """Return the syntax error of a text, or None."""
     for found in _TOKEN.finditer(template):
         if found[0] == "{{":
             near = template[found.start() : found.start() + 40].split("\n")[0]

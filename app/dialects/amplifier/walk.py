@@ -21,7 +21,7 @@ RESERVED_PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """What reserved names have behind the dot."""
 
-MOST_KEY = 300  # Length of keys, which name what is done at a place of the flow.
+MOST_KEY = 300  # Length of keys, which name the operations at a place of the flow.
 _BEHIND = 20
 
 SETTING = ("output", "collect", "output_exit_code")  # Fields of a step that name a variable which it sets.
@@ -86,7 +86,7 @@ def ids(document: plain.Object) -> tuple[str, ...]:
 
 
 def spots(document: plain.Object) -> Iterator[Spot | Question]:
-    """Return every step, inner loop and approval, in the order of the flow; what is malformed is passed by."""
+    """Return every step, inner loop and approval, in the order of the flow; malformed parts are skipped."""
     known, earlier = given(document), tuple[str, ...]()
     for place, stage in stages(document):
         requested = _mapping(stage.get("approval")) if place else {}

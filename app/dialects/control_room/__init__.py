@@ -18,7 +18,7 @@ class ControlRoom:
     file_suffixes: tuple[str, ...] = (".json",)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """Read a recipe file; its id stands in it, so the file's name is of no account."""
+        """Read a recipe file; the id comes from its content, not from the file's name."""
         return parse.parse(source)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:

@@ -191,7 +191,7 @@ def judge(requested: plain.Object, value: plain.Json, version: int = CLOSING_VER
 
 
 def field_of(slot: str, field: str, value: plain.Json, version: int = CLOSING_VERSION) -> plain.Json:
-    """Return what is at a dot-path inside a slot; JSON null may stand there."""
+    """Return the value at a dot-path inside a slot; it may be JSON null."""
     reference = refs.read(field_path(slot, field))
     if isinstance(value, str):
         value = refs.parsed(reference, value, version)

@@ -21,9 +21,9 @@ _LISTED = 100
 _SEVERITIES = ("error", "warning", "hint")
 _PLACE_FIELDS = ("path", "file", "scene_path")
 
-# What is missing is missing once in a file, however many places lack it.
+# A missing thing counts once per file, however many places lack it.
 _MISSING = re.compile(r"(no|missing)_")
-# Counts and line numbers change with every edit, and what they are told of stays the same.
+# Counts and line numbers change with every edit while the finding stays the same.
 _CHANGING = re.compile(
     r"\(?\b\d[\d.,]*\s+(?:times?|words?|sentences?|adverbs?|characters?|lines?)\b\)?|\blines?\s+\d+(?:\s*[-–]\s*\d+)?"
 )
@@ -176,7 +176,7 @@ async def _read(values: refs.Values, reference: refs.Reference) -> Sequence[plai
     if isinstance(found, str):
         found = values.parsed(reference, found)
     if not isinstance(found, list):
-        raise refs.broken(reference, reference.text, "it is no list")
+        raise refs.broken(reference, reference.text, "it is not a list")
     if len(found) > _MAX_FINDINGS:
         raise refs.broken(reference, reference.text, f"it has more than {_MAX_FINDINGS} elements")
     return found

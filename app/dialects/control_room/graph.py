@@ -104,7 +104,7 @@ def _locate(nodes: Mapping[str, graphs.Node], key: str, record: Record | None) -
     means = StepState.FAILED if key.endswith(_ISSUE) and node.kind == "check" else StepState.DONE
     passage = graphs.Passage(node=node.id, visit=node.id, done_means=means)
     around = () if node.group is None else (graphs.Passage(node=node.group, visit=node.group),)
-    # A part that was not needed, such as evidence that nobody claims, says nothing about its step.
+    # A part that was not needed, such as evidence that is not claimed, says nothing about its step.
     is_left_out = key != node.id and record is not None and record.status is StepState.SKIPPED
     return graphs.Location(path=(*around, passage), aside=is_left_out)
 

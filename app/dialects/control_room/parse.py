@@ -41,7 +41,7 @@ def parse(source: str) -> library.Recipe:
 
 
 def draft(source: str) -> library.Recipe | None:
-    """Return what is sound of a recipe that has flaws: its well-formed steps, each at its place, the others as None."""
+    """Return the well-formed steps of a flawed recipe, each at its index, the others as None."""
     try:
         document = json_text.read(source, exact=True)
     except errors.InputRefused:
@@ -102,7 +102,7 @@ def _described(flaw: errors.Flaw) -> str:
 
 
 class _Survey:
-    """Look through a document that may be malformed, and pass over what is not of the expected kind."""
+    """Read a document that may be malformed, and skip values of unexpected types."""
 
     def __init__(self, document: plain.Object) -> None:
         self._document = document
@@ -111,7 +111,7 @@ class _Survey:
         self._steps = [*self._tool_steps, *self._agent_steps]
         written = [(_text(step, "output_slot"), index) for index, (_, step) in enumerate(self._steps)]
         self._written = {slot: index for slot, index in reversed(written) if slot is not None}
-        # Where a step is malformed nobody knows what it would fill, so no slot is called unknown.
+        # A malformed step could fill any slot, so no slot is reported as unknown.
         self._all_known = len(written) == _count(document) and all(slot is not None for slot, _ in written)
 
     def flaws(self) -> Iterator[errors.Flaw]:
@@ -190,7 +190,7 @@ class _Survey:
         slots = [_text(output, "slot") for _, output in _objects(self._document, "outputs")]
         if place[0] == "dod" and len(reference.steps) == 2 and reference.steps[1] in slots:
             return None
-        return "unreachable_ref_root", f"{reference.text} can stand in dod only, with the slot of an output"
+        return "unreachable_ref_root", f"{reference.text} is allowed only in dod, with the slot of an output"
 
     def _declared(self) -> Collection[str]:
         declared = self._document.get("args_schema")

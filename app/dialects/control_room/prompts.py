@@ -60,12 +60,12 @@ def named(template: str) -> list[refs.Reference]:
 
 
 def instructions(template: str) -> str:
-    """Return a template's own text, without what is filled in."""
+    """Return a template's own text, without the values filled in."""
     return "".join(piece for piece in pieces(template) if isinstance(piece, str))
 
 
 def text_of(reference: refs.Reference, value: plain.Json) -> str:
-    """Return how a value stands in a prompt: a text as it is, anything else as JSON."""
+    """Render a value for a prompt: a text as it is, anything else as JSON."""
     text = value if isinstance(value, str) else plain.encode(value).decode()
     size = len(text.encode())
     if size > MAX_VALUE_BYTES:
@@ -103,7 +103,7 @@ async def path(values: refs.Values, wanted: plain.Json) -> str:
 
 
 def named_in_path(wanted: plain.Json) -> list[refs.Reference]:
-    """Return the references that such a path is built from."""
+    """Return the references that a path template uses."""
     return [refs.read(wanted["$ref"])] if refs.is_reference(wanted) else named(wanted)
 
 
@@ -136,7 +136,7 @@ def frozen(step: plain.Object, registry: library.Library) -> dict[str, plain.Jso
 
 def _in_path(reference: refs.Reference, value: plain.Json) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise refs.broken(reference, reference.text, "it is no text that could be part of a path")
+        raise refs.broken(reference, reference.text, "it is not a text, so it cannot be part of a path")
     return value
 
 

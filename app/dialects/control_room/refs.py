@@ -37,7 +37,7 @@ class Reference:
 
     @property
     def source(self) -> str:
-        """Return what is read, as journal lines name it: the slot, `task.description` or `task.args`."""
+        """Return the name that journal lines give to the source: the slot, `task.description` or `task.args`."""
         if self.root != TASK or not self.steps:
             return self.root
         return f"{TASK}.args" if self.steps[0] in _ARGS else f"{TASK}.{self.steps[0]}"
@@ -51,7 +51,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """A slot with what it stands for."""
+    """A slot with its value."""
 
     slot: slots.Slot  # The slot as cache.json shows it.
     value: plain.Json  # Payload of a pointer, text of an artifact; None where `blob` holds it.
@@ -191,7 +191,7 @@ def sources(references: Iterable[Reference]) -> tuple[str, ...]:
 
 
 def task_problem(reference: Reference, args: Collection[str]) -> tuple[str, str] | None:
-    """Return code and message of what is wrong with a reference below `task`; None if it can be followed."""
+    """Return code and message of the flaw of a reference below `task`; None if it resolves."""
     if not reference.steps or reference.steps[0] not in TASK_FIELDS:
         return "unreachable_ref_root", f"{reference.text} names nothing of the task; it has {', '.join(TASK_FIELDS)}"
     if reference.arg is not None and reference.arg not in args:
@@ -233,4 +233,4 @@ def _problem(step: str | int, value: plain.Json, at: str) -> str | None:
             return None if step < len(value) else f"it does not exist, since {at} has {len(value)} elements"
         case str(), dict():
             return None if step in value else "it does not exist"
-    return f"{at} is no {'list' if isinstance(step, int) else 'object'}"
+    return f"{at} is not {'a list' if isinstance(step, int) else 'an object'}"

@@ -50,7 +50,7 @@ class Orchestrate:
         return schema.json_schema()
 
     def secrets(self, document: plain.Object) -> ports.Secrets:
-        """Return what the steps of a workflow name as secrets; a value that a step sets for such a name is one, too."""
+        """Return the secrets that steps of a workflow name; a value that a step sets for such a name is also one."""
         named = [spot.step for spot in scopes.spots(document) if "secrets" in spot.step]
         return ports.Secrets(
             names=frozenset(name for step in named for name in step["secrets"]),

@@ -86,7 +86,7 @@ def excerpts(params: Mapping[str, bool], read: Mapping[str, plain.Object]) -> li
 
 
 def composed(prompt: str, wanted: Injection, params: Iterable[File]) -> Composed:
-    """Return a prompt that tells of files; without files, or in the mode `none`, it is the same prompt."""
+    """Return a prompt with its files; without files, or in the mode `none`, the prompt is unchanged."""
     ordered = sorted(params, key=lambda file: _bytes(file.path))
     if wanted.mode == NONE or not ordered:
         return Composed(prompt=prompt)
@@ -226,7 +226,7 @@ def problem_of_target(path: str, run_root: str) -> str | None:
     """Return why nothing can be written to a path, None if something can: a run's own files are not for its steps."""
     parts, own = PurePosixPath(path).parts, PurePosixPath(run_root).parts
     if parts[: len(own)] == own and parts[len(own) : len(own) + 1] != (runs.ARTIFACTS,):
-        return f"lies in the run's own folder; there steps may write below {runs.ARTIFACTS}/ only"
+        return f"is in the run's own folder, where steps may write only below {runs.ARTIFACTS}/"
     return problem(path)
 
 

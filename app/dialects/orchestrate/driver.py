@@ -179,7 +179,7 @@ def _problem(item: plain.Json, folder: str, filler: variables.Filler, run_root: 
     if filler.gaps:
         return f"${{{filler.gaps[0].name}}} stands for nothing: {filler.gaps[0].reason}"
     if not isinstance(item, str):
-        return "the item is no text, so it names no file"
+        return "the item is not a text, so it cannot name a file"
     for path, problem in (
         (item, dependencies.problem(item)),
         (folder, dependencies.problem_of_target(folder, run_root)),

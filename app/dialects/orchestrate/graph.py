@@ -85,7 +85,7 @@ def _jumps(step: plain.Object, here: str, seen: _Ids) -> Iterator[graphs.Edge]:
 
 
 def _passing(step: plain.Object) -> tuple[str, ...]:
-    """Return the outcomes after which the flow goes on to the next step."""
+    """Return the outcomes after which the flow continues with the next step."""
     branches = step.get("on", {})
     left = {way for event in branches for way in _LEADING[event]}
     # Only what has a condition, or needs something, can be passed over.
@@ -111,7 +111,7 @@ def _locate(places: Mapping[str, _Place], key: str, _: Record | None) -> graphs.
 def _beside(
     path: list[graphs.Passage], place: _Place, segment: graphs.Segment, behind: graphs.Segment
 ) -> graphs.Location:
-    """Return the place of what is looked up before a step, or moved after an iteration of a loop."""
+    """Return the position of a lookup before a step, or of a move after an iteration of a loop."""
     # A loop is passed once per item, whatever is looked up before it.
     visit, position = ("" if place.inside else segment.visit), behind.position
     is_move = behind.name == _MOVED and position is not None and bool(place.inside)

@@ -57,7 +57,7 @@ def _with_built_in_providers(document: plain.Object) -> plain.Object:
 
 
 def _args_schema(document: plain.Object) -> dict[str, plain.Json]:
-    """Return the schema of a run's arguments: anything may stand in the context, whatever the workflow has there."""
+    """Return the schema of a run's arguments: the context may hold anything."""
     known = {name: {"default": value} for name, value in document.get("context", {}).items()}
     return {"type": "object", "properties": known, "additionalProperties": True}
 

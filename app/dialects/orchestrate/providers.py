@@ -49,7 +49,7 @@ def invocation(
     by_stdin = provider["input_mode"] == STDIN
     named = [name for token in provider["command"] for name in variables.names(token)]
     if by_stdin and variables.PROMPT in named:
-        message = "${PROMPT} stands in the template of a provider that reads its prompt from standard input"
+        message = "${PROMPT} is used in the template of a provider that reads its prompt from standard input"
         return Refused(message=message, context={"invalid_prompt_placeholder": [variables.PROMPT]})
     of_params = variables.Filler(scope)
     defaults = provider.get("defaults", {})

@@ -64,7 +64,7 @@ def left_behind(output: Output) -> Result:
 
 
 def shown(argv: Iterable[str]) -> list[plain.Json]:
-    """Return a command as people are told it: arguments that are prompts are cut."""
+    """Return a command for display: arguments that are prompts are cut."""
     return [argument[:_ARGUMENT_CHARACTERS] for argument in argv]
 
 
@@ -160,7 +160,7 @@ _SECONDS = 19
 
 
 class State:
-    """Everything that state.json tells."""
+    """The content of state.json."""
 
     def __init__(self, run: runs.RunStart, outermost: frames.Frame) -> None:
         frozen = run.frozen
@@ -197,7 +197,7 @@ def facts(run: runs.RunStart) -> dict[str, str]:
 
 
 def _root(run: runs.RunStart) -> str:
-    """Return the run's folder from the workspace; as an absolute path where it lies outside."""
+    """Return the run's folder from the workspace; absolute if it is outside the workspace."""
     if run.folder is None:
         return run.root_id
     folder, workspace = PurePosixPath(run.folder), PurePosixPath(run.working_dir)

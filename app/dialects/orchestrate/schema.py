@@ -65,7 +65,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _folder("processed_dir", "processed", "Folder of finished task files; what the flags for cleaning act on."),
         _folder("failed_dir", "failed", "Folder of task files that failed; a convention of workflows."),
         field("task_extension", WORD | {"default": ".task"}, "Ending of task files; a convention of workflows."),
-        _steps("What is done, in order."),
+        _steps("The steps, in order."),
     ),
     "provider": (
         field("command", _ARGV, "The program and its arguments.", filled=True, required=True),
@@ -89,7 +89,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         field(
             "output_capture",
             {"type": "string", "enum": ["text", "lines", JSON], "default": "text"},
-            "What is kept of standard output.",
+            "How standard output is captured.",
         ),
         field("allow_parse_error", NO, "Whether output that is not JSON is kept as text; only with `json`."),
         _file("output_schema", "JSON Schema that the JSON must fit; only with `json`.", since="1.3"),
@@ -171,7 +171,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         field("items_from", WORD, "List that an earlier step has made: `steps.NAME.lines`, `steps.NAME.json.a.b`."),
         field("items", {"type": "array", "maxItems": 100_000}, "The items themselves, as they are."),
         field("as", {"type": "string", "pattern": ALIAS, "default": "item"}, "Variable that holds the item."),
-        _steps("What is done for each item, in order."),
+        _steps("The steps for each item, in order."),
         part("on_item_complete", "on_item_complete", "Where the item's file goes afterwards.", since="1.2"),
     ),
     "on_item_complete": (
@@ -202,7 +202,7 @@ OPTIONS: field_tables.Rule = {
         },
         "max_retries": _COUNT | {"maximum": 100, "description": "Further tries of providers that say nothing."},
         "retry_delay_ms": _MS | {"description": "Time before each of those."},
-        "debug": {"type": "boolean", "description": "Whether logs tell how each command was made."},
+        "debug": {"type": "boolean", "description": "Whether logs show how each command was built."},
         "workflow_file": _PATH | {"description": "Path of the workflow's file, as the state shows it."},
     },
 }

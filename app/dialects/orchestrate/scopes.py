@@ -22,7 +22,7 @@ class Scope:
     loop: Step | None = None  # The loop that they are the steps of.
 
     def find(self, name: str) -> Step | None:
-        """Return the step that a name stands for here: one of these, or one further out."""
+        """Return the step that a name refers to: one of these, or one in an outer scope."""
         found = self.steps.get(name)
         return found if found is not None or self.outer is None else self.outer.find(name)
 
@@ -39,7 +39,7 @@ class Scope:
 class Spot:
     """One step of a workflow, at its place."""
 
-    place: json_text.Parts  # Where it stands in the document.
+    place: json_text.Parts  # Its position in the document.
     step: Step  # The step.
     scope: Scope  # Steps beside it.
     repeated: bool  # Whether a step before it has its name.
@@ -58,7 +58,7 @@ class Spot:
 def spots(
     workflow: plain.Object, place: json_text.Parts = (), outer: Scope | None = None, loop: Step | None = None
 ) -> Iterator[Spot]:
-    """Return every step in order, those of loops behind their loop; what is malformed is passed by."""
+    """Return every step in order, those of loops after their loop; malformed steps are skipped."""
     listed = workflow.get("steps")
     steps = [(index, step) for index, step in enumerate(listed if isinstance(listed, list) else ()) if _is_step(step)]
     named: dict[str, Step] = {}

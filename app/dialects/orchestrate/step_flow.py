@@ -1,4 +1,4 @@
-"""Taking a step: what is asked of the world for it, in order, until it has come to its result."""
+"""One step: its operations in order, until it has a result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.engine import ports
 
 CURRENT_VERSION = 2
 """Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, and
-waits and processes left behind are told.
+waits and leftover processes are reported.
 """
 WAITING, LEFT_BEHIND = "waiting", "left_behind"  # What notes are called, behind the key of their step.
 
@@ -28,7 +28,7 @@ class Spot:
     key: str  # Its key.
     place: records.Place  # Its place.
     scope: variables.Scope  # What variables name.
-    running: dict[str, plain.Json] = field(default_factory=dict)  # What the state tells of the step while it is taken.
+    running: dict[str, plain.Json] = field(default_factory=dict)  # State shown for the step while it runs.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class _Stopped(Exception):
 
 
 async def take(ctx: ports.Context, step: plain.Object, spot: Spot) -> Taken:
-    """Take a step that is no loop; a failure is a result, too."""
+    """Execute a step that is not a loop; a failure is also a result."""
     taking = _Taking(ctx, step, spot)
     try:
         await taking.look_at_condition()

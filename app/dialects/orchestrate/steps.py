@@ -1,4 +1,4 @@
-"""Rules of single steps that no schema can tell: what excludes what, what it refers to, where it leads."""
+"""Rules of single steps beyond the schema: exclusive fields, references and targets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def flaws(spot: scopes.Spot, document: plain.Object, everywhere: plain.Object) -> _Flaws:
-    """Return what is wrong with one step; what is malformed is passed by."""
+    """Return the flaws of one step; malformed parts are skipped."""
     if spot.repeated:
         yield spot.flaw("duplicate_name", f"{spot.step['name']:.80} is the name of another step beside it", "name")
     yield from _of_name(spot)
@@ -52,7 +52,7 @@ def form(step: plain.Object) -> str | None:
 def _of_name(spot: scopes.Spot) -> _Flaws:
     loops, name = spot.scope.loops(), str(spot.step.get("name"))
     if loops and name == _LIFECYCLE and "on_item_complete" in loops[0]["for_each"]:
-        yield spot.flaw("reserved_name", f"{name} is where the state tells what became of an item", "name")
+        yield spot.flaw("reserved_name", f"{name} is reserved: the state stores the result of an item there", "name")
     # Keys and names of logs hold the names of all loops around a step, with iterations and passages.
     length = len(name) + sum(len(str(loop.get("name"))) + _ITERATION_CHARACTERS for loop in loops)
     if length > _MOST_CHARACTERS:

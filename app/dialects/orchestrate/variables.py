@@ -117,7 +117,7 @@ class Filler:
 
 
 def resolved(name: str, scope: Scope) -> plain.Json | Gap:
-    """Return what a name stands for."""
+    """Return the value of a name."""
     if name == PROMPT:
         return scope.prompt if scope.prompt is not None else Gap(name=name, reason="only providers have a prompt")
     head, *path = name.split(".")
@@ -132,7 +132,7 @@ def resolved(name: str, scope: Scope) -> plain.Json | Gap:
             return _walked(name, scope.context, path)
         case "env":
             return Gap(
-                name=name, reason="the environment is no namespace; a step gets variables by `env` and `secrets`"
+                name=name, reason="the environment is not a namespace; a step gets variables by `env` and `secrets`"
             )
     if name in scope.params:
         return scope.params[name]

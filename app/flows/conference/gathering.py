@@ -52,7 +52,7 @@ class Gathering:
             case protocol.Done():
                 return False
             case protocol.Unusable(problem=problem):
-                # It is told once; whoever cannot answer then is not asked for ever.
+                # It is corrected once; a participant that still cannot answer is not asked again.
                 reported, self._corrected, self._problem = self._corrected, True, problem
                 return not reported
         return True
@@ -123,7 +123,7 @@ class Gathering:
         )
 
     def _has_called(self, call: protocol.Call) -> bool:
-        # Tools look at the same files every time; whoever asks again learns nothing, and is paid for it.
+        # Tools read the same files every time; a repeated call costs money and brings nothing new.
         requested = (_tool_name(call), plain.canonical(call.args))
         return any(requested == (each.tool, plain.canonical(each.args)) for each in self._called)
 

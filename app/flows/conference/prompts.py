@@ -1,4 +1,4 @@
-"""Prompts: what the chief is told turn by turn, and what every participant is shown, the same for each."""
+"""Prompts: the chief's, turn by turn, and the participants', which are the same for each."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ def opinion(message: str, called: Sequence[Called], characters: int) -> tuple[st
 
 
 def standing(role: str, requirement: str, called: Sequence[Called]) -> str | None:
-    """Return what is told to one participant alone: its role, and the evidence that this role must bring."""
+    """Return the part of a prompt for one participant: its role, and the evidence that this role must bring."""
     receipts = {f"{each.key} ({each.tool})": each.receipt_id for each in called if each.payload and each.receipt_id}
     wanted = evidence.request(requirement, receipts)
     return f"{role}{wanted}{_UNLESS if wanted else ''}".strip() or None
 
 
 def shares(lengths: Sequence[int], room: int) -> list[int]:
-    """Divide room among texts: short ones get what they need, the long ones the same of what is left."""
+    """Divide a length among texts: short ones get their length, the long ones share the rest equally."""
     params = [0] * len(lengths)
     for before, number in enumerate(sorted(range(len(lengths)), key=lambda each: lengths[each])):
         params[number] = min(lengths[number], max(room, 0) // (len(lengths) - before))

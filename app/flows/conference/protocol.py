@@ -43,7 +43,7 @@ class Done:
 class Unusable:
     """The reply is neither."""
 
-    problem: str  # What is wrong with it, behind "your last reply".
+    problem: str  # Its fault, worded to follow "your last reply".
 
 
 Turn: TypeAlias = Call | Done | Unusable  # What the chief says in a turn.

@@ -1,4 +1,4 @@
-"""What a conference is told: its configuration, which stands in the recipe's document, and its message."""
+"""Input of a conference: its configuration, from the recipe's document, and its message."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SLOT = driver.TASKS
 """Slot that holds the tasks, as JSON text; `tasks` reads it."""
 
 INTENT = schema.INTENT
-"""The one argument: what is wanted as a whole."""
+"""The one argument: the intent."""
 
 ARCHETYPE = "chief"
 """Role that the agent is chosen for."""

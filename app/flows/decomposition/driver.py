@@ -89,7 +89,7 @@ class _Decomposing:
         args = {"search_criteria": self._intent, "scan_mode": "FAST_SCAN", "max_results": max(self._size.files, 1)}
         place = records.Place(step_id=LOOK, step_index=0, output_slot=FOUND)
         record = await self._ctx.perform(LOOK, operations.ToolCall(tool=_TOOL, args=args), place)
-        # Without files a plan can be made, too: the chief is told that there are none.
+        # Without files a plan can be made, too: the prompt then says that there are none.
         if not record.done:
             return []
         self._ctx.fill(FOUND, slots.pointer(record))

@@ -1,5 +1,5 @@
 """Kinds of tasks: what the recipes of a project can do, in the words by which the router finds them. Neither their
-names nor their tools are told: the router chooses (execution-modes, chief's role in pipeline mode).
+names nor their tools are included: the router chooses (execution-modes, chief's role in pipeline mode).
 """
 
 # A chief that sees recipes or tools would choose among them and bypass the router. It is asked for descriptions
@@ -112,6 +112,6 @@ def _rank(phrase: str, wanted: str) -> int:
 
 
 def _line(text: str, most: int) -> str:
-    # What is cut off need not be looked at.
+    # Cut-off text need not be checked.
     words = " ".join(text[: 4 * most].split())
     return words if len(words) <= most else f"{words[: most - 1]}…"

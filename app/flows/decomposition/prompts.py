@@ -1,4 +1,4 @@
-"""Prompts: what the chief is told and asked, and how it is asked once more."""
+"""Prompts: the question to the chief, and its corrections."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def request(
     Args:
         found: Files that may matter, each with `path`, `category` and `title`.
         known: Kinds of tasks, those that the intent names first.
-        outputs: Whether it is told that arguments can be outputs of earlier tasks.
+        outputs: Whether the prompt says that arguments can be outputs of earlier tasks.
     """
     rules = _RULES.format(most=size.tasks)
     parts = [
@@ -55,7 +55,7 @@ def request(
 
 
 def correction(requested: str, size: Size, reply: str, flaws: Sequence[errors.Flaw]) -> str:
-    """Return how the chief is asked again, with its reply and what is wrong with it."""
+    """Return the correction prompt, with the reply and its flaws."""
     reported = "".join(f"- {flaw.path}: {flaw.message}\n" for flaw in flaws[: size.flaws])
     left = len(flaws) - size.flaws
     more = f"- and {left} more of that kind\n" if left > 0 else ""

@@ -26,7 +26,7 @@ class TaskDraft:
     id: int
     """Its number, unique among the tasks."""
     description: str
-    """What is to be done."""
+    """What the task does."""
     deps: tuple[int, ...] = ()
     """Numbers of the tasks that must be done before; each of them precedes it."""
     dod: str = ""

@@ -12,7 +12,7 @@ from app.domain import library, plain, task_outputs
 from app.flows.decomposition import kinds
 
 INTENT = "intent"
-"""Argument that says what is wanted."""
+"""Argument that holds the intent."""
 
 INTENT_CHARACTERS = 20_000
 """Longest intent."""
@@ -45,7 +45,7 @@ ARGS: plain.Object = {
             "minLength": 1,
             "maxLength": INTENT_CHARACTERS,
             "pattern": r"\S",
-            "description": "What is wanted as a whole.",
+            "description": "The intent: what the plan as a whole should achieve.",
         }
     },
 }
@@ -54,24 +54,24 @@ ARGS: plain.Object = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much an agent of a tier is told and asked for at a time (execution-modes, tier-based step sizing)."""
+    """Size of one prompt and reply for an agent of a tier (execution-modes, tier-based step sizing)."""
 
     tasks: int
     """Most tasks of a plan."""
     files: int
-    """Most files that it is told of."""
+    """Most files in a prompt."""
     kinds: int
-    """Most kinds of tasks that it is told of, those that the intent names first."""
+    """Most kinds of tasks in a prompt; those that the intent names come first."""
     phrases: int
     """Most phrases that are shown of a kind."""
     whole: bool
-    """Whether it is told of arguments and asked for them, and for questions."""
+    """Whether a prompt describes arguments and asks for them, and for questions."""
     tokens: int
     """Longest reply."""
     repeated_characters: int
     """How much of a faulty reply it is shown once more."""
     flaws: int
-    """Most flaws that it is told at a time."""
+    """Most flaws in one correction."""
 
 
 SIZES: Mapping[library.Tier, Size] = {
@@ -113,7 +113,7 @@ def form(
     """Return the schema that a backend is to hold the chief to, where it can.
 
     Args:
-        arguments: Arguments of the kinds of tasks that the chief is told of.
+        arguments: Arguments of the kinds of tasks in the prompt.
         dod: Whether each task must say when it is done.
         outputs: Whether arguments may be outputs of earlier tasks.
     """

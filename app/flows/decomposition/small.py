@@ -1,4 +1,4 @@
-"""What an agent of tier T1 is told and held to: a small model can choose among words, and hardly more. It gets the
+"""Prompts and rules for an agent of tier T1: a small model can choose among words, and hardly more. It gets the
 parts of the intent that name a kind of task, and a form that every part is in and in which every reply is a plan
 (execution-modes, tier-based step sizing).
 """
@@ -42,7 +42,7 @@ class Part:
     """A part of an intent that names a kind of task."""
 
     phrase: str
-    """The words that name it, as they stand in the intent."""
+    """The words of the intent that name it."""
     text: str
     """From there to the next part."""
     done_when: tuple[str, ...] = ()

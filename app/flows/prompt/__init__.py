@@ -11,10 +11,10 @@ from app.engine import ports
 
 NAME = "prompt"  # Name of the driver, of its one recipe and of its one step.
 SLOT = "reply"  # Slot that holds the reply.
-DEFAULT_BACKEND = "claude-code"  # Backend that is spoken through where nobody names one.
+DEFAULT_BACKEND = "claude-code"  # Backend used where none is named.
 TIMEOUT_SECONDS = 60 * 60.0  # Longest wait for a reply (agent-recipes, 13.2).
 
-_TEXT = {"type": "string", "minLength": 1, "pattern": r"\S", "description": "What is said to the agent."}
+_TEXT = {"type": "string", "minLength": 1, "pattern": r"\S", "description": "The prompt."}
 _ARGS: plain.Object = {
     "type": "object",
     "additionalProperties": False,

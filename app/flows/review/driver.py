@@ -1,4 +1,4 @@
-"""The driver: a look at the files, the chief's one call, one correction, and a person where the chief cannot tell."""
+"""The driver: a look at the files, the chief's one call, one correction, and a person where the chief is unsure."""
 
 # Why: docs/decisions/0272.
 

@@ -1,6 +1,6 @@
 """Prompts: what the chief is shown of a task and its work, how it answers, and what a person is asked."""
 
-# What tasks, files and agents say stands in lines with a mark before them. No text can begin a line without it, so
+# Texts of tasks, files and agents are lines with a mark before them. No text can begin a line without it, so
 # none can pass for a part of the prompt.
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def request(args: Mapping[str, Any], outputs: Sequence[Shown], size: Size) -> st
 
 
 def correction(requested: str, reply: str, flaws: Sequence[errors.Flaw]) -> str:
-    """Return how the chief is asked again, with its reply and what is wrong with it."""
+    """Return the correction prompt, with the reply and its flaws."""
     wrong = "\n".join(f"- {flaw.path}: {_line(flaw.message, 400)}" for flaw in flaws[:10])
     answered = quoted(_cut(reply, 4_000) or "(nothing)")
     return (

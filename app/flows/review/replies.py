@@ -88,7 +88,7 @@ def _evidence_line(text: str) -> str:
 
 def _proposal(value: Any) -> dict[str, plain.Json]:
     given: dict[str, Any] = dict(value) if isinstance(value, dict) else {}
-    # Backends that are held to a schema fill what is not meant with null.
+    # Backends that enforce a schema fill unused fields with null.
     given = {name: each for name, each in given.items() if each is not None}
     kind, task = given.get("kind"), given.get("task")
     problem = next(_problems(value, given), None)

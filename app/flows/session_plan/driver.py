@@ -71,7 +71,7 @@ class _Course:
         self.plan = plan
         """The plan as it is."""
         self.on_file: plans.Plan | None = None
-        """What its file holds, as far as the journal tells; None before it is made."""
+        """Content of its file according to the journal; None before it is made."""
 
     async def take(self, number: int, *, last: bool) -> str | None:
         """Wait for an input and do what it says; return why the run is over, if it is."""
@@ -104,7 +104,7 @@ class _Course:
         await self._ctx.perform(f"removal#{number}", operations.Input(name=NAME, shown=shown))
         return "deleted"
 
-    # -- what is seen of runs, and what begins then
+    # -- observed runs, and what follows from them
 
     async def _look(self, value: Mapping[str, Any], number: int, at: str) -> None:
         facts = {run_id: _fact(each) for run_id, each in value["facts"].items()}
@@ -221,7 +221,7 @@ class _Course:
         if fact is None or not (self.plan.awaits_chief or self.plan.status is plans.PlanState.FAILED):
             return
         if not self.plan.awaits_chief:
-            # Somebody has sent its run on by hand.
+            # A person has resumed its run by hand.
             if fact.status in (None, states.RunState.FAILED, states.RunState.CANCELLED):
                 return
             self.plan = transitions.asked_again(self.plan, at)
@@ -255,7 +255,7 @@ class _Course:
 
 
 def sha256(plan: plans.Plan | None) -> str | None:
-    """Return the hash by which a plan's content is compared, whoever wrote it and however."""
+    """Return the hash by which a plan's content is compared, regardless of its author and formatting."""
     return None if plan is None else plain.sha256(plain.canonical(plan.to_json()))
 
 

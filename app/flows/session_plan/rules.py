@@ -57,7 +57,7 @@ def settled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
     Revision and times stay; `renewed` counts the change where there is one.
 
     Args:
-        runs: What is known of runs, by their ids; a task whose run is not among them stays as it is.
+        runs: Known states of runs, by their ids; a task whose run is not among them stays as it is.
     """
     begun = [_with_outcome(task, runs, is_reviewed=plan.reviews(task)) for task in plan.tasks]
     done = {task.id for task in begun if task.status is plans.TaskState.DONE}
@@ -81,12 +81,12 @@ def derived(plan: plans.Plan) -> plans.PlanState:
 
 
 def can_go_on(plan: plans.Plan) -> bool:
-    """Tell whether a task runs, could be begun, or only needs an answer."""
+    """Return whether a task runs, could be begun, or only needs an answer."""
     return any(task.status in _LIVING for task in plan.tasks)
 
 
 def is_ready(plan: plans.Plan, task: plans.Task) -> bool:
-    """Tell whether all that a task depends on is done, or a person starts it regardless."""
+    """Return whether all that a task depends on is done, or a person starts it regardless."""
     return _is_ready(task, {each.id for each in plan.tasks if each.status is plans.TaskState.DONE})
 
 
@@ -103,7 +103,7 @@ def startable(plan: plans.Plan, limit: int) -> list[plans.Task]:
 
 
 def at_rest(plan: plans.Plan) -> bool:
-    """Tell whether nothing about a plan will change by itself."""
+    """Return whether nothing about a plan will change by itself."""
     if plan.awaits_chief or any(task.status is plans.TaskState.RUNNING for task in plan.tasks):
         return False
     return not startable(plan, len(plan.tasks))
@@ -133,7 +133,7 @@ def reviewed(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[tuple[plans.
 
 
 def is_under_way(review: task_reviews.Review) -> bool:
-    """Tell whether the run of a review still decides about its task."""
+    """Return whether the run of a review still decides about its task."""
     return review.run_id is not None and review.status is not task_reviews.ReviewState.DONE
 
 
@@ -182,7 +182,7 @@ def renewed(known: plans.Plan, changed: plans.Plan, at: str) -> plans.Plan:
 
 
 def expect(plan: plans.Plan, revision: int | None) -> None:
-    """Refuse a change by somebody who has not seen the plan as it is.
+    """Refuse a change that is based on an older version of the plan.
 
     Args:
         revision: Revision that was seen; None: whatever it is.

@@ -19,7 +19,7 @@ def approved(plan: plans.Plan, at: str) -> plans.Plan:
     """Let a draft be started.
 
     Raises:
-        errors.WrongState: it is no draft, the chief is at work, or there are no tasks.
+        errors.WrongState: it is not a draft, the chief is at work, or there are no tasks.
     """
     _among(plan, {plans.PlanState.DRAFT}, "approved")
     expect_chief_away(plan)
@@ -201,7 +201,7 @@ def unplanned(plan: plans.Plan, error: Mapping[str, plain.Json], at: str) -> pla
 
 
 def asked_again(plan: plans.Plan, at: str) -> plans.Plan:
-    """Wait once more for the chief, whose run goes on.
+    """Wait once more for the chief, whose run continues.
 
     Raises:
         errors.WrongState: the plan has not failed for want of the chief's tasks.

@@ -78,7 +78,7 @@ def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
 
 
 def is_added(plan: plans.Plan, new: requests.NewTask) -> bool:
-    """Tell whether an earlier request with the same key has added a task, whatever has become of that since.
+    """Return whether an earlier request with the same key has added a task, whatever has become of that since.
 
     Raises:
         errors.Conflict: `idempotency_conflict`.

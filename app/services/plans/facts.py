@@ -146,7 +146,7 @@ class Facts:
             await self._engine.submit(run_id)
 
     async def rests(self, run_id: str) -> bool:
-        """Tell whether an unfinished run does nothing by itself: it is paused, waits for an answer, or is somebody
+        """Return whether an unfinished run does nothing by itself: it is paused, waits for an answer, or is somebody
         else's.
         """
         known = self._engine.standing(run_id) or self._engine.view(run_id)

@@ -86,7 +86,7 @@ class PlanRuns:
         return self._engine.obstacle(self.run_id(session_id))
 
     def is_away(self, session_id: str) -> bool:
-        """Tell whether the engine does not have the run of a plan: it was not loaded, or has ended."""
+        """Return whether the engine does not have the run of a plan: it was not loaded, or has ended."""
         run_id = self.run_id(session_id)
         return self._engine.view(run_id) is None and self._engine.standing(run_id) is None
 

@@ -83,7 +83,7 @@ class Planner:
 
     @property
     def works(self) -> bool:
-        """Tell whether it has been started and not been stopped."""
+        """Return whether it has been started and not been stopped."""
         return self._works
 
     # -- plans

@@ -133,11 +133,11 @@ class PlanRepository:
             self.tell(session_id)
 
     async def was_removed(self, session_id: str) -> bool:
-        """Tell whether there was a plan of an id that was removed."""
+        """Return whether there was a plan of an id that was removed."""
         return await self._kept.was_removed(session_id)
 
     async def was_lost(self, session_id: str) -> bool:
-        """Tell whether there was a plan of an id whose file is gone, though nobody removed it here."""
+        """Return whether there was a plan of an id whose file is gone, though nobody removed it here."""
         return _can_be(session_id) and await self._kept.was_lost(session_id)
 
     async def _open(self, issue: issues.Issue) -> None:

@@ -245,7 +245,7 @@ class Scoper:
 
 
 def is_unscoped(task: plans.Task) -> bool:
-    """Tell whether nobody has looked yet which recipe does a task, as in plans written by hand."""
+    """Return whether nobody has looked yet which recipe does a task, as in plans written by hand."""
     begun = task.begun or task.status is plans.TaskState.FAILED
     return not begun and task.recipe_id is None and task.scoping_question is None
 

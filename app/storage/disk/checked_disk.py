@@ -59,11 +59,11 @@ class CheckedDisk:
         return self._checked("names", folder, partial(self._disk.names, folder))
 
     def has_file(self, path: str) -> bool:
-        """Tell whether a regular file is there."""
+        """Return whether a regular file is there."""
         return self._checked("has_file", path, partial(self._disk.has_file, path))
 
     def has_folder(self, path: str) -> bool:
-        """Tell whether a folder is there."""
+        """Return whether a folder is there."""
         return self._checked("has_folder", path, partial(self._disk.has_folder, path))
 
     def changed_at(self, path: str) -> int:

@@ -52,7 +52,7 @@ def told(error: OSError) -> str:
 
 
 def is_full(folder: Path) -> bool:
-    """Tell whether the disk below a folder has no room for what has to be written to open a data directory."""
+    """Return whether the disk below a folder has no room for what has to be written to open a data directory."""
     try:
         found = os.statvfs(folder)
     except OSError:

@@ -97,10 +97,10 @@ class Disk(Protocol):
         """Return the names in a folder, sorted; none if there is no such folder."""
 
     def has_file(self, path: str) -> bool:
-        """Tell whether a regular file is there."""
+        """Return whether a regular file is there."""
 
     def has_folder(self, path: str) -> bool:
-        """Tell whether a folder is there."""
+        """Return whether a folder is there."""
 
     def add_folder(self, path: str) -> bool:
         """Make a folder and tell whether it is new."""

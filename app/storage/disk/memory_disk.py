@@ -144,11 +144,11 @@ class MemoryDisk:
         return sorted(node.entries) if isinstance(node, _Folder) else []
 
     def has_file(self, path: str) -> bool:
-        """Tell whether a file is there."""
+        """Return whether a file is there."""
         return isinstance(self._find(path), _File)
 
     def has_folder(self, path: str) -> bool:
-        """Tell whether a folder is there."""
+        """Return whether a folder is there."""
         return isinstance(self._find(path), _Folder)
 
     def add_folder(self, path: str) -> bool:

@@ -147,11 +147,11 @@ class OsDisk:
             return []
 
     def has_file(self, path: str) -> bool:
-        """Tell whether a regular file is there."""
+        """Return whether a regular file is there."""
         return stat.S_ISREG(_mode(self._at(path)))
 
     def has_folder(self, path: str) -> bool:
-        """Tell whether a folder is there."""
+        """Return whether a folder is there."""
         return stat.S_ISDIR(_mode(self._at(path)))
 
     def add_folder(self, path: str) -> bool:

@@ -52,7 +52,7 @@ class _Fault:
 
 
 def passes(error: OSError) -> bool:
-    """Tell whether an error of reading says nothing about the file: it is neither absent nor of another kind."""
+    """Return whether an error of reading says nothing about the file: it is neither absent nor of another kind."""
     return error.errno not in (*_ABSENT, *_NO_FILE)
 
 

@@ -54,7 +54,7 @@ class ReceiptPlace:
         return self.session_id, self.offset_bytes
 
     def fits(self, query: receipts.ReceiptQuery) -> bool:
-        """Tell whether it is among those that a query means, whatever its limit."""
+        """Return whether it is among those that a query means, whatever its limit."""
         wanted = query.run_id in (None, self.run_id) and query.session_id in (None, self.session_id)
         return wanted and (query.cursor is None or self.position > query.cursor)
 
@@ -180,7 +180,7 @@ class Index(Protocol):
         """Return issues, newest first."""
 
     async def has_session(self, session_id: str) -> bool:
-        """Tell whether a run belongs to a work session."""
+        """Return whether a run belongs to a work session."""
 
     async def clear(self) -> None:
         """Remove every row."""
@@ -254,7 +254,7 @@ def age(run: stores.RunSummary) -> tuple[str, str]:
 
 
 def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = False) -> bool:
-    """Tell whether a run is among those that a query means, whatever its limit.
+    """Return whether a run is among those that a query means, whatever its limit.
 
     Args:
         internal: Whether session plans are, which no list shows.

@@ -103,7 +103,7 @@ class CommitLog:
             self._note(paths)
 
     def holds(self, run_id: str) -> bool:
-        """Tell whether the present segment mentions the run: whatever was written before is synced before it is
+        """Return whether the present segment mentions the run: whatever was written before is synced before it is
         dropped.
         """
         with self._guard:

@@ -46,7 +46,7 @@ def kept(path: str) -> str:
 
 
 def is_kept(name: str) -> bool:
-    """Tell whether a segment's files could not be synced."""
+    """Return whether a segment's files could not be synced."""
     return name.endswith(".kept.log")
 
 

@@ -163,7 +163,7 @@ class Database:
 
 
 def is_lost(connection: Connection) -> bool:
-    """Tell whether a connection can be used no more."""
+    """Return whether a connection can be used no more."""
     return bool(connection.closed or connection.broken)
 
 

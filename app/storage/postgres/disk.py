@@ -129,12 +129,12 @@ class PostgresDisk:
         return self._database.read(lambda cursor: rows.names(cursor, folder))
 
     def has_file(self, path: str) -> bool:
-        """Tell whether a file is there."""
+        """Return whether a file is there."""
         found = self._found(path)
         return path in self._fresh or (found is not None and not found[0])
 
     def has_folder(self, path: str) -> bool:
-        """Tell whether a folder is there."""
+        """Return whether a folder is there."""
         if places.is_run(path):
             return self._database.read(lambda cursor: rows.has_run(cursor, path))
         found = self._found(path)

@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
     @property
     def is_journal(self) -> bool:
-        """Tell whether the file is kept line by line."""
+        """Return whether the file is kept line by line."""
         return bool(self.run) and not self.folder and self.name in JOURNALS
 
 
@@ -36,7 +36,7 @@ def of(path: str) -> Place:
 
 
 def is_run(path: str) -> bool:
-    """Tell whether a path is that of a run's folder: in its place, being built or in the trash."""
+    """Return whether a path is that of a run's folder: in its place, being built or in the trash."""
     parts = path.split("/")
     return parts[0] == layout.RUNS and path != layout.TRASH and len(parts) == _depth(path)
 

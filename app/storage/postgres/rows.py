@@ -118,7 +118,7 @@ def newest(cursor: Cursor, path: str) -> int:
 
 
 def has_run(cursor: Cursor, path: str) -> bool:
-    """Tell whether there is a run's folder."""
+    """Return whether there is a run's folder."""
     return cursor.execute(f"SELECT 1 FROM {SCHEMA}.runs WHERE place = %b", (path,)).fetchone() is not None
 
 

@@ -96,7 +96,7 @@ class Admission:
         return found.summary.run_id
 
     async def has_space(self) -> bool:
-        """Tell whether writes come through; after a failure by writing a little, and the rows that wait."""
+        """Return whether writes come through; after a failure by writing a little, and the rows that wait."""
         disk_health = self._context.disk_health
         if not disk_health.rows_free:
             try:

@@ -48,7 +48,7 @@ def last_known(files: Disk, run_id: str) -> IndexedRun:
 
 
 def may_have_ended(files: Disk, run_id: str) -> bool:
-    """Tell whether a run must be read as a whole to know that it is unfinished, by looking at its
+    """Return whether a run must be read as a whole to know that it is unfinished, by looking at its
     last decision alone.
     """
     path = f"{layout.run_folder(run_id)}/{layout.CONTROL}"

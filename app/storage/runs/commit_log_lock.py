@@ -27,7 +27,7 @@ class CommitLogLock:
 
     @property
     def writes(self) -> bool:
-        """Tell whether this process writes to the log; one of a single run beside the service has nobody to share it
+        """Return whether this process writes to the log; one of a single run beside the service has nobody to share it
         with.
         """
         return self._serves and self._log is not None

@@ -209,7 +209,7 @@ class DiskStore(abc.ABC):
         await self._parts.context.read_faults.until_readable(run_id)
 
     def lags(self, run_id: str) -> bool:
-        """Tell whether a run has ended though its row does not say so yet."""
+        """Return whether a run has ended though its row does not say so yet."""
         return run_id in self._parts.context.ended
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:

@@ -195,7 +195,7 @@ class FolderLog:
 
     @property
     def has_owed_move(self) -> bool:
-        """Tell whether a move could not be written to the row."""
+        """Return whether a move could not be written to the row."""
         return self._owed is not None
 
     async def heal(self) -> None:
@@ -245,7 +245,7 @@ class FolderLog:
         return await self._projections.read_events(after, most)
 
     def holds_receipt(self, receipt_id: str) -> bool:
-        """Tell whether a receipt of this run is known, perhaps not written yet."""
+        """Return whether a receipt of this run is known, perhaps not written yet."""
         return self._projections.holds_receipt(receipt_id)
 
     def go_on(self, journal_position: JournalPosition) -> None:

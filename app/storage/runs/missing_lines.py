@@ -83,7 +83,7 @@ def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, mi
 
 
 def parks(decided: decisions.Decisions) -> bool:
-    """Tell whether a run would execute, so that its next opening parks it."""
+    """Return whether a run would execute, so that its next opening parks it."""
     return decided.ended is None and decided.paused is None and decided.cancel_requested_at is None
 
 

@@ -75,7 +75,7 @@ class FoundRun:
 
 
 def is_as_made(files: Disk, made: Authority) -> bool:
-    """Tell whether a run's authority is still what it was when the run was made, so that it need not be read and
+    """Return whether a run's authority is still what it was when the run was made, so that it need not be read and
     judged.
     """
     folder = layout.run_folder(made.run_id)

@@ -154,7 +154,7 @@ class Projections:
             self._write_soon()
 
     def holds_receipt(self, receipt_id: str) -> bool:
-        """Tell whether a receipt is known here, perhaps not written yet."""
+        """Return whether a receipt is known here, perhaps not written yet."""
         return receipt_id in self._proven
 
     async def flush(self) -> None:

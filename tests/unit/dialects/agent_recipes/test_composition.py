@@ -108,7 +108,7 @@ def test_names_in_pointers_may_be_escaped():
         ("shared/list.json#/fix", "unusable_file", "shared/list.json must be an object, not a list"),
         ("shared/bad.json#/fix", "unusable_file", "shared/bad.json cannot be used: the text is not JSON"),
         ("shared/s.json#/fxi", "unknown_part", "shared/s.json has no 'fxi'; did you mean fix?"),
-        ("shared/s.json#/fix/prompt", "unknown_part", "shared/s.json#/fix/prompt is no step"),
+        ("shared/s.json#/fix/prompt", "unknown_part", "shared/s.json#/fix/prompt is not a step"),
         ("shared/s.json#/fix/prompt/x", "unknown_part", "shared/s.json has no 'x'"),
         ("shared/s.json#fix", "invalid_ref", "must end in #/ and the name of a step"),
         ("shared/s.json", "invalid_ref", "must end in #/ and the name of a step"),

@@ -89,7 +89,7 @@ def test_what_later_versions_have(text, expected):
         ("{{a}}", "ends where == or != must stand"),
         ("{{a}} ==", "ends where a value must stand"),
         ("{{a}} = 'x'", "cannot be read from \"= 'x'\" on"),
-        ("{{a}} == x", "texts stand in quotes"),
+        ("{{a}} == x", "put texts in quotes"),
         ("{{a}} == 'x", "cannot be read"),
         ("{{a}} == 'x' {{b}} == 'y'", "`and` or `or` would"),
         ("{{a}} == 'x' and", "ends where a value must stand"),

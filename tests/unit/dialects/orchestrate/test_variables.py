@@ -69,7 +69,7 @@ def test_what_names_stand_for(template, text):
         ("steps.Parse.error", "the result of Parse has no error"),
         ("steps.Parse.json.bad", "there is no 'bad' in an object"),
         ("steps.Parse", "must be steps.NAME.FIELD"),
-        ("env.HOME", "the environment is no namespace"),
+        ("env.HOME", "the environment is not a namespace"),
         ("PROMPT", "only providers have a prompt"),
         ("HOME", "write `$${`"),
         ("HOME:-x", "no such variable"),
