@@ -59,14 +59,16 @@ def read(folder: Path) -> Described:
 def without_backend(
     described: Described, agents: Mapping[str, Mapping[str, Any]], backends: Container[str]
 ) -> list[BrokenFile]:
-    """Return the files whose agent would speak through a backend that there is not, once every layer is read."""
+    """Return the files whose agent uses an unknown backend, once every layer is read."""
     lacking = [name for name in described.files if agents[name]["backend"] not in backends]
     return [
         BrokenFile(
             path=described.files[name],
             flaws=(
                 errors.Flaw(
-                    path="$.backend", code="unknown_backend", message=f"{agents[name]['backend']!r:.80} is no backend"
+                    path="$.backend",
+                    code="unknown_backend",
+                    message=f"{agents[name]['backend']!r:.80} is not a backend",
                 ),
             ),
             foreign=True,
@@ -116,7 +118,7 @@ def _mapping(text: str) -> Mapping[str, Any]:
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise _refused("syntax", f"has a head that is not YAML: {str(error).splitlines()[0]:.200}") from error
     if value is not None and not isinstance(value, Mapping):
-        raise _refused("type", "has a head that is no mapping")
+        raise _refused("type", "has a head that is not a mapping")
     return value or {}
 
 

@@ -46,7 +46,7 @@ class Backends:
         """Return a backend by name.
 
         Raises:
-            errors.AgentFailed: `unknown_backend`; the nearest name is told.
+            errors.AgentFailed: `unknown_backend`; the message names the nearest one.
             errors.ConfigurationError: it is of a type that does not exist.
         """
         if name not in self._made:

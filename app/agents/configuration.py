@@ -12,7 +12,7 @@ from app.domain import agent_sessions, library
 from app.engine import ports
 from app.processes import commands
 
-TIERS = ("haiku", "sonnet", "opus")  # Names that stand for a small, a middle and a large model, whatever the backend.
+TIERS = ("haiku", "sonnet", "opus")  # Names for a small, a medium and a large model of any backend.
 
 
 Part = str | tuple[str, ...]
@@ -83,7 +83,7 @@ class Roster:
 
 
 class Supervisor(Protocol):
-    """Whoever runs programs."""
+    """Runs programs."""
 
     async def run(self, request: commands.Request) -> commands.Ended:
         """Run a program to its end; a cancellation ends it first, with everything it has started."""
@@ -103,9 +103,9 @@ class BackendContext:
 
     clock: clock.Clock  # Time.
     supervisor: Supervisor  # Runs programs, and ends them with all that they have started.
-    sessions: agent_sessions.AgentSessions  # What is kept of conversations.
+    sessions: agent_sessions.AgentSessions  # Records of conversations.
     environ: Mapping[str, str]  # Environment of this process.
     secrets: Sequence[str] = ()  # Secret variables that every program gets beside its own keys; patterns.
-    home: Path  # Home folder of whoever runs this process; programs and their settings lie below it.
+    home: Path  # Home folder of the user of this process; it holds programs and their settings.
     get: Callable[[str], ports.AgentBackend] = _no_other  # Another backend, by its name.
     limited: Callable[[str, str | None, float], None] = _unlimited  # Told of a 429: backend, model, seconds to wait.

@@ -1,4 +1,4 @@
-"""Counting: what a turn took, where a backend tells the sums of the whole conversation."""
+"""Counting: the usage of one turn, where a backend reports the sums of the whole conversation."""
 
 # Added up over 20 equal steps, sums of the whole conversation are ten times the real price. The conversation's file
 # holds two sums: those that journals account for (`counted`), and the last ones reported with their run, step and
@@ -13,11 +13,11 @@ from typing import Any
 from app.domain import agent_sessions, records
 from app.engine import ports
 
-UNTOLD = records.Usage(input_tokens=None, output_tokens=None)  # What is known where nobody told anything.
+UNTOLD = records.Usage(input_tokens=None, output_tokens=None)  # Usage where nothing was reported.
 
 _TOKENS = ("input_tokens", "output_tokens")
 _FIELDS = (*_TOKENS, "cost_usd")
-# Prices are sums of floats: what lies below is their noise.
+# Prices are sums of floats: smaller differences are noise.
 _DECIMALS = 12
 
 
@@ -30,7 +30,7 @@ def counted(
     """Return a reply with what its turn took.
 
     Args:
-        sums: What was told of the whole conversation; None: nothing.
+        sums: Reported sums of the whole conversation; None: nothing was reported.
         before: The same, as far as journals account for it; None: unknown.
         covers: Earlier try whose usage journals do not account for, though the backend told it.
     """
@@ -49,7 +49,7 @@ def kept(
     sums: records.Usage | None,
     before: records.Usage | None,
 ) -> agent_sessions.AgentSession:
-    """Return a conversation with the sums that were told after a turn."""
+    """Return a conversation with the sums reported after a turn."""
     if sums is None:
         return session
     now = {name: _amount(sums, name) for name in _FIELDS}
@@ -68,7 +68,7 @@ def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPromp
 
 
 def left_out(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> int | None:
-    """Return the earlier try of a prompt's step whose sums were told, but which left no line; None: there is none."""
+    """Return the earlier attempt at a prompt's step that reported sums but left no line; None: there is none."""
     last = None if session is None else session.told
     if last is None or (last.run_id, last.key) != (prompt.run_id, prompt.key) or last.attempt in prompt.recorded:
         return None

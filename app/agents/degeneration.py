@@ -1,4 +1,4 @@
-"""Degenerate replies: those that only echo what the agent was told, or repeat themselves without end.
+"""Degenerate replies: those that only echo the prompt, or repeat themselves without end.
 
 What a model may well say is never taken for one: short words, lists and tables with equal lines, code, refrains, an
 answer that its instructions word for it, a text that is given back as it was. Time grows with the length alone.
@@ -35,7 +35,7 @@ _SPEAKERS = {"i": "you", "im": "you", "am": "are", "m": "are", "re": "are", "my"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What an agent was told."""
+    """The prompt as an agent received it."""
 
     system: str = ""  # Role contract, or other standing instruction.
     prompt: str = ""  # The prompt, whole.
@@ -44,7 +44,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degenerate:
-    """What is wrong with a reply."""
+    """A fault of a reply."""
 
     message: str  # One sentence for people.
     facts: plain.Object  # Facts for machines.
@@ -52,7 +52,7 @@ class Degenerate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    unit: str  # What is repeated.
+    unit: str  # The repeated text.
     times: int  # How often.
     characters: int  # Length of all repetitions.
 

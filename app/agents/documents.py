@@ -25,7 +25,7 @@ def read(path: Path, max_bytes: int) -> bytes:
     """Return the content of a file."""
     try:
         if path.exists() and not path.is_file():
-            raise _refused("unreadable", "is no regular file")
+            raise _refused("unreadable", "is not a regular file")
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
     except OSError as error:

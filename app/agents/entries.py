@@ -1,4 +1,4 @@
-"""Entries of scripts: what is said, and to which prompts."""
+"""Entries of scripts: replies, and the prompts that they answer."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ ENTRY_SCHEMA: plain.Object = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is said, and to which prompts."""
+    """A reply, and the prompts that it answers."""
 
-    key: str = "*"  # Step that it answers; `*` and `?` stand for any characters and any one.
+    key: str = "*"  # Step that it answers; `*` and `?` match any characters and any one.
     attempt: int | None = None  # Try that it answers; None: every one.
     prompt_sha256: str | None = None  # Hash of the prompt that it answers; None: every one.
-    reply: ports.AgentReply  # What is said, or the error.
+    reply: ports.AgentReply  # The reply, or the error.
     delay_seconds: float = 0.0  # Time until it is said.
     hang: bool = False  # Whether nothing is ever said.
 
@@ -85,7 +85,7 @@ def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
 
 
 def prompt_sha256(prompt: ports.AgentPrompt) -> str:
-    """Return the hash of what an agent is told: text, standing instruction, model and bounds of the reply."""
+    """Return the hash of a prompt: text, standing instruction, model and bounds of the reply."""
     told = {
         "text": prompt.text,
         "system": prompt.system,

@@ -1,6 +1,6 @@
 """The local backend: a small real model that needs neither network nor key.
 
-The model lives in a process of its own. A generation that nobody waits for any more is stopped by killing that
+The model lives in a process of its own. A generation without a waiting caller is stopped by killing that
 process, the one way that also works while a long prompt is still being read; the next prompt loads the model anew,
 which takes about a second.
 """
@@ -20,7 +20,7 @@ from app.domain import plain, records
 from app.engine import live_steps, ports
 from app.processes import helper_process
 
-MODEL = "smollm2-135m-instruct"  # Name of the one model that there is.
+MODEL = "smollm2-135m-instruct"  # Name of the only model.
 CONTEXT_TOKENS = 8192  # Prompt and reply together; what the model was trained for.
 
 REPLY_TOKENS = 200
@@ -55,7 +55,7 @@ class LocalBackend:
         return self._name
 
     def resolve_model(self, tier: str) -> str:
-        """Return the one model for every tier; any other name stands for itself."""
+        """Return the one model for every tier; any other name is returned unchanged."""
         return MODEL if tier in TIERS else tier
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
@@ -123,7 +123,7 @@ def missing_packages() -> list[str]:
 
 
 def lacks() -> str | None:
-    """Return what is missing and how to get it; None where the local model can be loaded."""
+    """Return a message that names a missing part and how to get it; None if the local model can be loaded."""
     missing = missing_packages()
     if not missing:
         return None

@@ -38,7 +38,7 @@ def main() -> None:
     """Load the model and answer until standard input ends."""
     parent_pid, model_file, context_tokens = sys.argv[1:]
     process_tree.die_with_parent(int(parent_pid))
-    sys.tracebacklimit = 0  # what goes wrong is told to people
+    sys.tracebacklimit = 0  # errors are shown to people
     mouth = _mouth()
     questions: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(questions,), daemon=True).start()
@@ -121,7 +121,7 @@ class _Answer:
         if "error" in chunk:
             self.reply = _refusal(chunk["error"])
             return True
-        # The length of the prompt is told before the first of it is read.
+        # The length of the prompt precedes its bytes.
         prompt_tokens = chunk.get("prompt_progress", {}).get("total", 0)
         if prompt_tokens > self._most_prompt_tokens:
             self.reply = {"too_long": True, "input_tokens": prompt_tokens}

@@ -50,8 +50,8 @@ class AgentPerformer:
         """Perform one try of an `operations.AgentCall`.
 
         Waiting for a backend that answers one prompt at a time counts towards the time-out, and so does waiting for
-        another prompt of the same run in the same conversation. One that somebody else speaks in is not waited for.
-        Room for what is kept of the conversation is waited for, and that takes nothing of the time.
+        another prompt of the same run in the same conversation. A conversation that another run uses is not waited for.
+        Disk space for the conversation's record is waited for, and this wait does not count.
 
         Raises:
             errors.AgentFailed: there is no reply; `session_locked` if somebody else has the conversation.
@@ -296,7 +296,7 @@ def _nothing_said(text: str, operation: operations.AgentCall) -> records.StepErr
         return records.StepError(code="empty_reply", message="The agent's reply is empty.")
     if why is not None and not operation.may_abstain:
         return records.StepError(code="abstained", message=f"The agent abstained: {why}")
-    # In a conversation a refusal is an answer, and whoever asks again by itself reads what was said.
+    # In a conversation a refusal is an answer; callers that repeat a prompt read the reply themselves.
     if not operation.may_be_blank and operation.agent_session_id is None and reply_forms.is_refusal(text):
         return records.StepError(code="reply_refused", message=f"The agent refused: {plain.preview(text)}")
     return None

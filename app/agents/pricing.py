@@ -1,4 +1,4 @@
-"""Pricing: what a call may cost before it is made, and what it cost where nobody tells."""
+"""Pricing: the most that a call can cost, and the estimated cost of a call whose backend reports none."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Pricing:
         return spending.Quote(tokens=read + operation.max_tokens, cost_usd=cost)
 
     def estimated(self, usage: records.Usage | None, operation: operations.AgentCall) -> records.Usage | None:
-        """Return what a call took, with the estimate of its price where nobody told it."""
+        """Return the usage of a call, with an estimated price if none was reported."""
         model = self.model(operation.backend, operation.model)
         return self._current().estimated(usage, operation.backend, model)
 
     def model(self, backend: str, model: str | None) -> str | None:
-        """Return the model of a backend that a tier stands for."""
+        """Return a backend's model for a tier."""
         return self._models.get(backend, {}).get(model or "", model)
 
     def _current(self) -> prices.Prices:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.domain import abstentions, plain
 
-BREAK = "\n\n---\n\n"  # What stands between the parts of a prompt that are told in one text.
+BREAK = "\n\n---\n\n"  # Separator of the parts of a prompt that are sent as one text.
 
 
 def in_words(schema: plain.Object) -> str:

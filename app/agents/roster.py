@@ -112,7 +112,7 @@ def _backends(
 
 
 def _stored(below: Mapping[str, Any], entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    # What another type was told means nothing to this one.
+    # Settings of another type mean nothing to this one.
     return below if entry.get("type", below.get("type")) == below.get("type") else {}
 
 

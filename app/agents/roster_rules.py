@@ -33,7 +33,7 @@ _PARTS = {
 
 _PATHS = ("text", "session_id", "input_tokens", "output_tokens", "cost_usd", "error", "finish")
 
-_KEY_RULE = "must name an environment variable (capitals, digits and _); the key itself never stands in this file"
+_KEY_RULE = "must name an environment variable (capitals, digits and _); the key itself does not belong in this file"
 
 _VARIABLES_RULE = "must name an environment variable, or several with * and ?"
 
@@ -183,7 +183,7 @@ SCHEMA: plain.Object = {
 
 
 def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
-    """Return what is wrong with a file by itself."""
+    """Return the flaws of a file by itself."""
     found = [_without_secret(flaw) for flaw in documents.flaws(SCHEMA, document)]
     if found:
         return found
@@ -198,7 +198,7 @@ def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
 def sense_flaws(
     document: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
 ) -> list[errors.Flaw]:
-    """Return what is wrong with a file once it is laid over the layers below."""
+    """Return the flaws of a file once it is merged over the layers below."""
     found: list[errors.Flaw] = []
     for position, agent in enumerate(document.get("agents", ())):
         found += _agent_flaws(f"$.agents[{position}]", agents[agent["id"]], list(known))

@@ -29,7 +29,7 @@ class ScriptedBackend:
         return self._name
 
     def resolve_model(self, tier: str) -> str:
-        """Return the configured model of a tier; a name stands for itself otherwise."""
+        """Return the configured model of a tier; any other name is returned unchanged."""
         return self._models.get(tier, tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:

@@ -1,3 +1,3 @@
 """The crash laboratory: runs a recipe again and again, disturbs each run at another write, and
-compares what is left.
+compares the results.
 """

@@ -32,7 +32,7 @@ class Extent:
     replies: Path | None = None
     """Script of the agents; None: the same reply to every step."""
     traced: bool = True
-    """Whether system calls are disturbed, where there is a tracer; otherwise probes and a disk in memory stand in."""
+    """Whether system calls are disturbed, where there is a tracer; otherwise probes and a disk in memory are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, 
     """Have something done undisturbed, then disturb it at one write after the other, on private copies of the project.
 
     Args:
-        tell: Told what is being done.
+        tell: Called with a line of progress.
 
     Raises:
         errors.ControlRoomError: the recipe does not come to its end even undisturbed, or cannot be started.

@@ -49,7 +49,7 @@ class Machine:
         self.promised: dict[str, bytes] = {}
         """Each run's journal as far as its syncs were answered before the power was lost."""
         self.told = False
-        """Whether whoever asked last was told that a file cannot be trusted."""
+        """Whether the last request reported that a file cannot be trusted."""
         self._index: memory_index.MemoryIndex = left._index.copy() if left else memory_index.MemoryIndex()
         self._dark: asyncio.Event = asyncio.Event()
 
@@ -123,7 +123,7 @@ class Machine:
         )
 
     def _go_dark(self) -> None:
-        # Whoever still writes to this index reaches nothing.
+        # Late writes to this index have no effect.
         self._index = self._index.copy()
         self._dark.set()
 
@@ -193,7 +193,7 @@ def undisturbed(bench: Bench) -> tuple[trials.Seen, list[Operation]]:
 def by_operations(
     bench: Bench, name: str, trouble: Trouble, story: Sequence[Operation], expected: trials.Seen
 ) -> Sweep:
-    """Have trouble once at each operation, or at each sync, and judge what is left after a restart."""
+    """Have trouble once at each operation, or at each sync, and judge the state after a restart."""
     found = [operation for operation in story if operation.is_sync or trouble is not Trouble.LIE]
     found += [END] if trouble is Trouble.POWER_LOSS else []
     chosen = bench.sampled(found, lambda operation: operation.kind)

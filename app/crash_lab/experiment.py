@@ -28,11 +28,11 @@ class Experiment:
     """Something to be lived through, in a folder of its own."""
 
     place: Path
-    """Folder of the experiment; the copy of the project and what is noted about it lie in it."""
+    """Folder of the experiment; it holds the copy of the project and the notes about it."""
     settings: settings.Settings
     """Settings of the copy."""
     asked: workload.Asked
-    """What is asked for."""
+    """The request."""
 
     @property
     def data_directory(self) -> Path:
@@ -78,7 +78,7 @@ def copied(original: Experiment, place: Path) -> Experiment:
 
 
 def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_directory: Path, replies: Path | None) -> None:
-    """Let every agent and every backend speak from a script, so that nobody is paid and nothing real is changed."""
+    """Let every agent and every backend speak from a script, so that nothing is paid and nothing real is changed."""
     file = data_directory / "agents.json"
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     own = {agent["id"]: agent for agent in document.get("agents", ())}
@@ -93,7 +93,7 @@ def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_director
 
 
 def _left_out(data_directory: Path, folder: str, names: list[str]) -> set[str]:
-    # Pipes and sockets belong to whoever holds them open, and cannot be copied.
+    # Pipes and sockets belong to their open descriptors, and cannot be copied.
     special = {name for name in names if not _is_copied(os.lstat(os.path.join(folder, name)).st_mode)}
     is_data = Path(folder) == data_directory or Path(folder).name == data_directory.name
     patterns = (*_NEEDLESS, *_LEFT_BY_RUNS) if is_data else _NEEDLESS

@@ -35,7 +35,7 @@ _ANYBODY = -1
 _processes = multiprocessing.get_context("forkserver")
 
 Watch = Callable[[int], AbstractContextManager[object]]
-"""What is put around a process, by its id, before it begins to live."""
+"""Wrappers around a process, by its id, set before it starts."""
 
 
 def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | None = None) -> int | None:
@@ -80,7 +80,7 @@ def log_file(experiment: Experiment) -> Path:
 
 
 class Passings:
-    """Probes that write down what is passed."""
+    """Probes that record the points passed."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", buffering=1, encoding="utf-8")
@@ -93,7 +93,7 @@ class Passings:
 def _live(experiment: Experiment, begin: Connection, crash_at: str | None) -> None:
     with log_file(experiment).open("ab", buffering=0) as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
-    # Whoever finds the process stuck can read where.
+    # Shows where a stuck process hangs.
     faulthandler.enable()
     faulthandler.dump_traceback_later(_LIFE_SECONDS - _LAST_SECONDS)
     _allow_tracing()
@@ -107,6 +107,6 @@ def _live(experiment: Experiment, begin: Connection, crash_at: str | None) -> No
 
 
 def _allow_tracing() -> None:
-    # Where only parents may trace, the tracer is none: it is started by whoever asked for this process.
+    # The tracer is not a parent, and some systems let only parents trace: the caller of this process starts it.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANYBODY, 0, 0, 0)

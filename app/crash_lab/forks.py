@@ -1,6 +1,6 @@
 """Forks: processes of `multiprocessing` that several threads start and wait for.
 
-Whoever starts one asks about all the others, too, and of two who ask about one at once only one learns its exit code.
+A caller that starts one also polls all the others, and of two that poll one at once only one learns its exit code.
 """
 
 from __future__ import annotations

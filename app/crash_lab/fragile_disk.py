@@ -23,7 +23,7 @@ class Trouble(Enum):
     EIO = "EIO"
     """An operation fails."""
     ENOSPC = "ENOSPC"
-    """There is no room for an operation."""
+    """The disk is too full for an operation."""
     READ_EIO = "read EIO"
     """A file cannot be read until that is lifted."""
     READ_EMFILE = "read EMFILE"
@@ -35,7 +35,7 @@ class Operation:
     """One change or sync of a disk."""
 
     name: str
-    """What is done."""
+    """The kind of operation."""
     path: str
     """File or folder that it concerns."""
     nth: int
@@ -91,7 +91,7 @@ class FragileDisk(memory_disk.MemoryDisk):
         """What a restart finds, once the power was lost."""
 
     def lose_power(self) -> None:
-        """Lose what is not synced; what is done to this disk from now on reaches nothing."""
+        """Lose unsynced writes; later operations on this disk have no effect."""
         if self.left is None:
             self.left = self.crashed(lose_unsynced=True)
             self._tell_out()

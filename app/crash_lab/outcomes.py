@@ -28,7 +28,7 @@ Outcome = dict[str, Any]
 
 
 async def of_run(application: bootstrap.Application, run_id: str) -> Outcome:
-    """Return how a run stands for whoever asks the service."""
+    """Return the state of a run as the service shows it."""
     detail = json.loads((await application.runs.ready(run_id)).body)
     view = None
     with contextlib.suppress(errors.JournalCorrupt):
@@ -54,7 +54,7 @@ async def of_run(application: bootstrap.Application, run_id: str) -> Outcome:
 
 
 def comparable(outcome: Outcome) -> Outcome:
-    """Leave out what a disturbance may change: which try it was, and what was told about it."""
+    """Leave out what a disturbance may change: the attempt's number, and reports about it."""
     return {name: value for name, value in outcome.items() if name not in ("told", "attempts")}
 
 
@@ -137,6 +137,6 @@ def _lasting(slot: dict[str, Any]) -> dict[str, Any]:
     lasting = {name: value for name, value in slot.items() if name not in _PASSING}
     text = lasting.get("text")
     if isinstance(text, str) and _RECEIPT_ID.search(text):
-        # The id of a receipt tells which try of its step it proves.
+        # The id of a receipt says which attempt at its step it proves.
         lasting |= {"text": _RECEIPT_ID.sub("rcpt", text), "sha256": None, "summary": None}
     return lasting

@@ -37,7 +37,7 @@ class Sweep:
     trials: tuple[Trial, ...] = field(default=())
     """What came of those that were tried."""
     may_lose: bool = False
-    """Whether the disk broke its word, so that steps may be lost as long as it is told."""
+    """Whether the disk lied about a sync, so that steps may be lost if this is reported."""
 
     @property
     def reached(self) -> list[Trial]:
@@ -107,7 +107,7 @@ def undisturbed(bench: Bench) -> tuple[trials.Seen, list[tracing.WritePoint]]:
 
 
 def by_calls(bench: Bench, name: str, how: str, found: Sequence[tracing.WritePoint], expected: trials.Seen) -> Sweep:
-    """Disturb the run once at each call that writes, restart it where it died, and judge what is left."""
+    """Disturb the run once at each call that writes, restart it where it died, and judge the result."""
     chosen = bench.sampled(found, lambda point: point.kind)
 
     def work(number: int, point: tracing.WritePoint) -> Trial:
@@ -136,7 +136,7 @@ def _tried(experiment: Experiment, point: tracing.WritePoint, how: str, expected
 
 
 def reopened(experiment: Experiment, point: str, cut: trials.Seen, expected: trials.Seen, *, died: bool) -> Trial:
-    """Live a disturbed experiment once more, undisturbed, and judge what is left.
+    """Run a disturbed experiment once more, undisturbed, and judge the result.
 
     Args:
         cut: What was seen when the disturbed process had ended.

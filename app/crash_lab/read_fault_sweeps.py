@@ -90,16 +90,16 @@ def by_reads(bench: Bench, trouble: Trouble, begun: Sequence[Beginning], expecte
 
 
 class Watched(Machine):
-    """A machine whose reads fail until somebody has looked at what shows meanwhile."""
+    """A machine whose reads fail until the state shown meanwhile has been inspected."""
 
     def __init__(self, experiment: Experiment, trouble: Trouble | None, at: Operation, left: Machine | None) -> None:
         super().__init__(experiment, trouble, at, left)
         self.differences: list[str] = []
         """Where list, detail, report and orders disagreed, or called the run what it is not."""
         self.shown = False
-        """Whether a run was shown as unreadable, or somebody was told that something cannot be read."""
+        """Whether a run was shown as unreadable, or an error reported that something cannot be read."""
         self.rested = 0
-        """How much had been read when all rested; what follows is read by whoever judges."""
+        """Number of reads when all work had ended; later reads belong to the judgement."""
         self._refused = asyncio.Event()
 
     @property
@@ -142,7 +142,7 @@ class Watched(Machine):
     async def _compare(self, application: bootstrap.Application, row: dict[str, Any]) -> None:
         run_id = row["run_id"]
         detail = json.loads((await application.runs.ready(run_id)).body)
-        # What moves on between two looks is no difference.
+        # Progress between two looks is not a difference.
         after = next((later for later in await _rows(application) if later["run_id"] == run_id), row)
         self.shown = self.shown or detail["unreadable"] is not None
         shown = _facts(detail["status"], detail["unreadable"], (detail["error"] or {}).get("code"))
@@ -174,8 +174,8 @@ class Watched(Machine):
             shown = [row["run_id"] for row in await _rows(application)]
             for run_id in {*shown, *(run.run_id for run in await application.store.list_unfinished())}:
                 await application.store.until_readable(run_id)
-            # What the journal of a run shows as ended is completed by whoever opens its folder next.
-            while any(map(application.store.lags, shown)):  # noqa: ASYNC110 - the store tells nobody of it
+            # A run that its journal shows as ended is completed when its folder is next opened.
+            while any(map(application.store.lags, shown)):  # noqa: ASYNC110 - the store does not announce it
                 await asyncio.sleep(_PAUSE_SECONDS)
 
 

@@ -17,7 +17,7 @@ CALLS = (
     "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "syncfs", "ftruncate", "rename", "renameat",
     "renameat2", "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "link", "linkat",
 )  # fmt: skip
-"""System calls that change what lies on a disk, or make it durable."""
+"""System calls that change a disk's content, or make it durable."""
 
 _LINE = re.compile(r"(\d+) +(\w+)\((.*)")
 _PLACE = re.compile(r'<(/[^<>]*)>|"(/[^"]*)"')

@@ -39,7 +39,7 @@ class Surroundings:
     make_store: Callable[..., bootstrap.Store] | None = None
     """Makes the run store; None: run folders, written by one thread of each kind."""
     is_taken: Callable[[str], bool] | None = None
-    """Tells whether a run is there; None: its folder tells."""
+    """Returns whether a run exists; None: its folder decides."""
     watch: Callable[[ports.Performer], ports.Performer] | None = None
     """Puts something around each performer, and around what notes its tries."""
     beside: Callable[[bootstrap.Application], AbstractAsyncContextManager[None]] | None = None

@@ -1,4 +1,4 @@
-"""Trials: what came of one disturbance, judged by what is left and by what was done."""
+"""Trials: the result of one disturbance, judged by the files left and the work done."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Trial:
     twice: tuple[str, ...] = ()
     """Steps that were executed again although their record was durable, or oftener than one cut in flight explains."""
     told: bool = False
-    """Whether somebody is told: by an event, an error or a further attempt of the run, by an error in the log."""
+    """Whether it was reported: by an event, an error or a further attempt of the run, or an error in the log."""
     hidden: str = ""
-    """What is damaged and not told."""
+    """Damage that was not reported."""
     note: str = ""
     """The first difference from the undisturbed run, or why a life did not come to its end."""
     log: str = ""
@@ -62,7 +62,7 @@ class Seen:
 
 
 def look(experiment: Experiment, journals: dict[str, bytes] | None = None) -> Seen:
-    """Look at an experiment that nobody lives.
+    """Inspect an experiment that is not running.
 
     Args:
         journals: Content of each run's journal where they do not lie in the data directory.

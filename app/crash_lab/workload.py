@@ -21,7 +21,7 @@ KEY = "crashtest"
 """Idempotency key of everything that the laboratory asks for, and session of its runs."""
 
 Asked: TypeAlias = requests.StartRequest | conferences.NewConference | plan_requests.NewPlan
-"""What is asked for."""
+"""The request."""
 
 Pause = Callable[[], Awaitable[None]]
 """Waits until a disk may have room again."""
@@ -83,7 +83,7 @@ async def rest(application: bootstrap.Application, asked: Asked, name: str, paus
 
 
 async def run_rests(application: bootstrap.Application, run_id: str) -> bool:
-    """Wait until a run has ended, or is parked for a person; tell whether it has ended."""
+    """Wait until a run has ended, or is parked for a person; return whether it has ended."""
     known: frozenset[str] = frozenset()
     while True:
         ready = await application.runs.wait(run_id, _WAIT_SECONDS, known)
@@ -95,7 +95,7 @@ async def run_rests(application: bootstrap.Application, run_id: str) -> bool:
 
 
 async def outcome(application: bootstrap.Application, asked: Asked, name: str) -> outcomes.Outcome:
-    """Return how it stands for whoever asks the service."""
+    """Return its state as the service shows it."""
     if not isinstance(asked, plan_requests.NewPlan):
         return await outcomes.of_run(application, name)
     plan = await application.plans.show(name)

@@ -94,7 +94,7 @@ def _is_elsewhere(owner: command_register.Owner | None) -> bool:
 
 
 def _may_have_hidden_processes(path: str) -> bool:
-    """Return whether the register's launcher may have processes that this process, in a namespace itself, cannot see."""
+    """Return whether the launcher may have processes that this process, itself in a namespace, cannot see."""
     owner, _ = command_register.read(path)
     return _is_elsewhere(owner) and process_markers.read(os.getpid()) is not None
 

@@ -92,7 +92,7 @@ def flaws(args_schema: plain.Object, args: plain.Json) -> list[errors.Flaw]:
 
 
 def literal_flaws(args_schema: plain.Object, args: plain.Object) -> list[errors.Flaw]:
-    """Return what is wrong with a recipe's arguments before its `$ref`s are resolved.
+    """Return the flaws of a recipe's arguments before its `$ref`s are resolved.
 
     An argument that holds a reference anywhere counts as given and is otherwise left alone.
     """

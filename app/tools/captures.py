@@ -43,7 +43,7 @@ class Rules:
     mode: str = "text"  # `text`, `lines` or `json`.
     allow_parse_error: bool = False  # Whether output that is not JSON is kept as text.
     schema: plain.Json = None  # JSON Schema that the JSON must fit; None without one.
-    require: Sequence[plain.Object] = ()  # What must stand in the JSON, in order.
+    require: Sequence[plain.Object] = ()  # Requirements of the JSON, in order.
     masker: plain.Masker = _NO_SECRETS  # Masks the parsed JSON again: it may spell a secret otherwise.
 
 

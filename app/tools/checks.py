@@ -83,7 +83,7 @@ async def _text(call: ports.Call, text: plain.Json) -> str:
 def _commit(workspace: Workspace, operation: operations.CommitFile, text: str, attempt: int) -> WrittenFile:
     """Write the file, at its second path where the first has one, unless an earlier try has done it unrecorded.
 
-    A later try takes a file with the very same bytes for its own. If it was somebody else's after all, nothing is lost
+    A later try takes a file with the very same bytes for its own. If it was another writer's after all, nothing is lost
     either: what should stand there does.
     """
     content = text.encode(errors="replace")
@@ -180,14 +180,14 @@ def _looked_up(root: Root, path: str, quote: str) -> dict[str, plain.Json]:
 
 def _quoted(text: str, path: str, quote: str) -> dict[str, plain.Json]:
     if not quotes.holds(text, quote):
-        reported = f"The words that the evidence quotes do not stand in {path!r:.200}: {plain.preview(quote)!r}."
+        reported = f"The words that the evidence quotes are not in {path!r:.200}: {plain.preview(quote)!r}."
         found = quotes.beginning(text, quote)
         raise _rejected("quote_not_found", reported, form="file", path=path, quote=quote, found=found)
     return {"form": "file", "path": path, "sha256": plain.sha256(text.encode())}
 
 
 def _quoted_text(workspace: Workspace, path: str) -> str:
-    # A name with accents can be encoded in two ways, which no reader can tell apart.
+    # A name with accents can be encoded in two ways, which no reader can distinguish.
     for form in ("NFC", "NFD"):
         other = unicodedata.normalize(form, path)
         if other != path and not workspace.exists(path) and workspace.exists(other):

@@ -127,7 +127,7 @@ class CapturedOutput:
 
 
 def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_end: bool) -> CapturedOutput:
-    """Make an output ready: what is held of it is masked first, and cut afterwards."""
+    """Prepare an output: its captured part is masked first, and cut afterwards."""
     text = whole(output, masker, at_end=at_end)
     encoded = text.encode()
     kept = encoded[max(len(encoded) - limit_bytes, 0) :] if at_end else encoded[:limit_bytes]
@@ -149,7 +149,7 @@ def whole(output: commands.Output, masker: plain.Masker, *, at_end: bool) -> str
 
 
 def noted(output: commands.Output, text: str, *, at_end: bool) -> str:
-    """Return the text of an output for a log, which tells how much is missing, if any is."""
+    """Return the text of an output for a log; it says how much is missing, if any is."""
     missing = output.size_bytes - len(output.content)
     if missing <= 0:
         return text

@@ -24,7 +24,7 @@ _MOST_PROGRAMS = 256
 
 
 class Supervisor(Protocol):
-    """Whoever runs commands."""
+    """Runs commands."""
 
     async def run(self, request: commands.Request) -> commands.Ended:
         """Run a command to its end; a cancellation ends it first, with everything it has started.
@@ -63,7 +63,7 @@ class CommandPerformer:
 
         The output is `{"exit_code", "signal", "stdout", "stderr", "stdout_bytes", "stderr_bytes", "stdout_truncated",
         "stderr_truncated", "leftovers", "survivors", "cpu_seconds", "peak_bytes", "env_count"}`, of a failed try too.
-        Where the operation captures, `captured` stands in place of `stdout`, and a failed try has `stdout_tail` and
+        Where the operation captures, `captured` replaces `stdout`, and a failed try has `stdout_tail` and
         `stderr_tail`.
 
         Raises:

@@ -2,8 +2,8 @@
 
 Each component is opened relative to the descriptor of the folder before it and never follows a link by itself. A link
 is read and its target walked by the same rules, so links inside the workspace work and links out of it are refused.
-There is no moment between a check and a use in which a swapped folder or link could lead elsewhere: what was checked
-is what is held open. (Resolving a path and opening the result would have such a moment; verifying through /proc works
+There is no moment between a check and a use in which a swapped folder or link could lead elsewhere: the checked file
+is the one held open. (Resolving a path and opening the result would have such a moment; verifying through /proc works
 on Linux only.) The root itself is opened from the root of the disk down, and reserved folders are refused (`reserved`).
 Hard links cannot be told from files and are read as such.
 """

@@ -124,7 +124,7 @@ def _excerpt(root: Root, path: str, room: int) -> tuple[_Entry, int]:
 
 
 def _beginning(content: bytes, size_bytes: int) -> str:
-    # A character that the limit has cut in two is left out; what is no UTF-8 is replaced.
+    # A character that the limit has cut in two is left out; invalid UTF-8 is replaced.
     is_whole = len(content) >= size_bytes
     return codecs.getincrementaldecoder("utf-8")("replace").decode(content, final=is_whole)
 
@@ -162,7 +162,7 @@ class WaitForFilesPerformer:
         """Perform one try of a `file_operations.WaitForFiles`: look at once, at every poll, and when the time is over.
 
         The output of a try that fails with `timeout` is complete. Time and polls are counted from the last start of the
-        process: while it was down, nobody could look.
+        process: while it was down, no check was made.
 
         Raises:
             errors.ToolFailed: as `globs.fitting`.
@@ -179,7 +179,7 @@ class WaitForFilesPerformer:
             polls += 1
             if is_last or len(files) >= operation.min_count:
                 return _result(operation, files, span.waited_ms(self._clock), polls)
-            # A timer may be over a moment early, and what is left then must not make for a look after the other.
+            # A timer may fire a moment early; the rest must not cause checks in quick succession.
             await self._clock.sleep(min(pause, max(span.left_seconds(self._clock), _TICK_SECONDS)))
 
 

@@ -1,4 +1,4 @@
-"""Findings: what a tool tells a writer, each with its place, so that it can become an issue."""
+"""Findings: a tool's remarks for a writer, each with its position, so that it can become an issue."""
 
 from __future__ import annotations
 

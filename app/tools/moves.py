@@ -1,6 +1,6 @@
 """Move a file or folder so that a crash leaves the old name, the new one, or both, and a retry finishes."""
 
-# `rename` replaces what is at the new place, and `renameat2` is not available from Python. A hard link fails if the
+# `rename` replaces a file at the new path, and `renameat2` is not available from Python. A hard link fails if the
 # name is taken; the new folder is synced before the old name is removed. After a crash both names are one file, and
 # the next attempt removes the old one. Copying would leave halves behind.
 
@@ -27,7 +27,7 @@ _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What is moved, and where to."""
+    """The source and the target of a move."""
 
     source_folders: tuple[str, ...]  # Folders on the way to it.
     target_folders: tuple[str, ...]  # Folders on the way to its new place.
@@ -35,7 +35,7 @@ class Move:
 
     @classmethod
     def of(cls, source: str, folder: str) -> Move:
-        """Read what is asked for.
+        """Read the request.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`, `not_a_file`.
@@ -126,7 +126,7 @@ def _rename(origin: int, goal: int, name: str, *, is_again: bool) -> None:
         os.rename(name, name, src_dir_fd=origin, dst_dir_fd=goal)
         return
     try:
-        # Unlike a rename, a link never replaces a file that somebody has just made.
+        # Unlike a rename, a link never replaces a file that another process has just made.
         os.link(name, name, src_dir_fd=origin, dst_dir_fd=goal, follow_symlinks=False)
     except FileExistsError:
         if not is_again or _identity(name, origin) != _identity(name, goal):
@@ -146,7 +146,7 @@ def _remove_old_name(origin: int, goal: int, name: str) -> None:
     try:
         os.unlink(name, dir_fd=origin)
     except FileNotFoundError:
-        # Somebody else has taken it away; if under another name, then it is theirs.
+        # Another process has moved it away; under another name it is theirs.
         if os.stat(name, dir_fd=goal, follow_symlinks=False).st_nlink > 1:
             os.unlink(name, dir_fd=goal)
             raise

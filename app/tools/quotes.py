@@ -1,4 +1,4 @@
-"""Quotes: whether words stand in a text, however it is set.
+"""Quotes: whether a text contains words, however it is formatted.
 
 White space, marks of emphasis, the shape of quotation marks, hyphens that only break a line, and how a letter with its
 accents is encoded are the setting of a text; everything else is its words.
@@ -28,7 +28,7 @@ _UNSPACED = re.compile(
 
 
 def holds(text: str, quote: str) -> bool:
-    """Return whether words stand in a text, from the beginning of a word to the end of one."""
+    """Return whether a text contains words, from the beginning of a word to the end of one."""
     wanted, known = _folded(quote), _folded(text)
     return bool(wanted) and any(_apart(known, place, place + len(wanted)) for place in _places(known, wanted))
 
@@ -44,7 +44,7 @@ def beginning(text: str, quote: str) -> str:
 
 
 def _folded(text: str) -> str:
-    # In pieces, so that a large file does not keep the interpreter from everybody else.
+    # In pieces, so that a large file does not hold the interpreter lock for long.
     pieces = (text[begin : begin + _CHUNK_CHARACTERS] for begin in range(0, len(text), _CHUNK_CHARACTERS))
     shaped = (piece if piece.isascii() else piece.translate(_SHAPES) for piece in pieces)
     return " ".join(_plain(" ".join(words)) for words in _words(shaped) if words)

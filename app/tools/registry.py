@@ -61,7 +61,7 @@ class ToolRegistry:
         return tool
 
     def flaws(self, name: str, args: plain.Object) -> list[errors.Flaw]:
-        """Return what is wrong with arguments, all of it.
+        """Return all flaws of arguments.
 
         Raises:
             errors.ToolFailed: `unknown_tool`.
@@ -69,7 +69,7 @@ class ToolRegistry:
         return arguments.flaws(self.get(name).args_schema, args)
 
     def literal_flaws(self, name: str, args: plain.Object) -> list[errors.Flaw]:
-        """Return what is wrong with a recipe's arguments as far as it shows before references are resolved.
+        """Return the flaws of a recipe's arguments that show before references are resolved.
 
         Raises:
             errors.ToolFailed: `unknown_tool`.

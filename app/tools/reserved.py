@@ -17,7 +17,7 @@ from app.processes import folders
 from app.tools import failures
 
 NAMES = frozenset({".control-room", ".git", ".orchestrate"})
-"""Names of reserved folders; in any case, since some file systems do not tell upper from lower case."""
+"""Names of reserved folders; in any case, since some file systems ignore case."""
 
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 

@@ -43,7 +43,7 @@ def scan(folder: int, prefix: str, limits: Limits, hides: Callable[[str, int], b
     """List the regular files below a folder; hidden ones, links, and names that are not UTF-8 are left out.
 
     Args:
-        hides: Tells of a name and the descriptor of its folder whether it is reserved.
+        hides: Returns, for a name and the descriptor of its folder, whether the name is reserved.
     """
     found: list[FoundFile] = []
     total_bytes = 0

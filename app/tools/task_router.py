@@ -1,4 +1,4 @@
-"""The tool `task_router`: tell which recipe a task would be routed to (execution-modes, appendix E)."""
+"""The tool `task_router`: name the recipe that a task would be routed to (execution-modes, appendix E)."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _work(
         result = work()
     except BaseException as error:  # noqa: BLE001 - raised in the caller's task
         failure = error
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with suppress(RuntimeError):  # the loop is closed, and no caller waits
         loop.call_soon_threadsafe(settle, result, failure)
 
 

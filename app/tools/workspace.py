@@ -65,7 +65,7 @@ class Workspace:
             raise failures.not_text(path, f"byte {error.start} is not UTF-8") from None
 
     def kind(self, path: str) -> Kind | None:
-        """Return what is at a path, links inside the workspace followed; None if nothing readable is there.
+        """Return the kind of file at a path, following links inside the workspace; None if nothing readable is there.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`.

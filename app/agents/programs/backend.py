@@ -50,7 +50,7 @@ class ProgramBackend:
             commands.NotStarted: it could not be started.
         """
         program = self._program
-        # A program that is not installed is missing, whoever asks for it.
+        # A program that is not installed is missing for every caller.
         argv = executables.find(program, self._config, self._context.environ, self._context.home)
         self._refuse(prompt)
         _refuse_value(prompt.model, "model", "unknown_model")
@@ -123,7 +123,7 @@ class ProgramBackend:
         created: bool = False,
         spent: tuple[records.Usage | None, records.Usage | None] = (None, None),
     ) -> agent_sessions.AgentSession | None:
-        """Keep what is known of the conversation, if it is more than is kept, and return it."""
+        """Store new facts about the conversation, and return its record."""
         ours = prompt.agent_session_id
         if ours is None:
             return None

@@ -1,7 +1,7 @@
 """Codex: names its conversations itself, in the first line that it writes.
 
 A first prompt that was cut off is repeated in its conversation if that line was seen, and in a new one otherwise. An id
-that it does not know is refused, but a text that is no id begins a new conversation in silence, so none is passed on.
+that it does not know is refused, but a text that is not an id silently begins a new conversation, so none is passed on.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class ConversationAddress:
 def opening(
     program: Program, backend: str, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None
 ) -> ConversationAddress:
-    """Decide how a turn opens, by what is kept of its conversation."""
+    """Decide how a turn opens, by the record of its conversation."""
     ours = prompt.agent_session_id
     if ours is None:
         return ConversationAddress()

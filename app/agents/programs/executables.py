@@ -23,7 +23,7 @@ def find(program: Program, config: BackendConfig, environ: Mapping[str, str], ho
     variable = program.path_variable
     if variable is not None and (named := environ.get(variable)):
         if not _executable(Path(named)):
-            raise _missing(program, f"{variable} names {named}, which is no program that can be executed")
+            raise _missing(program, f"{variable} names {named}, which is not an executable program")
         return (str(Path(named).absolute()),)
     for known in program.known_paths:
         if _executable(home / known):
@@ -82,7 +82,7 @@ class Outlet:
             try:
                 os.close(file)
                 self.writing = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-                """Descriptor for the program; whoever runs it closes it."""
+                """Descriptor for the program; the caller that runs it closes it."""
                 self._reading = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             finally:
                 os.unlink(path)
@@ -130,7 +130,7 @@ def fill(folder: Path | None, files: Mapping[str, str]) -> None:
 
 
 def read(folder: Path | None, name: str | None) -> bytes:
-    """Return what stands in a private folder under a name; nothing where nothing does."""
+    """Return the content of a file in a private folder; empty if there is none."""
     if folder is None or name is None:
         return b""
     try:

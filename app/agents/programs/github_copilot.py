@@ -1,8 +1,8 @@
-"""GitHub Copilot CLI: takes the id of a new conversation from us; tokens stand in a file of their own.
+"""GitHub Copilot CLI: takes the id of a new conversation from us; token counts are in a separate file.
 
-A first prompt that was cut off is continued if its id is known, and sent anew if not; an id that is in use is no
-error for a new conversation, which then is none. A turn that a signal ended calls itself a success, so that its own
-word of it counts.
+A first prompt that was cut off is continued if its id is known, and sent anew if not; an id that is in use is
+accepted for a new conversation, which then continues the old one. A turn ended by a signal reports success, so its
+own report counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hearing: what a program writes while it works, in the words of its agent where it tells them as JSON."""
+"""Hearing: the output of a program while it works; its agent's words where it writes them as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 from app.domain import plain
 
 MOST_LINE = 4000
-"""Characters of a line that is no agent's words; a longer one is cut off."""
+"""Characters of a line that is not an agent's words; a longer one is cut off."""
 
 _MOST_TORN = 4 * 1024 * 1024
 _MOST_DEPTH = 8

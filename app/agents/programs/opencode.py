@@ -55,7 +55,7 @@ def _parse(event: Event, output: ParsedOutput) -> None:
         case "text":
             output.text = str(within(event, "part", "text") or "")
         case "tool_use":
-            # What was said before a tool is no answer if nothing follows it.
+            # Text before a tool call is not an answer if nothing follows it.
             output.text = ""
         case "step_finish":
             output.complete = True

@@ -1,4 +1,4 @@
-"""What a program is to its backend: how it is found, what it is told, and how its words are understood."""
+"""Programs: how a backend finds one, calls it, and reads its output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Invocation:
     arguments: tuple[str, ...]  # Arguments after the program's own.
     stdin: str | None = None  # What it reads; None: nothing.
     env: Mapping[str, str] = field(default_factory=dict)  # Variables of this call alone.
-    files: Mapping[str, str] = field(default_factory=dict)  # Texts by name that stand in its private folder.
+    files: Mapping[str, str] = field(default_factory=dict)  # Texts by name, written to its private folder.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +60,14 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Tokens and price, as far as they were told."""
+    """Tokens and price, as far as they were reported."""
 
-    input_tokens: int | None = None  # Tokens read, those from a cache included; None where it does not tell.
+    input_tokens: int | None = None  # Tokens read, those from a cache included; None if it does not report them.
     output_tokens: int | None = None  # Tokens written.
     cost_usd: float | None = None  # Price.
 
     def add(self, input_tokens: object = None, output_tokens: object = None, cost_usd: object = None) -> None:
-        """Add to what it cost; what is not a number counts for nothing."""
+        """Add to the cost; a value that is not a number counts as 0."""
         if isinstance(input_tokens, int) or isinstance(output_tokens, int):
             self.input_tokens = (self.input_tokens or 0) + whole(input_tokens)
             self.output_tokens = (self.output_tokens or 0) + whole(output_tokens)
@@ -75,7 +75,7 @@ class Tally:
             self.cost_usd = (self.cost_usd or 0.0) + float(cost_usd)
 
     def usage(self) -> records.Usage | None:
-        """Return it as a value; None where nothing was told."""
+        """Return it as a value; None if nothing was reported."""
         if self.input_tokens is None and self.cost_usd is None:
             return None
         return records.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost_usd=self.cost_usd)
@@ -114,7 +114,7 @@ class Program:
     refuses: Callable[[BackendConfig, Mapping[str, str]], str | None] = _nothing  # Why it refuses tools to root.
     resumes: bool = True  # Whether it can continue with a conversation.
     wants_folder: bool = False  # Whether it needs a private folder.
-    tells: str | None = None  # File that it leaves there, a JSON object with more of its words; None: it leaves none.
+    tells: str | None = None  # File that it leaves there, a JSON object with more of its output; None: it leaves none.
     prints_reply_only: bool = False  # Whether all that it prints is the reply.
     unknown_session: tuple[str, ...] = ()  # Its messages for an unknown conversation, as regular expressions.
     used_session: tuple[str, ...] = ()  # What it says of a name that another conversation has, likewise.
@@ -160,12 +160,12 @@ def as_words(text: str) -> str:
 
 
 def whole(value: object) -> int:
-    """Return a count; 0 for what is none."""
+    """Return a count; 0 if the value is not one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def within(value: object, *names: str) -> Any:
-    """Return what is at a path of names; None where it leads nowhere."""
+    """Return the value at a path of names; None if there is none."""
     for name in names:
         if not isinstance(value, Mapping):
             return None

@@ -47,7 +47,7 @@ def program(config: BackendConfig) -> Program:
 
 
 def fills_script(template: tuple[Part, ...]) -> bool:
-    """Return whether a placeholder is in the script of a shell, which would execute what is filled in."""
+    """Return whether a placeholder is in a shell's script, where the shell would execute its value."""
     texts = [text for part in template for text in _texts(part)]
     begins = next((at for at, text in enumerate(texts) if PurePath(text).name in _SHELLS), len(texts))
     return any(_SCRIPT.fullmatch(option) and _PLACE.search(text) for option, text in itertools.pairwise(texts[begins:]))

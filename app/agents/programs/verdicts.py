@@ -49,7 +49,7 @@ class Verdict:
 
 
 def verdict(program: Program, result: ProcessResult, session_id: str | None = None) -> Verdict:
-    """Return the reply: exit code 0, a turn that was said to be over, no error told, and nobody who ended it."""
+    """Return the reply of a turn that was reported as complete, with exit code 0, no error and no kill."""
     complaints = results.plain_text(result.stderr)
     printed = itertools.chain(begun := list(itertools.islice(result.stdout, _BEGIN_LINES)), result.stdout)
     output = _parsed(program, replace(result, stdout=printed), complaints)
@@ -112,7 +112,7 @@ def _reported(
     if _says(program.used_session, words, complaints):
         return _failed("agent_session_exists", f"{program.label} has that conversation already", failure, complaints)
     if _says(program.empty_reply, words):
-        return _failed("empty_reply", f"{program.label} was told nothing by its model", failure, complaints)
+        return _failed("empty_reply", f"{program.label} received an empty reply from its model", failure, complaints)
     if output.cut_off:
         return _failed("reply_cut_off", f"{program.label} was cut off", failure, complaints)
     status = failure.status if failure and failure.status else _status(words or complaints)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 OPENING_SECONDS = 120.0  # Longest time until an agent answers anything but a prompt.
-PARTING_SECONDS = 3.0  # How long an agent may take to end by itself once nobody speaks with it any more.
+PARTING_SECONDS = 3.0  # How long an agent may take to end by itself after its last turn.
 CANCEL_SECONDS = 1.0  # How long it may take to end a turn that is cancelled, before it is ended itself.
 
 _TAIL_CHARACTERS = 2_000
@@ -57,7 +57,7 @@ class Agent:
     async def prompt(
         self, session_id: str, text: str, limit_seconds: float, idle_seconds: float | None
     ) -> schema.PromptResponse:
-        """Say something and wait for the end of the turn; a cancellation is told to the agent before it is ended.
+        """Say something and wait for the end of the turn; a cancellation is sent to the agent before it is ended.
 
         Args:
             limit_seconds: Longest time since the agent was started.
@@ -124,7 +124,7 @@ class Agent:
         )
 
     async def _parted(self) -> errors.AgentFailed:
-        """Return why there is no more to be heard of the agent."""
+        """Return why the agent's output has ended."""
         if self._line.fault is not None:
             return _unreadable(self._name, self._line.fault)
         await asyncio.wait([self._ending], timeout=PARTING_SECONDS)
@@ -168,7 +168,7 @@ async def started(
         return await supervisor.run(request(reads.detach(), writes.detach()))
 
     ending = asyncio.ensure_future(run())
-    # Whoever asks is told of it by the reply that never comes; the task itself may have nobody left to ask it.
+    # The caller notices by the missing reply; the task itself may have no caller left.
     ending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     agent = None
     try:
@@ -181,7 +181,7 @@ async def started(
         try:
             await _shielded(agent.part() if agent is not None else _end(ending))
         finally:
-            # What was handed on is somebody else's by now, and our ends are the line's once there is one.
+            # Descriptors that were handed on have other owners, and ours belong to the connection once it exists.
             for own in (reads, writes, *((hears, says) if agent is None else ())):
                 own.close()
 
@@ -190,7 +190,7 @@ async def _end(ending: asyncio.Task[commands.Ended]) -> None:
     ending.cancel()
     await asyncio.wait([ending])
     if not ending.cancelled():
-        ending.exception()  # whoever asked has been told
+        ending.exception()  # the caller has had it
 
 
 def _not_started(name: str, error: commands.NotStarted) -> errors.AgentFailed:
@@ -207,7 +207,7 @@ def _unreadable(name: str, why: str) -> errors.AgentFailed:
 
 
 async def _shielded(work: Awaitable[None]) -> None:
-    """Do a piece of work to its end, whoever loses patience; a cancellation is passed on afterwards."""
+    """Do a piece of work to its end even if the caller is cancelled; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():

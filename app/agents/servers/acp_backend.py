@@ -40,8 +40,8 @@ class AcpBackend:
         return self._config.name
 
     def resolve_model(self, tier: str) -> str | None:
-        """Return the configured model of a tier, None for the agent's own choice; a name stands for
-        itself otherwise.
+        """Return the configured model of a tier, None for the agent's own choice; any other name is
+        returned unchanged.
         """
         return self._config.models.get(tier) or (None if tier in TIERS else tier)
 
@@ -119,7 +119,7 @@ class AcpBackend:
             ),
             stdin=reads,
             stdout=writes,
-            # An agent that is told to end calls its turn cancelled; it is to be told first that its time is over.
+            # An agent that is asked to end calls its turn cancelled; note first that its time is over.
             timeout_seconds=_limit_seconds(prompt) + acp_agent.PARTING_SECONDS,
             contained=True,
             agent_session_id=prompt.agent_session_id,
@@ -159,7 +159,7 @@ class AcpBackend:
     async def _settled(
         self, prompt: ports.AgentPrompt, turn: acp_turns.Turn, reply: ports.AgentReply
     ) -> ports.AgentReply:
-        # An agent tells the price of a whole conversation, over all its processes.
+        # An agent reports the price of a whole conversation, over all its processes.
         cost = turn.cost_so_far
         sums = None if cost is None else dataclasses.replace(counting.UNTOLD, cost_usd=cost)
         stored = await self._stored(prompt)

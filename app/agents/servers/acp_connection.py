@@ -12,13 +12,13 @@ from app import clock
 from app.domain import plain
 
 MAX_LINE_BYTES = 16 * 1024 * 1024  # Longest message.
-MOST_STRAY_LINES = 10_000  # How much on the line may be no message before nobody listens any more.
+MOST_STRAY_LINES = 10_000  # Lines that are not messages before the connection is given up.
 
 _UPDATE = "session/update"
 
 
 class Line:
-    """A transport for the package's connection. Updates of a session are told at once, so that none is late."""
+    """A transport for the package's connection. Updates of a session are passed on at once, so that none is late."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Line:
         self.received_at = clock.monotonic()  # When something came last.
         self.stray: list[str] = []  # Beginnings of the first lines that were no messages.
         self.stray_lines = 0  # How many there were.
-        self.fault: str | None = None  # Why nobody listens any more; None: the agent has closed its end.
+        self.fault: str | None = None  # Why the connection was given up; None: the agent has closed its end.
 
     @classmethod
     async def over(
@@ -82,7 +82,7 @@ class Line:
 
     async def _next(self) -> bytes | None:
         if self.stray_lines > MOST_STRAY_LINES:
-            self.fault = f"it wrote more than {MOST_STRAY_LINES} lines that are no messages"
+            self.fault = f"it wrote more than {MOST_STRAY_LINES} lines that are not messages"
         if self.fault is not None:
             return None
         try:

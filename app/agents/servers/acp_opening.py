@@ -91,7 +91,7 @@ async def _resumed(
 
 
 def _ways(agent: Agent, hello: schema.InitializeResponse) -> Iterator[Callable[..., Awaitable[Any]]]:
-    """Yield what continues with a conversation, the quickest first: who loads one tells all of it again."""
+    """Yield ways to continue a conversation, the quickest first: loading one repeats all of it."""
     can = hello.agent_capabilities
     if can is not None and can.session_capabilities is not None and can.session_capabilities.resume is not None:
         yield agent.connection.resume_session

@@ -20,7 +20,7 @@ MAX_TEXT_CHARACTERS = 16 * 1024 * 1024  # Longest reply.
 
 _HARMLESS_KINDS = frozenset({"think", "switch_mode"})
 _BEGUN = frozenset({"in_progress", "completed"})
-# It tells the tokens of a turn's last request as those of the turn; with tools there are several.
+# It reports the tokens of a turn's last request as those of the turn; with tools there are several.
 _LAST_REQUEST_ONLY = "opencode"
 # Copilot says these where an agent's words stand, each in one piece.
 _NOTICE = re.compile(
@@ -33,13 +33,13 @@ class Turn:
 
     def __init__(self, *, tools: bool) -> None:
         self._tools = tools
-        self.cost_so_far: float | None = None  # Price of the whole conversation; None where the agent tells none.
+        self.cost_so_far: float | None = None  # Price of the whole conversation; None if the agent reports none.
         self.alarm: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done once it uses a tool though it was to use none; its result says which."""
         self.begin()
 
     def begin(self, hear: Callable[[str], None] = ports.unheard) -> None:
-        """Forget what was heard before the prompt: an agent that loads a conversation tells all of it again.
+        """Forget what was heard before the prompt: an agent that loads a conversation repeats all of it.
 
         Args:
             hear: Takes in what it says and does from now on.
@@ -58,7 +58,7 @@ class Turn:
     def take(self, _: str, update: Mapping[str, Any]) -> None:
         """Take in an update of the session."""
         match update:
-            # Qwen Code tells the tokens of each of its requests beside an empty piece of text.
+            # Qwen Code reports the tokens of each request beside an empty piece of text.
             case {"_meta": {"usage": {"inputTokens": int(read), "outputTokens": int(written)}}}:
                 self._tokens.add(read, written)
         match update:
@@ -73,7 +73,7 @@ class Turn:
             case {"sessionUpdate": "tool_call", "toolCallId": str(name)}:
                 self.called += 1
                 self._hear(f"\n[{plain.preview(str(update.get('title') or update.get('kind') or name))}]\n")
-                # What is said before a tool is used is no reply if something follows it.
+                # Text before a tool call is not the reply if something follows it.
                 self._before = self.text()
                 self._now = []
                 self._size = 0
@@ -88,7 +88,7 @@ class Turn:
         return "".join(self._now).strip() or self._before
 
     def usage(self, response: schema.PromptResponse | None, known_as: str = "") -> records.Usage | None:
-        """Return the tokens of the turn, as far as they were told."""
+        """Return the tokens of the turn, as far as they were reported."""
         reported = self._tokens.usage()
         if response is None or (self.called and _LAST_REQUEST_ONLY in known_as):
             return reported

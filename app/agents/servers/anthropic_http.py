@@ -52,7 +52,7 @@ def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnt
     import anthropic
 
     async def refuse_long_waits(response: httpx2.Response) -> None:
-        # Of its own accord the package waits as long as it is told to, for weeks too; this header it obeys.
+        # By default the package waits as long as the service asks, even for weeks; it obeys this header.
         if refused_calls.asked_wait_seconds(response.headers, clock) > services.MOST_WAIT_SECONDS:
             response.headers["x-should-retry"] = "false"
 

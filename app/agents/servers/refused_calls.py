@@ -1,4 +1,4 @@
-"""Refused calls: how long a service wants to be left alone, and who is told."""
+"""Refused calls: how long a service asks callers to wait, and who is notified."""
 
 from __future__ import annotations
 

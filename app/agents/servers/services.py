@@ -56,7 +56,7 @@ class Answer:
     """What a service answered."""
 
     text: str  # The reply, as far as it goes.
-    usage: records.Usage | None  # Tokens; None where it tells none.
+    usage: records.Usage | None  # Tokens; None if it reports none.
     ending: Ending  # How it ends.
 
 
@@ -72,7 +72,7 @@ class Service(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
-    """What is known of a vendor."""
+    """Facts about a vendor."""
 
     package: str  # Package that speaks with it; an extra of this project has its name.
     key_variable: str  # Environment variable of the key where the configuration names none.
@@ -126,7 +126,7 @@ class ServiceBackend:
         )
         answer = await service.ask(question)
         error, is_cut = _error(answer), answer.ending == "cut"
-        # A reply that will not count is no part of the conversation.
+        # A reply that will not count is not part of the conversation.
         if error is None and (prompt.keeps_cut_off or not is_cut):
             await conversations.remember(self._surroundings.sessions, self._config.name, prompt, answer.text)
         return ports.AgentReply(

@@ -10,7 +10,7 @@ OPENAI = services.Vendor(
     models={"haiku": "gpt-6-luna", "sonnet": "gpt-6.1-terra", "opus": "gpt-6.2-sol"},
     open=openai_http.ChatCompletions,
 )
-"""OpenAI, and whoever speaks Chat Completions."""
+"""OpenAI, and services that speak Chat Completions."""
 
 ANTHROPIC = services.Vendor(
     package="anthropic",
@@ -18,4 +18,4 @@ ANTHROPIC = services.Vendor(
     models={"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"},
     open=anthropic_http.Messages,
 )
-"""Anthropic, and whoever speaks its Messages."""
+"""Anthropic, and services that speak its Messages API."""

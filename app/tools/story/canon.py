@@ -90,7 +90,7 @@ def of_document(document: documents.Document) -> Entity:
 
 
 def kind_of(document: documents.Document) -> EntityKind | None:
-    """Return what a card is about, by its front matter, its file's prefix or its folder; None if it is no card."""
+    """Return a card's subject, by its front matter, its file's prefix or its folder; None if it is not a card."""
     path = PurePosixPath(document.path)
     stated = (document.scalar("kind", "type") or "").lower()
     prefix = path.stem.split("-", 1)[0].lower() if "-" in path.stem else ""

@@ -102,7 +102,7 @@ class Reading:
         return self._subject_of(self.people[-_NEAR_MENTIONS:])
 
     def owner(self, position: int) -> Entity | None:
-        """Return the person to whom what is at a position is said to belong, by name or by pronoun."""
+        """Return the owner of the thing at a position, named or by pronoun."""
         text = self.paragraph.text
         for mention in self._people_before(position)[-1:]:
             if mention.is_possessive and _ADJECTIVES.fullmatch(text, mention.after, position):

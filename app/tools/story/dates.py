@@ -52,7 +52,7 @@ class StoryDate:
     year: int | None = None  # Year, None where the text leaves it open.
     month: int | None = None  # 1 to 12; None for a bare year.
     day: int | None = None  # 1 to 31; None for a bare year or month.
-    start: int = 0  # Where it stands in the text.
+    start: int = 0  # Its position in the text.
     end: int = 0  # One past its last character.
 
     def __str__(self) -> str:

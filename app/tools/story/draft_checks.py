@@ -1,4 +1,4 @@
-"""The checks of a scene's draft: what is asked of it, and what speaks against it."""
+"""The checks of a scene's draft: its requirements, and the evidence against it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Draft:
 
     scene: Scene  # The scene.
     sentences: tuple[prose.Sentence, ...]  # Its sentences.
-    narration: tuple[str, ...]  # Those that nobody speaks.
+    narration: tuple[str, ...]  # Those outside dialogue.
     words: int  # Number of its words, without headings and front matter.
 
 
@@ -48,7 +48,7 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What is asked of a draft, by the task or by its outline."""
+    """Requirements of a draft, from the task or its outline."""
 
     in_outline: bool | None  # Whether its scene was found in the outline; None without an outline.
     beats: tuple[Beat, ...] = ()  # What it should tell.

@@ -153,7 +153,7 @@ def _ranked(files: Sequence[_File], criteria: str, meant: Located | None) -> lis
 
 
 def _asked(criteria: str) -> dict[str, str]:
-    """Return the words that are looked for by their stems; what only says that there is work to do is left out."""
+    """Return the search words by their stems, without words that only say that there is work to do."""
     words = (token for token in matching.tokens(criteria) if token not in matching.STOPWORDS | _TASK_WORDS)
     wanted_terms: dict[str, str] = {}
     for word in itertools.islice(words, _MAX_TERMS):

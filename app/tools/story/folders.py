@@ -20,7 +20,7 @@ _SKIPPED = frozenset({"not_text", "file_too_large", "file_unreadable", "file_not
 def read_all(workspace: Workspace, paths: Sequence[str]) -> list[documents.Document]:
     """Read the named files, and the text files below the named folders; nothing is read twice.
 
-    A file that was named must be readable; one that only lies in a named folder is left out if it is not text.
+    A file that was named must be readable; one that is only found in a named folder is left out if it is not text.
     """
     found: list[documents.Document] = []
     characters = 0

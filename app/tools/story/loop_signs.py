@@ -71,7 +71,7 @@ class Loop:
     """Something the reader waits for."""
 
     kind: LoopKind  # How it was opened.
-    item: str  # What is waited for, in the words of the text.
+    item: str  # The expected thing, in the words of the text.
     terms: tuple[str, ...]  # The words to know it again by.
     planted: Place  # Where it was opened.
     status: LoopStatus = "open"  # What has become of it.
@@ -81,12 +81,12 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A sentence with what is looked for in it."""
+    """A sentence with the match in it."""
 
     place: Place  # Where it stands.
     text: str  # The sentence, whole.
     terms: frozenset[str]  # Stems of its words.
-    evaded: bool  # For a question: whether nobody answers it at once.
+    evaded: bool  # For a question: whether it is not answered at once.
 
 
 def lines(index: int, scene: Scene) -> Iterator[Line]:
@@ -134,7 +134,7 @@ def is_question(line: Line) -> bool:
 
 
 def answers(first: Line, following: Line | None) -> bool:
-    """Return whether a thing returns to some effect: with such a verb, or as `it` in the next sentence."""
+    """Return whether a thing returns to some effect: with a verb of effect, or as `it` in the next sentence."""
     if _ANSWERS.search(first.text):
         return True
     return (

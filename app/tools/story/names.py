@@ -53,8 +53,8 @@ class Sighting:
 class Slip:
     """A name that is probably another one misspelt."""
 
-    name: str  # What is written.
-    intended: str  # What is probably meant.
+    name: str  # The written form.
+    intended: str  # The form probably intended.
     sighting: Sighting  # The first place where it is written.
     count: int  # How often it is written so.
     intended_count: int  # How often the other one is.
@@ -119,7 +119,7 @@ def slips(seen: Sequence[Sighting], known: Iterable[str]) -> list[Slip]:
         distinct = set(prose.words(first[word].quote)) | _ADDRESSES if counts[word] < _OFTEN else _ADDRESSES
         near = [o for o in candidates if _is_slip(word, o, counts, right) and o not in distinct]
         if word not in sure:
-            # `Dark fell.` is no slip for Mark, `Brahm waved.` may be one for Bram.
+            # `Dark fell.` is not a typo for Mark, `Brahm waved.` may be one for Bram.
             near = [other for other in near if other[0] == word[0] and len(word) > _SHORTEST_COMPARED]
         if near:
             intended = min(near, key=lambda other: (distance(word, other), -counts[other], other))
@@ -155,7 +155,7 @@ def _has_surname(name: str, small: Set[str]) -> bool:
 
 
 def _without_opening(sighting: Sighting, sure: Set[str]) -> Sighting:
-    """Take the first word off `Then Kael`, which opens a sentence and is no part of the name."""
+    """Take the first word off `Then Kael`, which opens a sentence and does not belong to the name."""
     tail = sighting.name.partition(" ")[2]
     if sighting.opens and sighting.name not in sure and tail in sure:
         return dataclasses.replace(sighting, name=tail, opens=False)

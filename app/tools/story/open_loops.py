@@ -1,6 +1,6 @@
 """Open loops: what a story makes its reader wait for, and where it lets him have it.
 
-A loop is opened by a question that nobody answers, by a promise, or by a thing that is set before the reader with a
+A loop is opened by an unanswered question, by a promise, or by a thing that is set before the reader with a
 marked gesture (foreshadowing). It is paid when the thing comes back with a gesture that answers, touched when it only
 comes back, planned when the outline pays it off in a scene that is not written yet.
 """
@@ -112,7 +112,7 @@ def _followed_thing(loop: loop_signs.Loop, story: _Story) -> loop_signs.Loop:
 def _pays(
     line: loop_signs.Line, following: loop_signs.Line | None, declared: PlannedScene | None, story: _Story
 ) -> bool:
-    """Decide by the outline, where it says which scene pays, and else by what is done with the thing."""
+    """Decide by the outline, where it says which scene pays, and else by later uses of the thing."""
     if declared is None:
         return loop_signs.answers(line, following)
     planned = story.planned[line.place.scene]

@@ -1,4 +1,4 @@
-"""What an outline says of one scene: its fields, its beats, its prose, and what is none of these."""
+"""An outline's entry for one scene: its fields, its beats, its prose, and other lines."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Ignored:
 
 @dataclass(slots=True, kw_only=True)
 class Content:
-    """What is said of a scene."""
+    """An outline's statements about a scene."""
 
     fields: dict[str, Field] = field(default_factory=dict)  # Fields that are read, by name.
     beats: list[str] = field(default_factory=list)  # What happens, in order.
-    ignored: list[Ignored] = field(default_factory=list)  # What is not read.
+    ignored: list[Ignored] = field(default_factory=list)  # Lines that are not read.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def read(lines: Sequence[tuple[int, str]], headings: Mapping[int, str], rest: st
     """Read the lines below a scene's heading.
 
     A field has a known name; an entry with another short name is reported; every other entry is a beat. Where no list
-    tells what happens, the sentences of the prose are the beats.
+    narrates, the sentences of the prose are the beats.
     """
     content, prose = Content(), list[_Line]()
     if rest:
@@ -94,7 +94,7 @@ def _taken(content: Content, line: _Line, opened: _Open | None) -> _Open | None:
     if line.kind == "heading":
         name = known(line.text)
         if name is None:
-            content.ignored.append(Ignored(line=line.line, text=line.text, reason="a heading that is no field"))
+            content.ignored.append(Ignored(line=line.line, text=line.text, reason="a heading that is not a field"))
         return _Open(name=name, depth=-2)
     if opened is not None and line.depth > opened.depth:
         if opened.name is not None:
@@ -112,7 +112,7 @@ def _taken(content: Content, line: _Line, opened: _Open | None) -> _Open | None:
         content.beats.extend(part.strip() for part in found.value.split(";") if part.strip())
     elif found.value:
         _keep(content, found, name)
-    # A line `Name: value` outside of lists ends with its line; `Beats:` goes on with the list below it.
+    # A line `Name: value` outside of lists ends with its line; `Beats:` continues with the list below it.
     return None if found.value and line.kind == "field" else _Open(name=name, depth=line.depth)
 
 
@@ -202,7 +202,7 @@ NOT_SCENES = frozenset(
     "overview people places plot premise questions references research setting settings structure summary synopsis "
     "theme themes timeline title todo world worldbuilding".split()
 )
-"""Headings that stand in outlines beside the scenes."""
+"""Headings of outlines that are not scenes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +348,7 @@ def _placed(
 
 
 def _entered(above: dict[str, int], number: SceneNumber) -> dict[str, int]:
-    """Return what is open after the heading of a chapter, an act, a part or a book: what is smaller has ended."""
+    """Return the open parts after the heading of a chapter, an act, a part or a book: smaller parts have ended."""
     unit = number.unit or ""
     larger = _CONTAINERS[: _CONTAINERS.index(unit)]
     return (

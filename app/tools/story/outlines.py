@@ -28,7 +28,7 @@ class PlannedScene:
     heading: str = ""  # The whole heading.
     fields: Mapping[str, Field]  # By name: pov, place, date, characters, goal, length, summary, plants, payoffs.
     beats: tuple[str, ...]  # What happens, in order.
-    ignored: tuple[Ignored, ...] = ()  # What is said of it that is not read, unknown fields above all.
+    ignored: tuple[Ignored, ...] = ()  # Lines about it that are not read, mostly unknown fields.
 
     @property
     def number(self) -> int | None:
@@ -76,7 +76,7 @@ class Outline:
     title: str  # Title of the story or of the outline.
     path: str  # Its file.
     scenes: tuple[PlannedScene, ...]  # Its scenes in the order of the file.
-    ignored: tuple[Ignored, ...] = ()  # What is not read: unknown fields, other headings, tables.
+    ignored: tuple[Ignored, ...] = ()  # Lines that are not read: unknown fields, other headings, tables.
 
 
 def of_document(document: documents.Document) -> Outline:

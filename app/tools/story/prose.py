@@ -42,14 +42,14 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paragraph:
-    """A paragraph on one line, with what is needed to find places in it again."""
+    """A paragraph on one line, with the positions of its parts in the file."""
 
     index: int  # Position among the paragraphs, from 0.
     text: str  # Its lines joined with blanks.
     line: int  # Line of the file on which it begins.
     line_starts: tuple[int, ...]  # Where each of its lines begins in the text.
     sentences: tuple[Sentence, ...]  # Its sentences.
-    speech: tuple[Span, ...]  # What is said aloud in it, quotation marks included.
+    speech: tuple[Span, ...]  # Its direct speech, quotation marks included.
 
     def line_at(self, position: int) -> int:
         """Return the line of the file on which a character of the text stands."""
@@ -84,7 +84,7 @@ def spoken_share(paragraph: Paragraph) -> float:
 
 
 def _parts(lines: Sequence[str], line: int) -> Iterator[tuple[Sequence[str], int]]:
-    """Cut what is longer than any paragraph into pieces, so that work within a paragraph has a bound."""
+    """Cut an overlong paragraph into pieces, so that work within a paragraph has a bound."""
     gathered: list[str] = []
     first, characters = line, 0
     for place, text in enumerate(lines, start=line):

@@ -1,4 +1,4 @@
-"""Which scene is meant: by its number, by its title, by its words, or nobody can say."""
+"""Match a text to a scene: by its number, its title, its words, or not at all."""
 
 # Matching titles by shared words alone drafted the wrong scene ("The New Scales" for "The Scales"). A number
 # counts, then the longest title, then words that fit well and clearly better than elsewhere; everything else fails
@@ -22,7 +22,7 @@ _CANDIDATES = 6
 _NEAREST = 3
 _PATH = re.compile(r"[^\n]{1,1024}\.(?i:md|markdown|txt|text)")
 _QUOTED = re.compile(r"[\"“‘`]([^\"“”‘’`\n]{1,200})[\"”’`]")
-# A number alone names a scene only as names of files write it, or right after what is to be done.
+# A number alone names a scene only as names of files write it, or right after the verb of the task.
 _LONE = re.compile(
     r"(?<![\w.:/#-])(?:#(\d{1,4})|(0\d{1,2})|(?:(?:prose|pacing|style|continuity|consistency)\sof|draft|write|rewrite|"
     r"revise|redraft|review|validate|check)\s(\d{1,4})(?!\s{1,3}[^\W\d_]))(?![\w:/%'’-]|[.,]\d)",

@@ -85,7 +85,7 @@ class Named:
 
     number: SceneNumber | None  # Its number, None where there is none.
     sure: bool  # Whether the number is certainly one of a scene: `SCN-21`, `021`; not `storm-22`, `li-comes-home`.
-    title: str  # What is left without number and prefix.
+    title: str  # The rest without number and prefix.
     whole: str  # The same with the number, for titles such as `1984`.
 
 

@@ -1,4 +1,4 @@
-"""Scenes: documents with a number, a title, a point of view and a date, in the order in which they are told."""
+"""Scenes: documents with a number, a title, a point of view and a date, in narrative order."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Scene:
     has_number: bool  # Whether front matter or heading state the number.
     title: str  # Its title without the number.
     has_title: bool  # Whether front matter or heading state the title.
-    pov: str | None  # Whose eyes it is told through, as its front matter says.
+    pov: str | None  # Its point of view, from its front matter.
     date: dates.StoryDate | None  # When it plays, as its front matter says.
     place: str  # Where it plays, empty where it does not say.
-    is_flashback: bool  # Whether it tells of earlier than its place in the story.
+    is_flashback: bool  # Whether it is set earlier than its place in the story.
 
     @property
     def number(self) -> int | None:

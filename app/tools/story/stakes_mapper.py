@@ -1,4 +1,4 @@
-"""The tool `stakes_mapper`: what is wanted, risked and lost in each scene, and whether it grows."""
+"""The tool `stakes_mapper`: the goals, risks and losses of each scene, and whether they grow."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _markers(sentences: Sequence[prose.Sentence], pattern: re.Pattern[str]) -> l
 
 
 def _weight(text: str) -> int:
-    """Weigh what a sentence is about: 3 for life and death, 2 for what is dear, 1 for the rest."""
+    """Weigh the stakes of a sentence: 3 for life and death, 2 for loved things, 1 for the rest."""
     if _GRAVE.search(text):
         return 3
     return 2 if _SERIOUS.search(text) else 1

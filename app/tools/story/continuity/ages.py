@@ -1,4 +1,4 @@
-"""Ages: how old somebody is, exactly, within limits or beside another, and when two of these cannot both be."""
+"""Ages: a person's age, exact, within limits or relative to another, and when two ages contradict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _shown(data: tuple[str, object]) -> str:
 
 
 def _answered(passage: Passage) -> Iterator[Fact]:
-    """Yield the age with which somebody answers `How old are you, Barnaby?`"""
+    """Yield the age given in answer to `How old are you, Barnaby?`"""
     wanted_terms, match = _P.how_old.search(passage.answers), _P.answer.match(passage.text)
     if wanted_terms and match and not _P.estimate.search(passage.text[: match.end()]):
         years = dates.number(match["n"])
@@ -54,7 +54,7 @@ def _answered(passage: Passage) -> Iterator[Fact]:
 
 
 def _stated(passage: Passage, match: re.Match[str], how: str) -> Iterator[Fact]:
-    """Yield an age with the one of whom it is told, wherever the name is."""
+    """Yield an age with its person, wherever the name is."""
     text = passage.text
     who, sure = _whose(passage, match)
     years = dates.number(match["n"]) or dates.ordinal(match["n"])
@@ -128,7 +128,7 @@ def derived(narrated: Sequence[Fact]) -> list[Fact]:
         other, years = gap.data
         for known in ages.get(str(other), ())[:3]:
             age = known.data[1] + years
-            # It holds when the other's age was told, and is told where the difference is.
+            # It holds at the time of the other's age, and is stated where the difference is.
             when = dataclasses.replace(gap.passage, date=known.passage.date, order=known.passage.order, context="")
             if age > 0:
                 data = ("range", (age - 1, age + 1))

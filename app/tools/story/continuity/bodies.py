@@ -33,7 +33,7 @@ def _is_own(passage: Passage, match: re.Match[str]) -> bool:
 
 
 def _is_lasting(passage: Passage, match: re.Match[str]) -> bool:
-    """Return whether a colour is stated as a fact that holds, and is no guess, change or memory."""
+    """Return whether a colour is stated as a present fact, not as a guess, change or memory."""
     if "'s " in match[0] or (passage.is_spoken and not _LOOKS.finite.search(passage.text)) or passage.is_unreal(match):
         return False
     if passage.is_card:
@@ -114,7 +114,7 @@ def _marked(passage: Passage, match: re.Match[str], named: str) -> Iterator[Fact
 
 
 def _used(passage: Passage, match: re.Match[str], part: str) -> Iterator[Fact]:
-    """Yield a hand, an eye or a leg that somebody uses, so that it cannot be the one that is gone."""
+    """Yield a hand, an eye or a leg in use, which cannot be the missing one."""
     own = match.groupdict().get("own") or ""
     if part in {"arm", "leg", "eye"} and own.startswith("@") and not passage.is_spoken:
         who, sure = _bearer(passage, match)

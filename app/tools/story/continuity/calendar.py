@@ -22,7 +22,7 @@ _CLAIMS = 40
 
 
 def read(passage: Passage) -> Iterator[Fact]:
-    """Yield weekdays of dates, dates of events, and what is said to have happened so many days ago."""
+    """Yield weekdays of dates, dates of events, and events that happened a number of days ago."""
     if passage.text.endswith("?"):
         return
     yield from _weekdays(passage)
@@ -158,7 +158,7 @@ def _in_month(passage: Passage) -> list[dates.StoryDate]:
 
 
 def _deeds_of_people(passage: Passage) -> Iterator[Fact]:
-    """Yield when somebody died, married or arrived, when the mill burned down or the school was opened."""
+    """Yield when a person died, married or arrived, when the mill burned down or the school was opened."""
     for name, rule in _P.named("deeds").items():
         for match in rule.finditer(passage.text):
             date = _date_near(passage, match["rest"], 0)
@@ -281,7 +281,7 @@ def interval_conflicts(narrated: Sequence[Fact], passages: Sequence[Passage]) ->
         day = _day_of(passage)
         if day is None or passage.is_card or passage.is_spoken or passage.is_earlier:
             continue
-        # Clauses that tell what happens, without wishes and what lies further back.
+        # Clauses that narrate events, without wishes and earlier events.
         clauses = re.split(r"[;:]|, (?:and|but)\b| and ", passage.text)
         for key in wanted & set(_deeds("; ".join(part for part in clauses if not _AGO.unreal.search(part)))):
             happened.setdefault(key, []).append((day, passage))

@@ -31,7 +31,7 @@ class Card:
 
     entity: Entity  # The subject.
     path: str  # Its file.
-    lines: tuple[Line, ...]  # What is said, in order.
+    lines: tuple[Line, ...]  # Its lines, in order.
 
 
 def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:

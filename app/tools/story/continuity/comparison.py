@@ -47,7 +47,7 @@ _DIFFER: dict[str, Callable[[Fact, Fact], bool]] = {
 """When two facts of an attribute exclude each other."""
 _KEPT_IN_DOUBT = frozenset({"age", "appearance", "rank_relation"})
 _UNNAMED = frozenset({"status", "died", "cause", "rank", "trade", "side", "distance", "travel_time"})
-"""Attributes whose values are told in too many ways for a text to be seen to know of them."""
+"""Attributes whose values are phrased in too many ways to be recognised in a text."""
 _VERSIONS = 40
 _FACTS = 20_000
 _OPENING_LINES = 12
@@ -206,7 +206,7 @@ def _years(narrated: Sequence[Scene]) -> dict[str, dates.StoryDate]:
 
 
 def _teller(roster: Roster) -> int:
-    """Return who tells the story: whom a card calls its narrator, or the unnamed narrator."""
+    """Return the narrator of the story: the one that a card names, or the unnamed narrator."""
     for entity in roster.entities[:-1]:
         is_person = entity.document and roster.is_person(roster.number(entity))
         if entity.document and is_person and _P.teller.search("\n".join(entity.document.lines).lower()):
@@ -218,7 +218,7 @@ def _firm(narrated: Sequence[Fact]) -> list[Fact]:
     """Return the facts that are firm enough to be compared.
 
     Looks, ages and relations are compared in doubt, too; their findings are warnings. Elsewhere, where a pronoun may mean
-    another, a mark that only one person has tells who is meant, and so does a known relation.
+    another, a mark that only one person has identifies that person, and so does a known relation.
     """
     sure = [stated for stated in narrated if stated.is_sure]
     bearers: dict[tuple[str, ...], set[str]] = {}
@@ -255,7 +255,7 @@ def _contradict(result: Comparison, passages: Sequence[Passage]) -> None:
 
 
 def _counted_deaths(narrated: Sequence[Fact]) -> list[Fact]:
-    """Return what counts where several deaths are told: one that scenes tell or that has a date, before a card's."""
+    """Return the death that counts among several: one narrated by scenes or dated, before a card's."""
     is_dated = any(stated.value == "dead" and deaths.is_dated(stated) for stated in narrated)
     return [stated for stated in narrated if not (is_dated and stated.value == "dead" and not deaths.is_dated(stated))]
 

@@ -10,11 +10,11 @@ from app.tools.story.continuity.roster import Roster
 
 PATTERNS = Patterns("coreference")
 _NEAR_SENTENCES = 7
-SOME_WOMAN, SOME_MAN, SOMEBODY = -1, -2, -3  # Somebody without a name, instead of a number of the cast.
+SOME_WOMAN, SOME_MAN, SOMEBODY = -1, -2, -3  # A person without a name, instead of a number of the cast.
 
 
 def unnamed_gender(noun: str) -> int:
-    """Return somebody without a name of the gender that a noun has."""
+    """Return the unnamed person of a noun's gender."""
     return SOME_WOMAN if noun in words("female_nouns") else SOME_MAN if noun in words("male_nouns") else SOMEBODY
 
 
@@ -33,7 +33,7 @@ class Chain:
         self.sentences[-1].append(person)
 
     def last(self) -> int:
-        """Return who was named first in the last sentence that names anybody, 0 if nobody known."""
+        """Return the person named first in the last sentence with a name, 0 if none is known."""
         return max(next((people[0] for people in reversed(self.sentences) if people), 0), 0)
 
     def meant(self, roster: Roster, gender: str, exclude: int = 0, *, opens: bool = False) -> tuple[int, bool]:
@@ -63,12 +63,12 @@ class Chain:
 
 
 def gender_of(roster: Roster, person: int) -> str | None:
-    """Return the pronoun that fits a person, or somebody without a name."""
+    """Return the pronoun that fits a person, named or not."""
     return {SOME_WOMAN: "she", SOME_MAN: "he"}.get(person) or roster.gender(person)
 
 
 def described(text: str, match: re.Match[str], chain: Chain, roster: Roster) -> int:
-    """Return whom `the old man` means: the only man spoken of lately, else somebody without a name."""
+    """Return whom `the old man` means: the only man mentioned lately, else an unnamed person."""
     someone, position = unnamed_gender(match["noun"]), match.start("noun")
     if PATTERNS.told_apart.match(text, position):
         return someone

@@ -80,7 +80,7 @@ def _is_presumed(text: str) -> bool:
 
 
 def _circumstances(passage: Passage, who: int, sure: bool, match: re.Match[str]) -> Iterator[Fact]:
-    """Yield of what and in which year somebody died, where the same clause says it."""
+    """Yield cause and year of a death, if the same clause states them."""
     end = _P.sentence_part.search(passage.text, match.end())
     stretch = passage.text[match.start() : end.start() if end else len(passage.text)][:_NEAR]
     if passage.is_unreal(match):
@@ -108,7 +108,7 @@ def _seen(passage: Passage) -> Iterator[Fact]:
         before = "" if passage.is_spoken else passage.clause(match.start()).rpartition(",")[2]
         acts = match.groupdict().get("v") or match[0]
         if not _P.not_seen.search(f"{before} {acts}{text[match.end() : match.end() + 12]}"):
-            # A pronoun too easily means somebody else: only a name is evidence of a life.
+            # A pronoun too easily refers to another person: only a name is evidence of a life.
             named = "~" not in match["p"] or re.search(rf"@{who}\b(?!')", text[: match.start("p")])
             yield _status(passage, who, "alive", sure and bool(named))
             return
@@ -123,7 +123,7 @@ def is_other_death(one: Fact, other: Fact) -> bool:
 
 
 def is_alive_after(one: Fact, other: Fact) -> bool:
-    """Return whether somebody acts who is dead by then."""
+    """Return whether a person acts after their death."""
     by_value = {fact.value: fact for fact in (one, other)}
     dead = by_value.get("dead")
     if dead is None or len(by_value) < 2:
@@ -144,5 +144,5 @@ def is_alive_after(one: Fact, other: Fact) -> bool:
 
 
 def is_dated(fact: Fact) -> bool:
-    """Return whether a death has a date, or is told by a scene."""
+    """Return whether a death has a date, or is narrated by a scene."""
     return not fact.passage.is_card or fact.data[1] is not None

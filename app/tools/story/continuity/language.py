@@ -18,7 +18,7 @@ _WORDS, _PATTERNS = (
     for name in ("words.toml", "patterns.toml")
 )
 _MACRO = re.compile(r"\{([a-z]\w*)\}")
-# What is longer is no prose, and would cost the rules more than linear time.
+# A longer text is not prose, and would cost the rules more than linear time.
 _LONG_WORD = re.compile(r"\w{80,}")
 _LONGEST_PASSAGE = 2_000
 _SCORES = {"three": "sixty", "four": "eighty", "two": "forty"}

@@ -44,7 +44,7 @@ def _owned(passage: Passage, item: int, owner: int, sure: bool) -> Fact:
 
 
 def _key(passage: Passage, phrase: str) -> str:
-    """Return by which word an item is known again, empty for what is too common."""
+    """Return the word that identifies an item, empty if it is too common."""
     if re.fullmatch(r"@[?~]?\d+", phrase):
         item = number(phrase)
         return "" if passage.roster.is_person(item) else _head(passage.roster.name(item))
@@ -72,13 +72,13 @@ class Thing:
     head: str  # Its noun.
     number: str  # Its number, if it has one.
     traits: frozenset[str]  # Words before the noun.
-    owner: str  # Whose it is said to be: a number of the cast, or `mother` for somebody's mother's.
+    owner: str  # Whose it is said to be: a number of the cast, or `mother` for the mother of a person.
     is_named: bool = True  # Whether the sentence names it, and does not only say `it`.
     is_known: bool = True  # Whether it is a certain one: `the watch`, and not `a watch`.
 
     @property
     def materials(self) -> frozenset[str]:
-        """The traits that tell it from others."""
+        """The traits that distinguish it from others."""
         return self.traits & words("traits")
 
     def may_be(self, other: Thing) -> bool:
@@ -206,7 +206,7 @@ def _ends(marked: Passage, things: Sequence[Thing], last: Thing | None) -> Itera
 
 
 def _is_meant(text: str, match: re.Match[str]) -> bool:
-    """Return whether somebody only means to do it, or tells of another time."""
+    """Return whether it is only intended, or set at another time."""
     before = clause(text, match.start()) + match[0]
     return bool(_P.intended.search(before[: before.find("#") + 1 or None])) and " had " not in before
 

@@ -37,7 +37,7 @@ class Passage:
     text: str  # Its words with `@n` for the cast.
     path: str  # File.
     line: int  # Line of the file.
-    quote: str  # The sentence as it stands in the file.
+    quote: str  # The sentence as the file has it.
     context: str  # The paragraph and its neighbours, in small letters.
     order: int  # Place of its file in the telling; -1 for a card.
     index: int  # Place of the passage in its file.
@@ -45,10 +45,10 @@ class Passage:
     date: dates.StoryDate | None = None  # When its scene plays.
     number: int | None = None  # Number of its scene.
     is_alone: bool = False  # Whether no other scene is compared.
-    is_spoken: bool = False  # Whether somebody says it.
-    is_flashback: bool = False  # Whether its scene tells of earlier.
+    is_spoken: bool = False  # Whether it is dialogue.
+    is_flashback: bool = False  # Whether its scene is a flashback.
     speaker: int = 0  # Who says it, 0 if that is not clear.
-    subject: int = 0  # Whom it is about where it names nobody: a card's subject, or the one spoken of last.
+    subject: int = 0  # Its subject if it names no one: a card's subject, or the person mentioned last.
     place: str = ""  # Where its scene plays, as its metadata says.
     field: str = ""  # Name of a card's field.
     there: int = 0  # The place that `there` means, 0 if none was named.
@@ -71,7 +71,7 @@ class Passage:
 
     @property
     def is_earlier(self) -> bool:
-        """Whether it tells of another time than its scene's."""
+        """Whether it is set at another time than its scene."""
         return self.is_flashback or bool(_P.other_time.search(self.text))
 
     def clause(self, position: int) -> str:
@@ -140,8 +140,8 @@ class Fact:
     attribute: str  # What it is about, in one word.
     subject: str  # Of whom or what, as findings call it.
     key: tuple[str, ...]  # Facts of one attribute are compared where their keys are equal.
-    value: str  # What is said, for people.
-    data: Any  # What is said, for comparisons.
+    value: str  # The statement, for people.
+    data: Any  # The statement, for comparisons.
     passage: Passage  # Where it is said.
     is_sure: bool = True  # Whether it is clear of whom it is said.
 
@@ -154,7 +154,7 @@ class Fact:
 def fact(
     passage: Passage, attribute: str, who: int | str, value: str, data: object, sure: bool = True, *key: str
 ) -> Fact:
-    """Return a fact of somebody by number, or of a thing by name; without a key it is compared by the number."""
+    """Return a fact about a person by number, or about a thing by name; without a key it is compared by the number."""
     subject = passage.roster.name(who) if isinstance(who, int) else who
     return Fact(
         attribute=attribute,

@@ -125,7 +125,7 @@ def _side(passage: Passage, phrase: str, match: re.Match[str]) -> Iterator[Fact]
 
 
 def _reference(stated: str, kind: str) -> str:
-    """Return of what it is the side: `bank` for a river's, a wing or an aisle, else the last word of what is named."""
+    """Return the kind of side: `bank` for a river's, a wing or an aisle, else the last word of the name."""
     if kind in {"wing", "aisle", "slope", "wall", "face"}:
         return kind
     found = re.findall(r"[a-z]+", _BANKS.beyond.split(stated.lower())[0])

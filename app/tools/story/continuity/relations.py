@@ -80,7 +80,7 @@ def _related(passage: Passage, one: int, named: str, word: str, sure: bool = Tru
 
 
 def excludes(one: Fact, other: Fact) -> bool:
-    """Return whether nobody can be both."""
+    """Return whether one person cannot be both."""
     first, second = one.data, other.data
     if first == second or not first or not second:
         return False

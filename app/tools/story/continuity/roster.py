@@ -50,12 +50,12 @@ class Roster:
         self._numbers = {entity.name: number for number, entity in enumerate(self.entities, start=1)}
         self._genders: list[str | None] = [entity.pronoun for entity in self.entities]
         self._persons = [entity.kind in {"character", "unknown"} for entity in self.entities]
-        self.narrator = len(self.entities)  # Who tells a story in the first person where nobody says who that is.
+        self.narrator = len(self.entities)  # The unnamed narrator of a story in the first person.
         self._relatives: dict[tuple[int, str], set[int]] = {}
         self._observe(scenes)
 
     def learn_relation(self, one: int, other: int, relation: str) -> None:
-        """Note what `other` is to `one`, so that `his brother` can mean somebody."""
+        """Note the relation of `other` to `one`, so that `his brother` can be resolved."""
         self._relatives.setdefault((one, relation), set()).add(other)
         self._relatives.setdefault((other, INVERSE.get(relation, relation)), set()).add(one)
 
@@ -73,7 +73,7 @@ class Roster:
         return self._numbers[entity.name]
 
     def numbered(self, name: str | None) -> int:
-        """Return the number of whom a text names, 0 if nobody known."""
+        """Return the number of the person that a text names, 0 if unknown."""
         entity = self.cast.named(name) if name else None
         return self.number(entity) if entity else 0
 
@@ -86,11 +86,11 @@ class Roster:
         return self._genders[number - 1] if 0 < number <= len(self._genders) else None
 
     def is_person(self, number: int) -> bool:
-        """Return whether somebody is meant who can act."""
+        """Return whether the entity can act."""
         return 0 < number <= len(self._persons) and self._persons[number - 1]
 
     def may_be_place(self, number: int) -> bool:
-        """Return whether a name can be that of a place: a card says so, or nobody of the name is seen to act."""
+        """Return whether a name can be that of a place: a card says so, or no one of that name acts."""
         entity = self.entities[number - 1]
         one_word = " " not in entity.name or _P.place_name.search(entity.name) is not None
         unseen = self._genders[number - 1] is None and number not in self._acting
