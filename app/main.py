@@ -216,6 +216,8 @@ def _services(
         # With the ring of the guard a key counts, or not any more, as soon as that was answered.
         keys=application.keys if ring is None else application.keys.over(ring),
         budgets=application.budgets,
+        prices=application.budgets.prices,
+        policies=application.budgets.policies,
         audit=application.store.audit,
     )
 

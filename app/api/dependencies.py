@@ -11,7 +11,7 @@ from starlette.datastructures import State
 from starlette.requests import Request
 
 from app import errors, telemetry
-from app.domain import audit
+from app.domain import audit, policies, prices
 from app.services import (
     budgets,
     bulk,
@@ -26,6 +26,7 @@ from app.services import (
     keys,
     maintenance,
     preflight,
+    project_documents,
     recipes,
     routing,
     runs,
@@ -89,6 +90,10 @@ class Services:
     """API keys."""
     budgets: budgets.Budgets
     """What runs may spend together."""
+    prices: project_documents.DocumentOrders[prices.Prices]
+    """What models cost."""
+    policies: project_documents.DocumentOrders[policies.Policies]
+    """What runs of recipes get."""
     audit: audit.AuditLog
     """Changes of what has no run's journal."""
 

@@ -140,14 +140,14 @@ async def build(
         claims = conversation_claims.ConversationClaims(sessions, store, platform.drivers)
         roots = [chosen.project.project, *chosen.project.allowed_roots]
         workspaces = tool_workspaces.Workspaces(roots, definitions.workspaces.reserved)
-        prices = spending.pricing_of(chosen.project, agents.backends)
+        prices = definitions.terms.pricing
         performer = agent_performer.AgentPerformer(agent_backends, claims, workspaces.check, prices)
         equipment = _equipment(chosen, agents, platform, workspaces, definitions, performer, processes, store)
         equipment = dataclasses.replace(equipment, spending=spending.ledger_of(store, prices, platform.clock))
         application = _application(chosen, platform, definitions, equipment, store, claims, sessions, processes)
         closing.push_async_callback(application.engine.stop)
         serves = mode.address is not None
-        await spending.put_in_force(application.budgets)
+        await spending.put_in_force(application.budgets, definitions.terms)
         application.engine.start(recover=serves, lock=workspace_lock(chosen.project.data_directory) if serves else None)
         if mode.alone or (serves and chosen.engine.engine == "embedded"):
             closing.push_async_callback(application.planner.stop)
@@ -321,7 +321,7 @@ def _application(
         runs=use_cases,
         gates=gates_of(use_cases, store, engine, platform, equipment.masker),
         explanations=explanations_of(chosen, platform, use_cases, store, engine, processes, equipment.masker),
-        budgets=spending.budgets_of(chosen.project, store, engine, platform.clock),
+        budgets=spending.budgets_of(chosen.project, store, engine, platform.clock, definitions.terms),
         statistics=statistics_of(store, engine, platform.clock, project=chosen.project),
         issues=issues_of(store, platform, equipment.masker),
         conversation_service=conversation_service_of(use_cases, store, sessions, definitions, run_listeners, platform),

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from app import settings
 from app.agents import configuration
+from app.bootstrap import spending
 from app.bootstrap.catalogue import catalogue_of
 from app.bootstrap.platform import Platform
+from app.domain import keys
 from app.services import definition_cache, recipes, routing, starting
 from app.services import workspaces as control_workspaces
 from app.tools import registry as tools
@@ -30,6 +32,8 @@ class Definitions:
     """Where runs may work."""
     starter: starting.Starter
     """Makes requests complete."""
+    terms: spending.Terms
+    """What holds for calls and runs."""
 
 
 def reference_of(chosen: settings.Settings, people: configuration.Roster, platform: Platform) -> Definitions:
@@ -39,6 +43,7 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
     allowed = control_workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
     )
+    terms = spending.terms_of(project, people.backends)
     starter = starting.Starter(
         catalogue=found.catalogue,
         route=found.route,
@@ -50,11 +55,9 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
             inline_recipes=project.inline_recipes,
             backends=tuple(sorted(people.backends)),
             runs_folder=project.data_directory.absolute() / "runs",
-            max_cost_per_call={
-                name: found.max_cost_per_call
-                for name, found in people.backends.items()
-                if found.max_cost_per_call is not None
-            },
+            worst_call=terms.pricing.worst,
+            policies=terms.policies,
+            approvers=lambda: _approvers(project, platform),
         ),
     )
     return Definitions(
@@ -64,4 +67,11 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
         route=found.route,
         workspaces=allowed,
         starter=starter,
+        terms=terms,
     )
+
+
+def _approvers(project: settings.ProjectSettings, platform: Platform) -> list[keys.Key]:
+    from app.storage import keys as key_files
+
+    return key_files.KeyRing(project.data_directory, platform.clock).approvers()

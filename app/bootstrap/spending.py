@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from app import clock, errors, settings
 from app.agents import pricing
 from app.bootstrap.engines import Engine, Store
-from app.services import budgets
+from app.domain import policies, prices
+from app.services import budgets, project_documents
 from app.storage import project_file
 from app.storage.disk import os_disk
 from app.worker import ledger
 
-_BUDGETS, _PRICES = "budgets.json", "prices.json"
+_BUDGETS, _PRICES, _POLICIES = "budgets.json", "prices.json", "policies.json"
 
 
-def pricing_of(project: settings.ProjectSettings, agents: pricing.Configs) -> pricing.Pricing:
-    """Return what prices calls."""
-    return pricing.Pricing(project.data_directory / _PRICES, agents)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What holds for the calls and runs of a project beside their recipes."""
+
+    prices: project_documents.ProjectDocument[prices.Prices]
+    """What models cost."""
+    policies: project_documents.ProjectDocument[policies.Policies]
+    """What runs of recipes get."""
+    pricing: pricing.Pricing
+    """Prices calls."""
+
+
+def terms_of(project: settings.ProjectSettings, agents: pricing.Configs) -> Terms:
+    """Return the terms of a project, before anything was read."""
+    disk = os_disk.OsDisk(project.data_directory)
+    listed = project_documents.ProjectDocument(
+        project_file.ProjectFile(disk, _PRICES), prices.Prices.of, prices.Prices()
+    )
+    found = project_documents.ProjectDocument(
+        project_file.ProjectFile(disk, _POLICIES), policies.Policies.of, policies.NONE
+    )
+    return Terms(prices=listed, policies=found, pricing=pricing.Pricing(listed.look, agents))
 
 
 def ledger_of(store: Store, prices: pricing.Pricing, time: clock.Clock) -> ledger.Ledger:
@@ -25,20 +47,30 @@ def ledger_of(store: Store, prices: pricing.Pricing, time: clock.Clock) -> ledge
     return ledger.Ledger(store, prices.quote, time)
 
 
-def budgets_of(project: settings.ProjectSettings, store: Store, engine: Engine, time: clock.Clock) -> budgets.Budgets:
+def budgets_of(
+    project: settings.ProjectSettings, store: Store, engine: Engine, time: clock.Clock, terms: Terms
+) -> budgets.Budgets:
     """Return the use cases of budgets."""
     file = project_file.ProjectFile(os_disk.OsDisk(project.data_directory), _BUDGETS)
-    return budgets.Budgets(store=store, engine=engine, file=file, clock=time)
+    return budgets.Budgets(
+        store=store,
+        engine=engine,
+        file=file,
+        clock=time,
+        prices=project_documents.DocumentOrders(terms.prices, store.audit),
+        policies=project_documents.DocumentOrders(terms.policies, store.audit),
+    )
 
 
-async def put_in_force(found: budgets.Budgets) -> None:
-    """Put the budgets of the project in force before anything executes.
+async def put_in_force(found: budgets.Budgets, terms: Terms) -> None:
+    """Put the budgets and policies of the project in force before anything executes.
 
     Raises:
-        errors.ConfigurationError: the file of budgets cannot be used.
+        errors.ConfigurationError: a file of theirs cannot be used.
     """
     try:
         await found.load()
+        await asyncio.to_thread(terms.policies.check)
     except errors.Conflict as error:
         raise errors.ConfigurationError(error.message, code=error.code, detail=error.detail) from error
 

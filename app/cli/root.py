@@ -31,6 +31,8 @@ _MODULES = {
     "audit": "audit",
     "keys": "keys",
     "budgets": "budgets",
+    "prices": "terms",
+    "policies": "terms",
     "recipes": "recipes",
     "route": "recipes",
     "agents": "project",

@@ -107,10 +107,6 @@ class NoKeys:
     def caller(self, sha256: str) -> access.Caller | None:
         """Return no caller."""
 
-    def approvers(self) -> int:
-        """Return that none may answer gates."""
-        return 0
-
 
 NONE = NoKeys()
 """No keys."""

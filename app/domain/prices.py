@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app import errors
-from app.domain import plain
+from app.domain import plain, shapes
 from app.domain.records import Usage
 
 MOST_MODELS = 2_000
@@ -17,25 +17,39 @@ MOST_MODELS = 2_000
 
 _MILLION = 1_000_000
 _FIELDS = ("input_per_million_usd", "output_per_million_usd")
+_SIZES = ("context_tokens", "max_output_tokens")
+_MOST_TOKENS = 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(shapes.Shape):
     """Price of a model."""
 
     input_per_million_usd: float
     """US dollars for a million tokens read."""
     output_per_million_usd: float
     """US dollars for a million tokens written."""
+    context_tokens: int | None = shapes.omitted()
+    """Most tokens that a request may read and write together, for the worst case of a run."""
+    max_output_tokens: int | None = shapes.omitted()
+    """Most of them that it may write."""
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """Return the price of tokens."""
         cost = input_tokens * self.input_per_million_usd + output_tokens * self.output_per_million_usd
         return round(cost / _MILLION, 12)
 
+    def most(self, output_tokens: int | None) -> float | None:
+        """Return the highest price of a request that writes so many tokens at most; None: it is not known."""
+        if self.context_tokens is None:
+            return None
+        bounds = (output_tokens, self.max_output_tokens, self.context_tokens)
+        written = min(bound for bound in bounds if bound is not None)
+        return max(self.of(self.context_tokens - written, written), self.of(self.context_tokens, 0))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
+class Prices(shapes.Shape):
     """A price file."""
 
     version: str = ""
@@ -44,27 +58,24 @@ class Prices:
     """Prices by model, or by `backend/model`; `*` stands for any characters, and the first that fits counts."""
 
     @classmethod
-    def parse(cls, content: bytes) -> Prices:
-        """Read the text of a price file.
+    def of(cls, value: Any) -> Prices:
+        """Return the prices that a document holds; without a version of its own it gets one made of its content.
 
         Raises:
-            errors.InputRefused: with every flaw found.
+            errors.RequestInvalid: with every flaw found.
         """
-        from app.domain import json_text
-
-        value = json_text.read(content.decode("utf-8", "replace"))
         if not isinstance(value, dict) or not isinstance(value.get("models"), dict):
             raise _refused([errors.Flaw(path="$.models", code="missing", message="must be an object of prices")])
         models = value["models"]
         found = [flaw for name, price in models.items() for flaw in _flaws(f"$.models['{name:.80}']", price)]
         if len(models) > MOST_MODELS:
             found.append(errors.Flaw(path="$.models", message=f"has more than {MOST_MODELS} entries"))
-        if not isinstance(value.get("version", ""), str):
-            found.append(errors.Flaw(path="$.version", message="must be a text"))
+        if not isinstance(value.get("version", ""), str) or len(value.get("version", "")) > 100:
+            found.append(errors.Flaw(path="$.version", message="must be a text of at most 100 characters"))
         if found:
             raise _refused(found)
-        prices = {name: Price(**{each: float(price[each]) for each in _FIELDS}) for name, price in models.items()}
-        return cls(version=value.get("version") or plain.sha256(content)[:12], models=prices)
+        prices = {name: _price(price) for name, price in models.items()}
+        return cls(version=value.get("version") or plain.sha256(plain.canonical(models))[:12], models=prices)
 
     def price(self, backend: str, model: str | None) -> Price | None:
         """Return the price of a model; None: the file has none."""
@@ -89,16 +100,29 @@ class Prices:
         )
 
 
+def _price(given: Mapping[str, Any]) -> Price:
+    fields: dict[str, Any] = {name: float(given[name]) for name in _FIELDS}
+    return Price(**fields | {name: given.get(name) for name in _SIZES})
+
+
 def _flaws(path: str, price: Any) -> list[errors.Flaw]:
     if not isinstance(price, dict):
         return [errors.Flaw(path=path, message=f"must be an object with {' and '.join(_FIELDS)}")]
     wrong = [name for name in _FIELDS if not _is_amount(price.get(name))]
-    return [errors.Flaw(path=f"{path}.{name}", message="must be a number from 0, in US dollars") for name in wrong]
+    sizes = [name for name in _SIZES if not _is_size(price.get(name))]
+    return [
+        *(errors.Flaw(path=f"{path}.{name}", message="must be a number from 0, in US dollars") for name in wrong),
+        *(errors.Flaw(path=f"{path}.{name}", message="must be a whole number of tokens, from 1") for name in sizes),
+    ]
 
 
 def _is_amount(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value) and value >= 0
 
 
-def _refused(found: list[errors.Flaw]) -> errors.InputRefused:
-    return errors.InputRefused(f"the price file is not valid: {found[0].path} {found[0].message}", flaws=found)
+def _is_size(value: Any) -> bool:
+    return value is None or (type(value) is int and 1 <= value <= _MOST_TOKENS)
+
+
+def _refused(found: list[errors.Flaw]) -> errors.RequestInvalid:
+    return errors.RequestInvalid(f"the prices are not valid: {found[0].path} {found[0].message}", flaws=found)

@@ -11,8 +11,10 @@ from typing import Any, Protocol
 
 from app import clock, errors
 from app.domain import authors, budgets, decisions, limits, plain, shapes, states
+from app.domain.policies import Policies
+from app.domain.prices import Prices
 from app.engine import aio, run_engine, stores
-from app.services import faults, run_reader
+from app.services import faults, project_documents, run_reader
 
 LOOK_SECONDS = 5.0
 """Longest time until a file that another process or a person has changed counts."""
@@ -59,7 +61,16 @@ class RunLimited(shapes.Shape):
 class Budgets:
     """Keep budgets and the limits of runs, and send runs on that wait for room."""
 
-    def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, file: File, clock: clock.Clock) -> None:
+    def __init__(
+        self,
+        *,
+        store: stores.RunStore,
+        engine: run_engine.RunEngine,
+        file: File,
+        clock: clock.Clock,
+        prices: project_documents.DocumentOrders[Prices],
+        policies: project_documents.DocumentOrders[Policies],
+    ) -> None:
         self._store = store
         self._engine = engine
         self._file = file
@@ -67,6 +78,10 @@ class Budgets:
         self._known: dict[str, budgets.Budget] = {}
         self._changing = asyncio.Lock()
         self._tasks = aio.BackgroundTasks(_failed)
+        self.prices = prices
+        """What models cost."""
+        self.policies = policies
+        """What runs of recipes get."""
 
     # -- start and stop
 
@@ -191,6 +206,7 @@ class Budgets:
             await self._clock.sleep(rest)
             with contextlib.suppress(errors.ControlRoomError):
                 await self.load()
+            await asyncio.to_thread(self.policies.look)
             if known is not self._known or (due is not None and self._clock.now() >= due):
                 turned = self._clock.now()
                 await self.send_on()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from app import errors
-from app.domain import call_limits, graphs, plain, runs, shapes
+from app.domain import call_limits, graphs, plain, shapes
+from app.domain.approvals import Approvals
+from app.domain.limits import NO_LIMITS, RunLimits
 from app.engine import ports
-from app.services import run_graphs
+from app.services import run_graphs, voting, worst_cases
 from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.starting import Starter
@@ -87,11 +89,15 @@ class PreflightReport(shapes.Shape):
     graph: graphs.Graph | None
     """Its flow."""
     cost_at_most_usd: float | None = None
-    """Most that calls of agents cost, by its limits, or by the calls and `max_cost_per_call`; None: not known."""
+    """Most that calls of agents cost, by its limits, or by the calls and what each costs at most; None: not known."""
     tokens_at_most: int | None = None
-    """Most tokens that agents read and write, by its limits; None: not known."""
+    """Most tokens that agents read and write, by the same; None: not known."""
     unbounded: tuple[str, ...] = ()
     """Why a worst case is not known, with the agent or step that makes it so."""
+    limits: RunLimits = shapes.omitted(NO_LIMITS)
+    """Its limits, those of policies included."""
+    approvals: Approvals | None = shapes.omitted()
+    """What its gates need, by the request or a policy."""
 
 
 class Preflight:
@@ -130,8 +136,11 @@ class Preflight:
             driver.call_limit(start) if isinstance(driver, ports.BoundedDriver) else call_limits.CallLimit(most=None)
         )
         drawing = run_graphs.drawn(driver, start.recipe, start.frozen)
-        agents = tuple(self._agents(start, recipe_version.recipe.speaks_through))
-        cost, unbounded = self._worst_cost(start, limit, agents)
+        agents = list(worst_cases.agents_of(start, recipe_version.recipe.speaks_through))
+        worst = worst_cases.of_run(start, limit, agents, self._starter.rules.worst_call)
+        if start.approvals is not None:
+            flaw = voting.lacking(start, self._starter.rules.approvers())
+            lacks += () if flaw is None else (flaw,)
         return PreflightReport(
             recipe_id=start.recipe_id,
             dialect=start.dialect,
@@ -140,7 +149,7 @@ class Preflight:
             steps=tuple(
                 _step(node) for node in drawing.nodes[: graphs.MOST_NODES] if node.kind not in ("start", "end")
             ),
-            agents=agents,
+            agents=tuple(map(self._agent, agents)),
             calls_at_most=limit.most,
             workspace=start.working_dir,
             note=limit.note,
@@ -151,43 +160,12 @@ class Preflight:
             priority=start.priority,
             recipe_sha256=start.recipe_sha256,
             graph=run_graphs.of_recipe(recipe_version.recipe, driver, recipe_version),
-            cost_at_most_usd=cost,
-            tokens_at_most=0 if limit.most == 0 else start.limits.tokens,
-            unbounded=unbounded,
+            cost_at_most_usd=worst.cost_usd,
+            tokens_at_most=worst.tokens,
+            unbounded=worst.unbounded,
+            limits=start.limits,
+            approvals=start.approvals,
         )
-
-    def _worst_cost(
-        self, start: runs.RunStart, limit: call_limits.CallLimit, agents: Sequence[AgentPlanned]
-    ) -> tuple[float | None, tuple[str, ...]]:
-        calls = [most for most in (limit.most, start.limits.calls) if most is not None]
-        reasons = [] if calls else [f"calls: {limit.note or 'the recipe has no limit of its calls'}"]
-        if limit.most == 0:
-            return 0.0, ()
-        prices = {agent: self._starter.rules.max_cost_per_call.get(agent.backend) for agent in agents}
-        reasons += [
-            f"cost: the agent {agent.agent_id} has no max_cost_per_call on its backend {agent.backend}"
-            for agent, price in prices.items()
-            if price is None
-        ]
-        if start.limits.tokens is None:
-            reasons.append("tokens: the prompts of the steps have no limit; set tokens in limits")
-        known = [price for price in prices.values() if price is not None]
-        bounds = [] if start.limits.cost_usd is None else [start.limits.cost_usd]
-        if calls and len(known) == len(prices) and known:
-            bounds.append(round(min(calls) * max(known), 9))
-        if bounds:
-            reasons = [reason for reason in reasons if not reason.startswith("cost:")]
-        return min(bounds, default=None), tuple(reasons)
-
-    def _agents(self, start: runs.RunStart, speaks_through: str | None) -> Iterator[AgentPlanned]:
-        if speaks_through is not None:
-            backend = start.args.get(speaks_through)
-            if isinstance(backend, str):
-                yield self._agent({"id": backend, "backend": backend, "model": start.args.get("model")})
-        frozen = start.frozen.get("agents")
-        for agent in frozen.values() if isinstance(frozen, dict) else ():
-            if isinstance(agent, dict) and isinstance(agent.get("backend"), str):
-                yield self._agent(agent)
 
     def _agent(self, agent: Mapping[str, Any]) -> AgentPlanned:
         fault = self._catalogue.readiness.backend_fault(agent["backend"])

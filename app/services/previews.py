@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -10,7 +11,7 @@ from typing import Any
 from app import errors
 from app.domain import call_limits, records, runs, states, usage_sums
 from app.engine import forking, ports, step_decisions, stores
-from app.services import faults, fork_requests, run_reader
+from app.services import faults, fork_requests, run_reader, worst_cases
 from app.services.fork_requests import ForkRequest, Order, PreviewReport, StepPreviewed
 from app.services.forking import Forks, resumed
 from app.services.starting import Starter
@@ -18,7 +19,6 @@ from app.services.starting import Starter
 _MOST_STEPS = 2000
 _NAMED = "it is the step that you named, or comes after it"
 _CAUSE = "it made the run fail, or comes after what did"
-_NO_PRICE = "No limit of the price is known: the run has none, and calls have none of their own."
 
 
 class Previews:
@@ -101,7 +101,9 @@ class Previews:
         again = [record for record in living if record.position not in kept]
         paid = source.records if order == "resume" else ()
         limit = _limited(self._limit(start, found), start, paid)
-        cost = 0.0 if limit.most == 0 else _price_left(start, paid)
+        worst = worst_cases.of_run(
+            _left(start, paid), limit, worst_cases.agents_of(start), self._starter.rules.worst_call
+        )
         return PreviewReport(
             run_id=run_id,
             order=order,
@@ -112,9 +114,13 @@ class Previews:
             again=len(again),
             finished=found.finished,
             calls_at_most=limit.most,
-            cost_usd_at_most=cost,
+            cost_usd_at_most=worst.cost_usd,
             paid_before=usage_sums.total_usage(again),
-            note=limit.note if limit.most is None else _NO_PRICE if cost is None else None,
+            note=limit.note
+            if limit.most is None
+            else None
+            if worst.cost_usd is not None
+            else "; ".join(worst.unbounded),
             workspace=start.working_dir,
             workspace_note=fork_requests.WORKSPACE_NOTE,
         )
@@ -142,9 +148,20 @@ def _limited(
     return call_limits.CallLimit(most=left if limit.most is None else min(left, limit.most))
 
 
-def _price_left(start: runs.RunStart, paid: Sequence[records.Record]) -> float | None:
-    allowed = start.limits.cost_usd
-    return None if allowed is None else max(allowed - (usage_sums.total_usage(paid).cost_usd or 0.0), 0.0)
+def _left(start: runs.RunStart, paid: Sequence[records.Record]) -> runs.RunStart:
+    """Return a start whose limits are what is left of them."""
+    if start.limits.cost_usd is None and start.limits.tokens is None:
+        return start
+    spent = usage_sums.total_usage(paid)
+    cost = (spent.cost_usd or 0.0) + (spent.cost_estimated_usd or 0.0)
+    tokens = (spent.input_tokens or 0) + (spent.output_tokens or 0)
+    left = {"cost_usd": cost, "tokens": tokens}
+    limits = {name: _less(getattr(start.limits, name), used) for name, used in left.items()}
+    return dataclasses.replace(start, limits=start.limits.changed(limits))
+
+
+def _less(limit: float | None, used: float) -> float | None:
+    return None if limit is None else max(limit - used, 0)
 
 
 def _calls(lines: Iterable[records.Record]) -> int:

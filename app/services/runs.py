@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
@@ -84,12 +85,14 @@ class Runs(RunQueries):
             repeated = await self._store.find_repeated(request.idempotency_key, request.sha256())
             if repeated is not None:
                 return await self._found(repeated)
-        if request.owner == "process":
-            voting.refuse_without_keys(request.approvals, 0)
         parent = await self._parent(request.parent_run_id, request) if request.parent_run_id is not None else None
         start = await self._starter.prepared(request, parent, own)
         if author is not None:
             start = dataclasses.replace(start, started_by=author.to_json())
+        if start.approvals is not None and parent is None:
+            # Nobody can vote in a command.
+            able = await asyncio.to_thread(self._starter.rules.approvers) if request.owner == "service" else ()
+            voting.refuse_without_keys(start, able)
         self._engine.refuse(start)
         self._engine.expect(start.run_id)
         with faults.as_errors():

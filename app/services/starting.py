@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from app import clock, errors
 from app.agents import documents
 from app.dialects import control_room
-from app.domain import json_words, library, plain, runs
+from app.domain import json_words, keys, library, plain, policies, runs
+from app.domain.approvals import Approvals
+from app.domain.limits import RunLimits
 from app.flows import registry as flows
-from app.services import arguments, requests, story_args
+from app.services import arguments, requests, story_args, worst_cases
 from app.services.recipe_versions import RecipeVersion
 from app.services.recipes import Catalogue
 from app.services.requests import ResumeRequest, StartRequest
@@ -25,6 +27,21 @@ from app.services.workspaces import Workspaces
 _RECIPES_NAMED = 20
 _AT_ONCE = 500
 """Values in arguments and options that are looked at without leaving the loop."""
+
+
+class PolicySource(Protocol):
+    """The policies of the project."""
+
+    value: policies.Policies
+    """Those in force."""
+
+
+@dataclass(slots=True)
+class NoPolicies:
+    """A project without policies."""
+
+    value: policies.Policies = policies.NONE
+    """None at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +54,12 @@ class StartRules:
     """Whether a request may bring its own recipe."""
     backends: tuple[str, ...] = ()
     """Names of the backends that there are."""
-    max_cost_per_call: Mapping[str, float] = field(default_factory=dict)
-    """Most that a call of a backend costs, by its name, where that is known."""
+    worst_call: worst_cases.Quote = worst_cases.nothing_known
+    """Returns the most that a call of an agent takes."""
+    policies: PolicySource = field(default_factory=NoPolicies)
+    """What runs of recipes get."""
+    approvers: Callable[[], Sequence[keys.Key]] = tuple
+    """Returns the keys that may answer gates; it blocks."""
     runs_folder: Path | None = None
     """Where the folders of runs are."""
 
@@ -118,6 +139,7 @@ class Starter:
         self._refuse_unknown_backend(recipe, args)
         now = self._clock.now()
         run_id, runs_folder = self._ids.run_id(now), self.rules.runs_folder
+        limits, approvals = self._terms(request, recipe.recipe_id, parent)
         start = runs.RunStart(
             run_id=run_id,
             recipe_id=recipe.recipe_id,
@@ -130,8 +152,8 @@ class Starter:
             session_plan_task_id=request.session_plan_task_id,
             labels=dict(request.labels),
             priority=request.priority,
-            limits=request.limits,
-            approvals=request.approvals or (parent.approvals if parent else None),
+            limits=limits,
+            approvals=approvals,
             concurrency=request.concurrency,
             working_dir=working_dir,
             exclusive_workspace=request.exclusive_workspace or (recipe.holds_workspace and not request.share_workspace),
@@ -143,6 +165,16 @@ class Starter:
             **recipe_version.frozen(),
         )
         return start, recipe_version
+
+    def _terms(
+        self, request: StartRequest, recipe_id: str, parent: runs.RunStart | None
+    ) -> tuple[RunLimits, Approvals | None]:
+        """Return the limits of a run and what its gates need, by its request and by policies."""
+        limits, found = request.limits, self.rules.policies.value
+        approvals = request.approvals or (None if parent is None else parent.approvals)
+        if found.policies:
+            limits, approvals = found.limits_of(recipe_id, limits), found.approvals_of(recipe_id, approvals)
+        return limits, approvals
 
     def route(self, description: str) -> RoutingResult:
         """Return the recipe for a description, with the arguments that it and the project give, and what is left open.

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from app import errors
-from app.domain import approvals, authors, gates, plain
+from app.domain import approvals, authors, gates, keys, plain, runs
 from app.engine import run_engine, stores
 from app.services import faults
 
@@ -85,22 +85,37 @@ class Votes:
         return list((await self._store.read(gate.run_id)).decisions.votes.get(gate.gate_id, ()))
 
 
-def refuse_without_keys(needed: approvals.Approvals | None, approvers: int) -> None:
-    """Refuse a run whose gates could never be decided.
+def lacking(start: runs.RunStart, approvers: Sequence[keys.Key]) -> errors.Flaw | None:
+    """Return why the gates of a run could never be decided; None: they can.
 
     Args:
-        approvers: Number of keys that may answer gates.
+        approvers: Keys that may answer gates.
+    """
+    needed = start.approvals
+    if needed is None:
+        return None
+    starter = start.started_by or {}
+    own = starter.get("name") if needed.not_starter and starter.get("via") == "key" else None
+    able = [key for key in approvers if key.name != own and key.scope.covers(start.recipe_id, start.labels)]
+    if len(able) >= needed.count:
+        return None
+    beside = f" beside {own}, who starts it" if own else ""
+    message = (
+        f"its gates need {needed.count} keys with the role approver, and there are {len(able)}{beside}; names that"
+        " callers claim do not count: add keys with control-room keys add"
+    )
+    return errors.Flaw(path="$.approvals", code=NEEDS_KEYS, message=message)
+
+
+def refuse_without_keys(start: runs.RunStart, approvers: Sequence[keys.Key]) -> None:
+    """Refuse a run whose gates could never be decided.
 
     Raises:
         errors.Conflict: `approvals_need_keys`.
     """
-    if needed is None or approvers >= needed.count:
-        return
-    message = (
-        f"its gates need {needed.count} keys with the role approver, and there are {approvers}; names that callers"
-        " claim do not count: add keys with control-room keys add"
-    )
-    raise errors.Conflict(message, code=NEEDS_KEYS, detail={"needed": needed.count, "approvers": approvers})
+    if start.approvals is not None and (flaw := lacking(start, approvers)) is not None:
+        facts: dict[str, plain.Json] = {"needed": start.approvals.count, "approvers": len(approvers)}
+        raise errors.Conflict(flaw.message, code=NEEDS_KEYS, detail=facts)
 
 
 def _refuse_unfit(gate: gates.OpenGate, needed: approvals.Approvals, author: authors.Author | None) -> None:

@@ -122,10 +122,13 @@ class KeyRing:
         key = self.find(sha256)
         return None if key is None or self.is_expired(key) else key.caller(sha256)
 
-    def approvers(self) -> int:
-        """Return how many keys may answer gates."""
-        found = {key.name: key for key, _ in self._opened.values() if key is not None and not self.is_expired(key)}
-        return sum(key.role.includes(Role.APPROVER) for key in found.values())
+    def approvers(self) -> list[keys.Key]:
+        """Return the keys of the file that may answer gates; it blocks.
+
+        Raises:
+            errors.ConfigurationError: as `check`.
+        """
+        return [key for key in self.read() if key.role.includes(Role.APPROVER) and not self.is_expired(key)]
 
     def is_expired(self, key: keys.Key) -> bool:
         """Return whether a key has come to its end."""

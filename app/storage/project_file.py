@@ -7,7 +7,7 @@ from typing import Any
 from app import errors
 from app.domain import json_text, plain
 from app.storage.disk import disk_health
-from app.storage.disk.disk_port import replace
+from app.storage.disk.disk_port import Signature, replace
 from app.storage.disk.os_disk import OsDisk
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -19,7 +19,8 @@ class ProjectFile:
 
     def __init__(self, disk: OsDisk, name: str) -> None:
         self._disk = disk
-        self._name = name
+        self.name = name
+        """Its name in the data directory."""
 
     def read(self) -> Any:
         """Return the document; None if there is no file.
@@ -29,17 +30,29 @@ class ProjectFile:
             errors.Conflict: `file_damaged`, it is not JSON.
         """
         try:
-            content = self._disk.read(self._name)
+            content = self._disk.read(self.name)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            message = f"{self._name} cannot be read now: {error.strerror}"
-            raise errors.Unavailable(message, code="file_unreadable", detail={"file": self._name}) from error
+            raise self._unreadable(error) from error
         try:
             return json_text.read(content.decode())
         except (errors.InputRefused, UnicodeDecodeError) as error:
-            message = f"{self._name} in the data directory is not JSON; mend it, or move it away"
-            raise errors.Conflict(message, code="file_damaged", detail={"file": self._name}) from error
+            message = f"{self.name} in the data directory is not JSON; mend it, or move it away"
+            raise errors.Conflict(message, code="file_damaged", detail={"file": self.name}) from error
+
+    def signature(self) -> Signature | None:
+        """Return inode, size and time of the last change; None if there is no file.
+
+        Raises:
+            errors.Unavailable: `file_unreadable`.
+        """
+        try:
+            return self._disk.signature(self.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     def write(self, document: plain.Json) -> None:
         """Replace the document durably.
@@ -48,7 +61,11 @@ class ProjectFile:
             errors.DiskFull: it could not be written; the old one stands.
         """
         try:
-            replace(self._disk, self._name, plain.encode(document) + b"\n", sync=True)
+            replace(self._disk, self.name, plain.encode(document) + b"\n", sync=True)
         except OSError as error:
-            message = f"{self._name} cannot be written: {error.strerror}"
-            raise errors.DiskFull(message, detail=disk_health.facts(self._name, error)) from error
+            message = f"{self.name} cannot be written: {error.strerror}"
+            raise errors.DiskFull(message, detail=disk_health.facts(self.name, error)) from error
+
+    def _unreadable(self, error: OSError) -> errors.Unavailable:
+        message = f"{self.name} cannot be read now: {error.strerror}"
+        return errors.Unavailable(message, code="file_unreadable", detail={"file": self.name})

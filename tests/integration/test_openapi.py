@@ -124,6 +124,10 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "DELETE /api/session",
         "GET /healthz",
         "GET /readyz",
+        "GET /api/prices",
+        "PUT /api/prices",
+        "GET /api/policies",
+        "PUT /api/policies",
         "GET /metrics",
     }
 

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,10 +59,31 @@ async def test_budgets_are_set_listed_and_removed_at_a_service(
     assert "recipe_id draft" in printed
 
 
+def documents() -> list[dict[str, Any]]:
+    """Return the files that the page shows: policies, then prices."""
+    return [json.loads(each) for each in re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
+
+
 def test_the_price_file_of_the_page_is_one() -> None:
     """The example of prices.json is read, and finds a model by its pattern."""
-    example = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
-    found = prices.Prices.parse(example.encode())
+    found = prices.Prices.of(documents()[1])
     price = found.price("anthropic", "claude-sonnet-5-5")
 
     assert (found.version, price and price.of(1_000_000, 0)) == ("2026-11", 3.0)
+
+
+def test_the_files_of_the_page_are_set_by_its_commands(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands set policies and prices, and a run of the recipe gets the limits of both policies."""
+    for name, document in zip(("policies", "prices"), documents(), strict=True):
+        project.write(f"{name}.json", json.dumps(document))
+    monkeypatch.chdir(project.root)
+    codes = [root.execute(command) for each in ("policies", "prices") for command in commands(each)]
+    capsys.readouterr()
+    told = root.execute(["run", "draft", "--arg", "scene_path=Story/Scenes/SCN-the-arrival.md", "--dry-run", "--json"])
+    report = json.loads(capsys.readouterr().out)
+
+    assert [*codes, told] == [0] * 5
+    assert report["limits"] == {"cost_usd": 5, "calls": 20}
+    assert report["cost_at_most_usd"] == 5
