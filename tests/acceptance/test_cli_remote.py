@@ -13,6 +13,16 @@ import pytest
 
 from tests.acceptance import programs
 
+HELD = """\
+name: held
+description: Wait for a file
+version: "1.0.0"
+steps:
+  - {id: hold, type: bash, command: "until [ -e go ]; do sleep 0.05; done"}
+  - {id: after, type: bash, command: "true"}
+schema: "1.7"
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
@@ -93,11 +103,12 @@ def test_service_is_told_to_cancel_pause_and_resume(project: programs.Project, s
 
 def test_paused_run_ends_the_following_and_goes_on_when_told(project: programs.Project, service: programs.Service):
     """A pause takes effect at the step boundary; following a paused run ends with 1."""
-    project.say(brief={"text": "slow", "delay_seconds": 4})
-    run_id = service.start_run()
-    service.wait_for_step(run_id, "brief")
+    project.write("recipes/amplifier/held.yaml", HELD)
+    run_id = service.start_run(recipe_id="held", args={})
+    service.wait_for_step(run_id, "hold")
     server = ("--server", service.url)
     programs.control_room("runs", "pause", run_id, *server)
+    (project.path / "go").touch()
     service.wait(run_id, "paused")
 
     followed = programs.control_room("runs", "follow", run_id, *server, code=1)

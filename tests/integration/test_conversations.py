@@ -97,6 +97,8 @@ async def test_a_write_that_is_refused_once_stops_no_conversation(
     shown = await service.until(run_id, step="fix")
     await service.http.post(f"/api/runs/{run_id}/cancel")
     await service.until(run_id, "cancelled")
+    # The stream ends when everything is written.
+    await service.http.get(f"/api/runs/{run_id}/events")
     events = (service.project.data / "runs" / run_id / "events.jsonl").read_text(encoding="utf-8")
     happened = [json.loads(line)["type"] for line in events.splitlines()]
 

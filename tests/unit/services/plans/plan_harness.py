@@ -45,9 +45,10 @@ class Tools:
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Do one step."""
-        if call.run.dialect != chores.CHORES.name:
-            return records.Result(output={"matches": []}, summary="nothing found")
-        result = await self._toolbox.perform(call)
+        if call.run.dialect == chores.CHORES.name:
+            result = await self._toolbox.perform(call)
+        else:
+            result = records.Result(output={"matches": []}, summary="nothing found")
         await self._door.wait()
         return result
 
@@ -81,7 +82,7 @@ class Harness:
         self.place = place
         self.toolbox = chores.Toolbox()
         self.door = asyncio.Event()
-        """While it is not set, every step of a chore is done and not told."""
+        """While it is not set, every step of a chore and every search of the chief is done and not told."""
         self.door.set()
         self.clock: clock.Clock = time or clock.SystemClock()
         self.probes = recording.RecordingProbes()

@@ -61,7 +61,8 @@ async def test_what_the_chief_gets_wrong_is_asked(harness: plan_harness.Harness)
 
 async def test_nobody_meddles_while_the_chief_is_at_work(harness: plan_harness.Harness) -> None:
     """Until its tasks are there, the plan can be looked at, and nothing else."""
-    harness.place.project.say("chief*", text=plan_harness.says(*SPLIT), delay_seconds=0.3)
+    harness.place.project.say("chief*", text=plan_harness.says(*SPLIT))
+    harness.door.clear()
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     session_id = created.plan.session_id
     for order in (
@@ -70,6 +71,7 @@ async def test_nobody_meddles_while_the_chief_is_at_work(harness: plan_harness.H
     ):
         with pytest.raises(errors.WrongState):
             await order
+    harness.door.set()
     waited = await plan_harness.soon(harness.application.plans.wait(session_id, 60, created.plan.revision))
 
     assert len(waited.tasks) == 3
