@@ -32,7 +32,7 @@ class Asker:
         self._told: set[str] = set()
 
     async def goes_on(self, after: int) -> bool:
-        """Do what can be done here about a waiting run, and tell whether it may go on.
+        """Do what can be done here about a waiting run, and return whether it may go on.
 
         Args:
             after: Number of the last event seen of it.

@@ -1,4 +1,4 @@
-"""Agent sessions: what is stored of a conversation with an agent, apart from the journals of its runs."""
+"""Agent sessions: the stored record of a conversation with an agent, apart from the journals of its runs."""
 
 # Why: docs/decisions/0100.
 
@@ -59,7 +59,7 @@ class AgentSession:
     counted: Usage | None = None
     """Sums of the conversation before the turn of `told`; None: unknown, since it was begun elsewhere."""
     told: ReportedUsage | None = None
-    """Sums that the backend told last, if it tells sums."""
+    """Sums that the backend reported last, if it reports sums."""
     names: int = 0
     """How many names of ours the backend did not take, or has lost; the present one differs from them."""
     orders: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class AgentSession:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AgentSession:
-        """Read what is kept; unknown fields of a later version are ignored.
+        """Read a stored record; unknown fields of a later version are ignored.
 
         Raises:
             KeyError, TypeError, ValueError: a field is missing, or of the wrong kind.

@@ -52,9 +52,9 @@ class Change:
     """A change that was checked, and how it is made."""
 
     action: str
-    """What is done, as `noun.verb`."""
+    """The action, as `noun.verb`."""
     target: str
-    """Id or name of what is changed."""
+    """Id or name of the changed thing."""
     make: Callable[[], None]
     """Makes it, durably; it blocks."""
     details: Mapping[str, plain.Json] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class AuditLog(Protocol):
         """Record a change and make it, while no other such change of the data directory is checked or made.
 
         Args:
-            check: Reads what is there, refuses the change or returns it; None: there is nothing to change. It blocks.
+            check: Reads the present state, refuses the change or returns it; None: nothing to change. It blocks.
 
         Raises:
             errors.StorageFault: nothing was changed, or it is not known whether it was.

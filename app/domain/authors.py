@@ -38,7 +38,7 @@ Shown: TypeAlias = Annotated[Mapping[str, plain.Json], Author]
 
 
 def facts(author: Author | None) -> dict[str, plain.Json]:
-    """Return the field of a control line that names the author; nothing where nobody is known."""
+    """Return the field of a control line that names the author; empty if unknown."""
     return {} if author is None else {"author": author.to_json()}
 
 

@@ -104,15 +104,15 @@ class Used(shapes.Shape):
     """What calls of agents took."""
 
     cost_usd: float | None = None
-    """Sum of the prices that were told; None where none was."""
+    """Sum of the reported prices; None if there are none."""
     cost_estimated_usd: float | None = None
-    """Sum of the estimates where none was told; None where there is none."""
+    """Sum of the estimates for calls without a reported price; None if there are none."""
     tokens: int = 0
     """Tokens read and written."""
     calls: int = 0
     """Calls, repeated ones and those that were cut off included."""
     calls_without_price: int = 0
-    """Calls whose price nobody told; an estimate counts for them, or else what was reserved."""
+    """Calls without a reported price; an estimate counts for them, or else the reserved amount."""
 
     @classmethod
     def of(cls, parts: Iterable[UsageSum]) -> Used:
@@ -148,9 +148,9 @@ class BudgetState(shapes.Shape):
     used: Used
     """What calls of agents took so far."""
     reserved: Amounts
-    """What is reserved: for calls under way, and for those that ended without telling what they took."""
+    """Reserved amounts: for calls under way, and for those that ended without reporting usage."""
     left: Amounts
-    """What is left of each limit; below 0 by as much as it was exceeded."""
+    """Remainder of each limit; negative by the amount that exceeds it."""
 
     @classmethod
     def of(cls, limits: RunLimits, parts: Iterable[UsageSum], open_parts: Iterable[UsageSum] = ()) -> BudgetState:
@@ -158,7 +158,7 @@ class BudgetState(shapes.Shape):
 
         Args:
             parts: Calls that ended.
-            open_parts: What is reserved for calls under way.
+            open_parts: Reserved amounts of calls under way.
         """
         ended, under_way = list(parts), list(open_parts)
         used = Used.of(ended)
@@ -180,7 +180,7 @@ def limits_money(limits: RunLimits) -> bool:
 
 
 def _rounded(amount: Any) -> Any:
-    # Prices are sums of floats: what is beyond is their noise.
+    # Prices are sums of floats: further digits are noise.
     return round(amount, 9) if isinstance(amount, float) else amount
 
 

@@ -44,7 +44,7 @@ class DecisionKind(StrEnum):
     TAKEN = "taken"
     """A process took the run up, for the first time or again."""
     STARTED = "started"
-    """A try of a step is about to be performed; of a limited call of an agent it holds what is reserved for it."""
+    """An attempt at a step is about to begin; for a limited call of an agent it holds the reserved amounts."""
     LIMITED = "limited"
     """A person changed what the run may take."""
     CANCEL_REQUESTED = "cancel_requested"
@@ -140,7 +140,7 @@ class Decisions:
     highest_attempt: dict[str, int] = field(default_factory=dict)
     """Highest attempt begun by key, ever."""
     reserved: dict[tuple[str, int], Reserved] = field(default_factory=dict)
-    """What is reserved for calls of agents that have left no line, by key and attempt."""
+    """Reserved amounts of agent calls that have left no line, by key and attempt."""
     limits: RunLimits | None = None
     """What the run may take, if a person has changed that."""
     votes: dict[str, list[Vote]] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class Decisions:
     known_lines: int = 0
     """Lines that steps.jsonl must have, since it had them when a decision was written."""
     given_up: bool = False
-    """Whether lines were lost and a person was told: from then on only later decisions tell how many there must be."""
+    """Whether lost lines were reported to a person: from then on only later decisions say how many there must be."""
     overrides: dict[str, plain.Json] = field(default_factory=dict)
     """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …), and the marks."""
 
@@ -208,7 +208,7 @@ class Decisions:
 
     @property
     def status(self) -> RunState:
-        """Return the state that the authority alone tells; waiting is seen only by a living runner."""
+        """Return the state by the authority alone; only a living runner knows of waiting."""
         if self.ended is not None:
             return self.ended.status
         if self.paused is not None:

@@ -51,7 +51,7 @@ class EventType(StrEnum):
     GATE_DECIDED = "gate.decided"
     """A gate has its answer."""
     RECIPE_NOTE = "recipe.note"
-    """The recipe's driver tells something."""
+    """A note of the recipe's driver."""
     RECOVERY_TAIL_CUT = "recovery.tail_cut"
     """A torn end of a journal was cut off."""
     RECOVERY_LINES_MISSING = "recovery.lines_missing"
@@ -99,7 +99,7 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
     EventType.STORAGE_FAILED: ("error",),
     EventType.STORAGE_HEALED: (),
 }
-"""Fields of each type's `data`, part of the public contract; None where the recipe's language says what it tells."""
+"""Fields of each type's `data`, part of the public contract; None where the recipe's language defines them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

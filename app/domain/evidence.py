@@ -22,7 +22,7 @@ _LINE = re.compile(
     rf"(?:{abstentions.TAG}|[^\w:\ufe13\ufe55\uff1a\"']|[\d_])*+{abstentions.COLON}(?P<claim>.*)",
     re.IGNORECASE | re.DOTALL,
 )
-# A path begins and ends with what is no blank: of blanks in a row there is but one way to take them.
+# A path begins and ends with a non-blank: consecutive blanks can then match in only one way.
 _PATH = r"""[^\s"“”„`](?:[^"“”„`]*[^\s"“”„`])?"""
 _QUOTE = re.compile(rf'["“„](?P<quote>.+)["”“][*_`]*\s*\(\s*`?\s*(?P<path>{_PATH})\s*`?\s*\)\.?')
 _RECEIPT = re.compile(r"receipt_id[*_`]*\s*:[\s*_`]*(?P<receipt_id>rcpt_[A-Za-z0-9_-]{1,120})`?\.?")

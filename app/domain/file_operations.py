@@ -34,7 +34,7 @@ class ReadFiles(Operation):
     excerpts: tuple[str, ...] = ()
     """Files and folders whose beginning is enough; a folder, and one that is gone, has the text None."""
     excerpt_bytes: int = 256 * 1024
-    """How much of the excerpts is read, all together, in their order; what is no UTF-8 is replaced."""
+    """How much of the excerpts is read, all together, in their order; invalid UTF-8 is replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

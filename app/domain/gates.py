@@ -40,7 +40,7 @@ class OpenGate:
 
     @classmethod
     def of(cls, start: RunStart, key: str, attempt: int, gate: Gate, decided: Decisions) -> OpenGate:
-        """Return a gate as what was decided about its run tells of it."""
+        """Return a gate from the decisions recorded for its run."""
         return cls(
             start=start,
             key=key,
@@ -62,11 +62,11 @@ class OpenGate:
 
     @property
     def shown_sha256(self) -> str:
-        """Return the bare hash of what is shown."""
+        """Return the bare hash of the shown content."""
         return shown_sha256(self.gate)
 
     def masked(self, masker: plain.Masker) -> OpenGate:
-        """Return the gate with secrets hidden; what is shown keeps its hash."""
+        """Return the gate with secrets hidden; the hash of the shown content stays."""
         prompt: str = masker.mask(self.gate.prompt)
         if prompt == self.gate.prompt:
             return self
@@ -75,7 +75,7 @@ class OpenGate:
         )
 
     def told(self) -> dict[str, plain.Json]:
-        """Return the fields of the event that tells of it."""
+        """Return the fields of its event."""
         return {
             "gate_id": self.gate_id,
             "prompt": plain.preview(self.gate.prompt),
@@ -166,7 +166,7 @@ def restored(start: RunStart, record: Record, question: Mapping[str, Any]) -> Op
 
 
 def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
-    """Return the fields of the event that tells of an answer."""
+    """Return the fields of an answer's event."""
     shown = {name: answer[name] for name in ("gate_id", "decision", "by_default", "denied")}
     return shown | {"message": plain.preview(answer["message"]), "author": authors.in_line(answer)}
 

@@ -20,7 +20,7 @@ MOST_EDGES = 4 * MOST_NODES
 NodeKind: TypeAlias = Literal[
     "step", "agent", "tool", "command", "gate", "recipe", "branch", "loop", "start", "end", "check"
 ]
-"""What a node stands for; `branch` and `loop` contain other nodes."""
+"""Kind of a node; `branch` and `loop` contain other nodes."""
 
 EdgeKind: TypeAlias = Literal["next", "outcome", "loop", "branch", "error", "data"]
 """Why the flow takes an edge; `data` edges show which slot a step reads, and are not taken."""
@@ -35,7 +35,7 @@ class Node(shapes.Shape):
     label: str
     """Name for people."""
     kind: NodeKind
-    """What it stands for."""
+    """Its kind."""
     phase: str | None = None
     """Phase or stage of the recipe that it belongs to."""
     group: str | None = None
@@ -53,7 +53,7 @@ class Edge(shapes.Shape):
     target: str
     """Node that it leads to."""
     label: str | None = None
-    """Outcome, condition, loop or slot that it stands for."""
+    """Outcome, condition, loop or slot that it shows."""
     kind: EdgeKind = "next"
     """Why the flow takes it."""
     outcomes: tuple[str, ...] | None = shapes.internal(default=None)

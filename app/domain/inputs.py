@@ -1,4 +1,4 @@
-"""Inputs: what is delivered to a run from outside, and how a delivery is recorded."""
+"""Inputs: values delivered to a run from outside, and the records of deliveries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Delivery:
     """Operation that it is for."""
 
     value: plain.Json
-    """What is delivered."""
+    """The delivered value."""
     author: Author | str | None = None
     """Who delivers it: a person, or the name of a source."""
     idempotency_key: str | None = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 Lenience = Callable[[json_text.Parts, str], bool]
-"""Tells, for a place and a keyword of the schema, whether a breach is let pass."""
+"""Returns, for a position and a keyword of the schema, whether a breach is ignored."""
 
 
 class TooCostly(ValueError):

@@ -108,7 +108,7 @@ def halves(value: plain.Json, parts: Parts = ()) -> Iterator[Parts]:
 
 
 def _is_flat(structure: str) -> bool:
-    # What is not nested too deep is gone when the innermost brackets have been taken out so often.
+    # Removing the innermost brackets this often leaves nothing of a text that is not nested too deep.
     remaining = _NO_BRACKETS.sub("", structure)
     for _ in range(MAX_DEPTH):
         if not remaining:

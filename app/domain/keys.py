@@ -44,7 +44,7 @@ class Key:
     """A key."""
 
     name: str
-    """Name of whoever holds it, and author of the orders given with it."""
+    """Name of its holder, and author of the orders given with it."""
     role: Role
     """What it may do."""
     scope: Scope = access.EVERYTHING
@@ -68,7 +68,7 @@ class KeyShown(shapes.Shape):
     """A key, without its secret."""
 
     name: str
-    """Name of whoever holds it, and author of the orders given with it."""
+    """Name of its holder, and author of the orders given with it."""
     role: Role
     """What it may do; each role includes those before it."""
     recipes: tuple[str, ...]

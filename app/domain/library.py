@@ -126,7 +126,7 @@ class Recipe:
     done_when: tuple[str, ...] = ()
     """What its definition of done asks for, each in a few words."""
     leaves: tuple[str, ...] = ()
-    """Slots that its runs fill with a text, as far as the language tells."""
+    """Slots that its runs fill with a text, as far as the language defines them."""
     writes: tuple[str, ...] = ()
     """Those of them that are written to a file."""
     total_steps: int | None = None

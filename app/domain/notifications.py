@@ -1,4 +1,4 @@
-"""Notifications: what is told of runs to the outside, and the endpoints that it is told to."""
+"""Notifications: messages about runs, and the endpoints that receive them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from app.domain import plain, shapes
 
 Kind: TypeAlias = Literal["waits", "failed", "done", "stalled", "budget"]
-"""What is told of a run."""
+"""Kind of a message about a run."""
 
 Channel: TypeAlias = Literal["webhook", "email", "command"]
 """How an endpoint is reached."""
@@ -21,14 +21,14 @@ MOST_DELIVERED = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message(shapes.Shape):
-    """One thing that is told."""
+    """One message."""
 
     published_as: ClassVar[str] = "NotificationMessage"
 
     message_id: str
     """Id of the message; a repetition has the same."""
     kind: Kind
-    """What is told."""
+    """Its kind."""
     at: shapes.Instant
     """When it happened."""
     run_id: shapes.RunId
@@ -43,14 +43,14 @@ class Message(shapes.Shape):
     """More: `gate_id`, `prompt` and `options` of a gate; `error` of a failure; `reason` of a pause."""
 
     def payload(self) -> dict[str, plain.Json]:
-        """Return what is sent: type, time and facts, as Standard Webhooks has them."""
+        """Return the payload: type, time and facts, as Standard Webhooks defines them."""
         facts = {name: value for name, value in self.to_json().items() if name not in ("data", "at")}
         return {"type": f"run.{self.kind}", "timestamp": self.at, "data": {**facts, **self.data}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Who is told, and how far; exactly what its file holds."""
+    """A receiver of messages and its progress; exactly the content of its file."""
 
     endpoint_id: str
     """Id of the endpoint."""
@@ -67,7 +67,7 @@ class Endpoint:
     argv: tuple[str, ...] = ()
     """Program and arguments of a command."""
     kinds: tuple[Kind, ...] = ()
-    """What is told; empty: everything."""
+    """Kinds of messages that it receives; empty: all."""
     recipe_id: str | None = None
     """Only runs of this recipe."""
     label: str | None = None
@@ -75,14 +75,14 @@ class Endpoint:
     created_at: str
     """When it was added."""
     request_sha256: str | None = None
-    """Hash that tells a repetition of the request from another one under the same key."""
+    """Hash that distinguishes a repetition of the request from another request with the same key."""
     since: str
     """Everything before this instant was delivered, or is a dead letter."""
     delivered: tuple[str, ...] = ()
     """Ids of the newest messages that were delivered or given up, oldest first."""
 
     def wants(self, message: Message) -> bool:
-        """Return whether it is told a message."""
+        """Return whether it receives a message."""
         name, _, value = (self.label or "").partition(":")
         return (
             (not self.kinds or message.kind in self.kinds)
@@ -115,7 +115,7 @@ class EndpointShown(shapes.Shape):
     argv: tuple[str, ...]
     """Program and arguments of a command."""
     kinds: tuple[Kind, ...]
-    """What is told; empty: everything."""
+    """Kinds of messages that it receives; empty: all."""
     recipe_id: str | None
     """Only runs of this recipe."""
     label: str | None

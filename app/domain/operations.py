@@ -39,7 +39,7 @@ class RetryPolicy:
     factor: float = 2.0
     """What each further delay is multiplied by; 1 keeps it level."""
     added_seconds: float = 0.0
-    """What is added to each further delay, in place of multiplying it; 0: it is multiplied."""
+    """Amount added to each further delay instead of multiplying it; 0: it is multiplied."""
     max_seconds: float = 300.0
     """Longest delay."""
     exit_codes: tuple[int, ...] = ()
@@ -125,14 +125,14 @@ class Check(Operation):
     check: str
     """Kind of check, e.g. `file_exists`."""
     subject: plain.Json
-    """What is looked at, e.g. a path inside the workspace."""
+    """The subject, e.g. a path inside the workspace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckEvidence(Operation):
     """Look whether what a reply names as its evidence is there: words in a file, or a receipt of the run's session.
 
-    The output tells what was found, `{"form": "file", "path", "sha256"}` or `{"form": "receipt", "receipt_id", …}`;
+    The output: `{"form": "file", "path", "sha256"}` or `{"form": "receipt", "receipt_id", …}`;
     evidence that does not hold fails the step, with the facts in `detail.evidence`.
     """
 
@@ -145,7 +145,7 @@ class CheckEvidence(Operation):
     receipt_id: str | None = None
     """Receipt that must be one of the session's; None where a file is quoted."""
     text: str | None = None
-    """Text that the words are quoted from, where `path` names what is in no file; None: the file is read."""
+    """Text that the words are quoted from, if `path` does not name a file; None: the file is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class Capture:
     mode: Literal["text", "lines", "json"] = "text"
     """A text, a list of its lines, or one JSON document."""
     allow_parse_error: bool = False
-    """Whether output that is no JSON is kept as text, and is no failure."""
+    """Whether output that is not JSON is kept as text instead of failing the step."""
     schema_file: str | None = None
     """Path inside the workspace of a JSON Schema that the JSON must fit."""
     require: tuple[Mapping[str, plain.Json], ...] = ()
@@ -285,9 +285,9 @@ class Input(Operation):
     idle: ClassVar[bool] = True
 
     name: str = ""
-    """What is awaited."""
+    """The awaited input."""
     shown: plain.Json = None
-    """What is shown to the sender, so that the delivery is known to refer to it."""
+    """Content shown to the sender, so that the delivery is known to refer to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,13 +165,13 @@ class Masker:
         return masked
 
     def safe_end(self, text: str) -> int:
-        """Return how much of a text can be masked by itself, whatever follows: no secret lies over that place."""
+        """Return how much of a text can be masked by itself, whatever follows: no secret crosses that position."""
         longest = max(map(len, self._spellings), default=1)
         end, moved = max(len(text) - longest + 1, 0), True
         while moved:
             moved = False
             for spelling in self._spellings:
-                # One that lies over the end would be torn.
+                # A secret that crosses the end would be torn.
                 at = text.find(spelling, max(end - len(spelling) + 1, 0), end + len(spelling) - 1)
                 if 0 <= at < end:
                     end, moved = at, True

@@ -1,6 +1,6 @@
-"""Plan files: session plans read from JSON, whoever wrote it (execution-modes, appendix G).
+"""Plan files: session plans read from JSON, written by the service or by hand (execution-modes, appendix G).
 
-What is missing or null has its default, unknown fields stay, and everything that cannot be is told at its place.
+Missing or null fields have their defaults, unknown fields stay, and each invalid value is reported with its position.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def from_json(value: plain.Json) -> Plan:
 
 @dataclass(slots=True)
 class _Reader:
-    """Takes the fields of an object one by one, and notes what is wrong with them."""
+    """Takes the fields of an object one by one, and notes their flaws."""
 
     path: str
     value: Any
@@ -85,7 +85,7 @@ class _Reader:
             return default
 
     def rest(self) -> dict[str, plain.Json]:
-        """Return the fields that nobody took."""
+        """Return the fields that were not taken."""
         return {name: each for name, each in (self.value or {}).items() if name not in self.taken}
 
     def _tell(self, name: str, message: str, code: str = "invalid") -> None:
@@ -139,7 +139,7 @@ def _task(reader: _Reader) -> dict[str, Any]:
         "scoping_before": reader.take("scoping_before", _scopings, ()),
         "status": reader.take("status", _state(TaskState), TaskState.PENDING),
         "run_id": run_id,
-        # Whoever has a run by hand has begun once.
+        # A task with a run set by hand has begun once.
         "attempt": reader.take("attempt", _number(0), 0 if run_id is None else 1),
         "earlier_runs": reader.take("earlier_runs", _texts, ()),
         "forced": reader.take("forced", _flag, False),

@@ -65,7 +65,7 @@ class ReadOutputs(operations.Operation):
     idle: ClassVar[bool] = True
 
     wanted: tuple[Mapping[str, plain.Json], ...]
-    """What is read: `{run_id, task}` with `output` or `path`."""
+    """The source: `{run_id, task}` with `output` or `path`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,20 +7,20 @@ from typing import Protocol
 from app.domain import plans
 
 CHANGED = "plan_changed"
-"""Code of a change that is not written over what somebody else has written since."""
+"""Code of a change that is refused because the file has changed since."""
 
 DAMAGED = "plan_damaged"
 """Code of a file that cannot be read as a plan."""
 
 
 class PlanStore(Protocol):
-    """All session plans of a data directory. Whoever changes them holds the data directory."""
+    """All session plans of a data directory. A writer holds the data directory."""
 
     async def get(self, session_id: str) -> plans.Plan | None:
         """Return a plan as its file has it, None where there is none.
 
         Raises:
-            errors.Conflict: `plan_damaged`; its file cannot be read, `flaws` tells why.
+            errors.Conflict: `plan_damaged`; its file is damaged; `flaws` say where.
         """
 
     async def put(self, plan: plans.Plan, known: plans.Plan | None = None) -> None:

@@ -44,7 +44,7 @@ class PlanState(StrEnum):
     """Its tasks are started as soon as they can be; it also stays so while only an answer is missing.
 
     A person pauses it; it is done or failed when nothing is left that could go on. A crash here leaves it running: the
-    next start goes on with it.
+    next start continues with it.
     """
     PAUSED = "paused"
     """No further task is started; those that run go on. A person resumes it. A crash here changes nothing."""
@@ -84,7 +84,7 @@ class TaskState(StrEnum):
     DONE = "done"
     """Its run has ended well, its definition of done included. Final."""
     FAILED = "failed"
-    """Its run has failed, was cancelled or deleted, or could not be started, or it is not done; `error` tells.
+    """Its run has failed, was cancelled or deleted, or could not be started, or it is not done; `error` says which.
 
     A person takes it out, by a retry, or by sending its run on. A crash here changes nothing.
     """
@@ -125,7 +125,7 @@ class Scoping:
     answer: str
     """What was answered."""
     asked_by: str | None = None
-    """Who asked: `chief`, `user` or `system`; None: nobody has noted that."""
+    """Who asked: `chief`, `user` or `system`; None: not recorded."""
 
 
 @shapes.open_ended
@@ -138,7 +138,7 @@ class Task:
     id: int
     """Number within the plan, from 1; never given twice."""
     description: str
-    """What is to be done."""
+    """What the task does."""
     recipe_id: str | None = None
     """Recipe that does it; None while none is known."""
     routed: bool = False
@@ -201,7 +201,7 @@ class Task:
 
     @property
     def begun(self) -> bool:
-        """Return whether its run goes on or has ended well, so that it is no more changed."""
+        """Return whether its run continues or has ended well, so that it must not change."""
         return self.status in (TaskState.RUNNING, TaskState.DONE)
 
     def to_json(self) -> dict[str, plain.Json]:
@@ -223,7 +223,7 @@ class Plan:
     status: PlanState = PlanState.DRAFT
     """Where it stands."""
     intent: str | None = None
-    """What is wanted as a whole, in the words of whoever wants it."""
+    """The intent, in the words of its author."""
     created_at: shapes.Instant
     """When it was made."""
     updated_at: shapes.Instant
@@ -235,7 +235,7 @@ class Plan:
     last_task_id: int = 0
     """Highest number that a task had when one was removed; numbers up to it are never given again."""
     awaits_chief: bool = False
-    """Whether the chief's tasks are still to come; nobody else changes the plan until then."""
+    """Whether the chief's tasks are still to come; no one else changes the plan until then."""
     chief_run_id: str | None = None
     """Run in which the chief splits the intent into tasks; None where there is none."""
     error: Failure | None = None
@@ -320,7 +320,7 @@ class PlanSummary(shapes.Shape):
     created_by: str
     """`chief` or `user`."""
     intent: str | None
-    """What is wanted as a whole; only the beginning of a long text."""
+    """The intent; only the beginning of a long text."""
     tasks: Annotated[Mapping[str, int], Mapping[TaskState, int]]
     """How many tasks are in each state; states without a task are left out."""
     created_at: shapes.Instant
@@ -377,7 +377,7 @@ def _written(value: Any) -> dict[str, plain.Json]:
 
 
 def _is_set(value: Any, each: dataclasses.Field[Any]) -> bool:
-    # Journals of before a field was added are compared with what is asked now.
+    # Journals from before a field was added are compared with today's operations.
     return not (shapes.is_omitted(each) and getattr(value, each.name) == each.default)
 
 

@@ -1,4 +1,4 @@
-"""Prices: what models cost by the price file, for calls whose price nobody tells."""
+"""Prices: the prices of models in the price file, for calls without a reported price."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Prices(shapes.Shape):
     version: str = ""
     """Its version; recorded with each estimate."""
     models: Mapping[str, Price] = field(default_factory=dict)
-    """Prices by model, or by `backend/model`; `*` stands for any characters, and the first that fits counts."""
+    """Prices by model, or by `backend/model`; `*` matches any characters, and the first match counts."""
 
     @classmethod
     def of(cls, value: Any) -> Prices:
@@ -86,7 +86,7 @@ class Prices(shapes.Shape):
         return None
 
     def estimated(self, usage: Usage | None, backend: str, model: str | None) -> Usage | None:
-        """Return a usage with the estimate of its price, where nobody told one and the file has the model's."""
+        """Return a usage with an estimated price if none was reported and the file has the model."""
         if usage is None or usage.cost_usd is not None or (usage.input_tokens is None and usage.output_tokens is None):
             return usage
         price = self.price(backend, model)

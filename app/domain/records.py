@@ -52,7 +52,7 @@ class Usage(shapes.Shape):
     cost_usd: float | None = None
     """Price in US dollars; None if not reported."""
     cost_estimated_usd: float | None = shapes.omitted()
-    """Price by the price file, where nobody reported one."""
+    """Price by the price file, if none was reported."""
     prices_version: str | None = shapes.omitted()
     """Version of the price file that the estimate was made with."""
 
@@ -67,12 +67,12 @@ class Usage(shapes.Shape):
 
 
 def total_cost(prices: Iterable[float | None]) -> float | None:
-    """Add up the prices that were told; None where none was."""
+    """Add up the reported prices; None if there are none."""
     return total(prices)
 
 
 def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
-    """Add up the amounts that were told; None where none was."""
+    """Add up the reported amounts; None if there are none."""
     reported = [amount for amount in amounts if amount is not None]
     return sum(reported[1:], reported[0]) if reported else None
 
@@ -114,7 +114,7 @@ class Place:
     visit: int = 1
     """How often the flow has come through this step, this time included."""
     instructions: str | None = None
-    """A prompt's own words, without what was filled in, to tell when a reply only echoes them; None: not known."""
+    """A prompt's own words, without filled-in values, to detect a reply that only echoes them; None: not known."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """How the operation was made, as texts for the logs of a run that is debugged, each by the ending of its name."""
 

@@ -89,7 +89,7 @@ class RunStart(shapes.Shape):
     idempotency_key: str | None = None
     """Key under which a repeated request finds this run."""
     request_sha256: str | None = None
-    """Hash of the request, to tell a repetition from another request with the same key."""
+    """Hash of the request, to distinguish a repetition from another request with the same key."""
     parent_run_id: str | None = None
     """Run that started it."""
     depth: int = 0

@@ -126,7 +126,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownState:
-    """What a driver does not know of its run, and the files that it makes for the run folder tell."""
+    """Facts about a run that its driver does not know and its files in the run folder show."""
 
     status: RunState
     """State of the run."""

@@ -32,4 +32,4 @@ class Stalled(shapes.Shape):
     since: shapes.Instant
     """When its newest output came, or the step began."""
     silent_seconds: int
-    """How long it had been silent when that was told."""
+    """How long it had been silent when this was reported."""

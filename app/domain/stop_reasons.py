@@ -28,5 +28,5 @@ _OTHER = StopReason("a fault parked the run")
 
 
 def of(reason: str) -> StopReason:
-    """Return what is known about a reason."""
+    """Return the entry of a reason."""
     return _KNOWN.get(reason, _OTHER)

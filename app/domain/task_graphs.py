@@ -18,7 +18,7 @@ class Node:
     deps: Sequence[int]
     """Numbers of the tasks that it depends on."""
     path: str
-    """Where it stands in the input, e.g. `$.tasks[2]`."""
+    """Its position in the input, e.g. `$.tasks[2]`."""
 
 
 def flaws(nodes: Sequence[Node], *, told_at: int | None = None) -> list[errors.Flaw]:
@@ -26,7 +26,7 @@ def flaws(nodes: Sequence[Node], *, told_at: int | None = None) -> list[errors.F
     `repeated_dependency`, and for each knot of tasks that wait for one another one `dependency_cycle`.
 
     Args:
-        told_at: Task at which a cycle through it is told; otherwise, and None, at its smallest number.
+        told_at: Task at which a cycle through it is reported; otherwise, and if None, at its smallest number.
     """
     found = [*_repeated(nodes), *_wrong(nodes)]
     return found + [_cycle_told(nodes, _from(told_at, cycle)) for cycle in cycles(nodes)]

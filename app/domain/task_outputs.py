@@ -51,14 +51,14 @@ class User:
     args: Mapping[str, plain.Json]
     """Its arguments."""
     path: str
-    """Where it stands in the input, e.g. `$.tasks[2]`."""
+    """Its position in the input, e.g. `$.tasks[2]`."""
 
 
 def read(value: plain.Object) -> Reference:
     """Read a reference.
 
     Raises:
-        ValueError: it does not have the form; the message says what is wrong.
+        ValueError: it does not have the form; the message names the flaw.
     """
     task, names = value[NAME], value.keys() - {NAME}
     found = None if isinstance(task, bool) else _TASK.fullmatch(str(task) if isinstance(task, int | str) else "")
@@ -92,7 +92,7 @@ def named(args: Mapping[str, plain.Json]) -> frozenset[str]:
 
 
 def replaced(value: plain.Json, values: Mapping[Reference, plain.Json]) -> plain.Json:
-    """Return a value with what its references stand for in their places."""
+    """Return a value with its references replaced by their values."""
     if isinstance(value, dict):
         if NAME in value:
             return values[read(value)]
@@ -112,7 +112,7 @@ def references(args: Mapping[str, plain.Json]) -> list[Reference]:
 
 
 def flaws(users: Sequence[User]) -> list[errors.Flaw]:
-    """Return what is wrong with the references of tasks: `invalid`, `unknown_task`, `not_a_dependency`.
+    """Return the flaws of the references of tasks: `invalid`, `unknown_task`, `not_a_dependency`.
 
     Args:
         users: All tasks of a plan, without cycles; a dependency on none of them is passed over.

@@ -50,7 +50,7 @@ class Verdict(StrEnum):
     NOT_MET = "not_met"
     """The task is not done, and has failed."""
     UNSURE = "unsure"
-    """The chief cannot tell, so that a person is asked."""
+    """The chief is unsure, so a person is asked."""
 
 
 class ProposalState(StrEnum):
@@ -105,7 +105,7 @@ class Review(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewer(shapes.Shape):
-    """Who will review the tasks of a plan, as far as the present configuration tells."""
+    """Who will review the tasks of a plan, according to the present configuration."""
 
     published_as: ClassVar[str] = "ReviewerShown"
 

@@ -157,7 +157,7 @@ class Trigger:
     created_by: Mapping[str, plain.Json] | None = None
     """Who created it."""
     request_sha256: str | None = None
-    """Hash that tells a repetition of the request from another one under the same key."""
+    """Hash that distinguishes a repetition of the request from another request with the same key."""
     updated_at: str
     """When it was last changed by a person."""
     revision: int = 1

@@ -27,7 +27,7 @@ class Unreadable(shapes.Shape):
 
     @classmethod
     def of(cls, detail: Mapping[str, plain.Json]) -> Unreadable:
-        """Return what the detail of an `errors.Unreadable` tells."""
+        """Return the facts in the detail of an `errors.Unreadable`."""
         return cls(**{name: str(detail[name]) for name in cls.__slots__})
 
 

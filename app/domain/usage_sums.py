@@ -33,9 +33,9 @@ class UsageSum:
     output_tokens: int
     """Tokens written."""
     cost_usd: float | None
-    """Sum of the prices that were told; None where none was."""
+    """Sum of the reported prices; None if there are none."""
     calls_without_price: int
-    """Calls whose price nobody told."""
+    """Calls without a reported price."""
     cost_estimated_usd: float | None = None
     """Sum of the estimates for those calls; None where there is none."""
     calls_silent: int = 0
@@ -67,19 +67,19 @@ class Reserved:
     at: str
     """When."""
     tokens: int | None = None
-    """Tokens; None: nobody can tell how many it may take."""
+    """Tokens; None: the number is unknown."""
     cost_usd: float | None = None
-    """Price; None: nobody can tell."""
+    """Price; None: unknown."""
 
     @classmethod
     def from_json(cls, value: Any, at: str) -> Reserved:
-        """Read what a control line holds; what is no amount counts as not told."""
+        """Read the content of a control line; a value that is not an amount counts as unknown."""
         given = value if isinstance(value, dict) else {}
         tokens, cost = _amount(given.get("tokens"), int), _amount(given.get("cost_usd"), int, float)
         return cls(at=at, tokens=tokens, cost_usd=cost)
 
     def as_sum(self) -> UsageSum:
-        """Return what the call counts for if nobody ever tells what it cost."""
+        """Return the amount that the call counts for if its cost is never reported."""
         return UsageSum(
             quarter=quarter_of(self.at),
             agent_id="",
@@ -120,10 +120,10 @@ class UsageTally:
             self.add(record, reserved.get((record.key, record.attempt)) if reserved else None)
 
     def add(self, record: Record, reserved: Reserved | None = None) -> None:
-        """Count one more line; what is no amount, in a file that was written by hand, counts as not reported.
+        """Count one more line; a value that is not an amount, in a file written by hand, counts as not reported.
 
         Args:
-            reserved: What was reserved for it; it counts as far as the line tells nothing.
+            reserved: Amounts reserved for it; they count where the line reports nothing.
         """
         reported = record.usage
         if reported is None:
@@ -214,7 +214,7 @@ def total_usage(records: Iterable[Record]) -> Usage:
 def unsettled(
     reserved: Mapping[tuple[str, int], Reserved], records: Iterable[Record]
 ) -> dict[tuple[str, int], Reserved]:
-    """Return what is reserved for calls that left no line."""
+    """Return the reserved amounts of calls that left no line."""
     left = dict(reserved)
     for record in records if left else ():
         left.pop((record.key, record.attempt), None)

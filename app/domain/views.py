@@ -96,7 +96,7 @@ class RunView:
     usage: Usage = field(default_factory=Usage)
     """What the run cost so far, dead and repeated tries included."""
     usage_sums: Callable[[], tuple[UsageSum, ...]] = tuple
-    """Returns what it cost in parts; nothing of a run at rest, whose row tells."""
+    """Returns its cost in parts; empty for a run at rest, whose row has it."""
     error: Mapping[str, plain.Json] | None = None
     """Error of a failed or parked run."""
     ending: Mapping[str, plain.Json] | None = None
@@ -108,7 +108,7 @@ class RunView:
     completed_at: str | None = None
     """When it ended."""
     unreadable: Unreadable | None = None
-    """File of it that cannot be read now; what is shown then is what was known last."""
+    """File of it that cannot be read now; the last known state is shown then."""
 
     def living(self) -> Sequence[Record]:
         """Return the records that count: not dead, and final."""

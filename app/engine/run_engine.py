@@ -126,7 +126,7 @@ class RunEngine(Protocol):
         """Take note of a run that is about to be made, so that it is not taken for one that an earlier process left."""
 
     async def submit(self, run_id: str) -> RunState:
-        """Queue an accepted run; tell whether it has a slot at once (`running`) or waits (`pending`)."""
+        """Queue an accepted run; return whether it has a slot at once (`running`) or waits (`pending`)."""
 
     async def wake(self, run_id: str) -> None:
         """Load an unfinished run that only waits, without capacity; a loaded one repeats failed writes and reads now.

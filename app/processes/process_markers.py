@@ -47,7 +47,7 @@ def to_text(marker: int) -> str:
 
 
 def set_marker(marker: int) -> bool:
-    """Set the marker that this process's children inherit; tell whether the system can do that."""
+    """Set the marker that this process's children inherit; return whether the system can do that."""
     if sys.platform != "linux":
         return False
     try:

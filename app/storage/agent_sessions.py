@@ -47,7 +47,7 @@ class StoredAgentSessions:
     """`agent_sessions.AgentSessions` over any disk."""
 
     def __init__(self, files: Disk, workers: Workers) -> None:
-        # One worker: what is written about a session is written in the order in which it was asked for.
+        # One worker: writes about a session happen in the order in which they were requested.
         self._disk = files
         self._workers = workers
         self._disk_health = DiskHealth()
@@ -55,7 +55,7 @@ class StoredAgentSessions:
         self._forgetting = asyncio.Lock()
 
     async def find(self, agent_session_id: str) -> agent_sessions.AgentSession | None:
-        """Return what is known of a session."""
+        """Return the record of a session."""
         found = await self._read(agent_session_id, _SESSION)
         return None if found is None else _session(found, agent_session_id)
 
@@ -97,9 +97,9 @@ class StoredAgentSessions:
 
     @asynccontextmanager
     async def hold(self, agent_session_id: str, holder: str) -> AsyncIterator[None]:
-        """Keep everybody else from speaking in a session for the block."""
+        """Keep other runs from using a session during the block."""
         folder = _folder(agent_session_id)
-        # Nobody is refused because of a conversation that is just being forgotten: that is over in a moment.
+        # The removal of a conversation takes a moment, so it is waited for instead of refusing the caller.
         async with self._forgetting:
             self._take(folder, agent_session_id, holder)
         try:
@@ -114,7 +114,7 @@ class StoredAgentSessions:
         return [claim for claim in found if claim is not None]
 
     async def forget(self, agent_session_id: str, run_id: str) -> bool:
-        """Remove what is kept of a conversation, and tell whether that was done: not if somebody speaks in it, or
+        """Remove the record of a conversation, and return whether that was done: not if a run uses it, or
         another run has claimed it since.
 
         Raises:
@@ -135,7 +135,7 @@ class StoredAgentSessions:
         return True
 
     def close(self) -> None:
-        """Finish what is being written."""
+        """Finish pending writes."""
         self._workers.close()
 
     # -- holding: no step of it waits for a disk, and so none of it can be cut in two
@@ -219,7 +219,7 @@ class StoredAgentSessions:
 
     def _add_durably(self, path: str) -> None:
         if not self._disk.has_file(path):
-            # The folder may be there and its name not be durable: whoever made it may have died.
+            # The folder may exist and its name not be durable: its creator may have died.
             self._add(path.rpartition("/")[0])
             for folder in ("", *_FOLDERS):
                 self._disk.sync_folder(folder)
@@ -250,7 +250,7 @@ def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredA
     """Return the sessions of a data directory; nothing is touched before it is asked for.
 
     Args:
-        faults: Where files that cannot be read now are noted; None: nobody is shown them.
+        faults: Where files that cannot be read now are noted; None: nowhere.
     """
     files = CheckedDisk(OsDisk(data_directory), faults or ReadFaults(clock.SystemClock()))
     return StoredAgentSessions(files, Threads(1, "agent-sessions"))
@@ -262,7 +262,7 @@ def on_disk(disk: Disk) -> StoredAgentSessions:
 
 
 def check(files: Disk, name: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the files of a conversation, by the name of its folder, each with what is wrong with it."""
+    """Yield the files of a conversation, by the name of its folder, each with its flaw."""
     folder = f"{layout.AGENT_SESSIONS}/{name}"
     for file, read in ((_SESSION, _check_session), (_TURNS, _turns)):
         with contextlib.suppress(FileNotFoundError):
@@ -321,13 +321,13 @@ def _session(found: Mapping[str, Any], agent_session_id: str) -> agent_sessions.
 
 
 def _turns(content: bytes | None, path: str) -> list[Mapping[str, plain.Json]]:
-    # Behind the last newline is what a crash left of a line that nobody was told of.
+    # After the last newline there may be the torn rest of a line that was never acknowledged.
     lines = (content or b"").split(b"\n")[:-1]
     found: list[Mapping[str, plain.Json]] = []
     for number, line in enumerate(lines, start=1):
         turns = _parsed(line)
         if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
-            raise _damaged(path, f"line {number} is no list of turns")
+            raise _damaged(path, f"line {number} is not a list of turns")
         found += turns
     return found
 
@@ -348,7 +348,7 @@ def _parsed(content: bytes) -> Any:
 
 def _damaged(path: str, why: str) -> errors.AgentFailed:
     return errors.AgentFailed(
-        f"What is kept of the conversation cannot be trusted: {path}: {why}. Repair or remove that file.",
+        f"The record of the conversation is damaged: {path}: {why}. Repair or remove that file.",
         code="agent_session_damaged",
         detail={"file": path, "reason": why},
     )

@@ -74,7 +74,7 @@ class AuditLog:
         reach("storage.audit.before_append")
         disk_port.append_whole(disk, layout.AUDIT_ORDERS, line.content, sync=True)
         if not self._is_named:
-            # Whoever made the file may have died before its name was durable.
+            # The creator of the file may have died before its name was durable.
             disk.sync_folder(layout.AUDIT)
             self._is_named = True
         reach("storage.audit.after_append")
@@ -105,7 +105,7 @@ def _end(disk: Disk) -> tuple[int, str]:
     if found.verdict is chain.Verdict.TORN:
         disk.cut(layout.AUDIT_ORDERS, found.end)
         return len(found.lines), found.head
-    # What is damaged stays as it is, for verification to find; the log continues behind it.
+    # Damaged lines stay as they are, for verification to find; the log continues after them.
     return disk.read(layout.AUDIT_ORDERS).count(b"\n"), plain.labelled_sha256(raw)
 
 
@@ -171,4 +171,4 @@ def _fits(entry: audit.AuditEntry, query: audit.AuditQuery) -> bool:
 
 
 def _nothing() -> None:
-    """Change nothing here: whoever appended changes it."""
+    """Change nothing here: the caller of the append changes it."""

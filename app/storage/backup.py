@@ -1,7 +1,7 @@
 """Backup: copies a data directory into one file while a service writes to it, each run at one moment.
 
 A run is copied in the order in which a killed process would leave it: projections first, then control.jsonl, then
-steps.jsonl, then the blobs that the lines refer to. So nothing in the copy tells of lines that it does not hold.
+steps.jsonl, then the blobs that the lines refer to. So nothing in the copy refers to lines that it does not hold.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ END = "backup.json"
 """Last member of a backup; without it the file was cut off."""
 
 LEFT_OUT = frozenset({layout.RUNS, layout.COMMITS, "processes", "service.json", "index.db", layout.STORE_MARK})
-"""What is not copied: runs are copied by themselves, the rest is of the process, or is made anew."""
+"""Names that are not copied: runs are copied separately, the rest belongs to the process or is rebuilt."""
 
 _LATE = (layout.RECEIPTS,)
 _MOST_LOOKS = 20
@@ -112,7 +112,7 @@ def _add_run(archive: tarfile.TarFile, copied: Copied, folder: Path) -> None:
 
 
 def _others(folder: Path) -> Iterator[str]:
-    """Yield everything that is no run's and is replaced as a whole, or only grows."""
+    """Yield all files outside of runs that are replaced as a whole, or only grow."""
     for place, folders, names in os.walk(folder):
         inner = Path(place).relative_to(folder)
         if inner == Path("."):
@@ -174,7 +174,7 @@ def _has_ended(control: bytes) -> bool:
 
 
 def _lines(content: bytes) -> Iterator[dict[str, Any]]:
-    # What is damaged is copied as it is.
+    # Damaged files are copied as they are.
     for line in content.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             fields = json.loads(line)

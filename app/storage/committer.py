@@ -11,7 +11,7 @@ from app.engine import probes
 from app.storage.disk.worker_threads import Workers
 
 Done = Callable[[BaseException | None], None]
-"""What is called on the loop once a commit is durable, or with what went wrong."""
+"""Called on the loop once a commit is durable, or with the error."""
 
 
 class Synced(Protocol):
@@ -43,7 +43,7 @@ class Committer(Protocol):
     """Make durable what was written to files of runs."""
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """Call back in the loop's next turn, when everybody who asked in this one begins a commit."""
+        """Call back in the loop's next turn, when all requests of this one begin a commit."""
 
     def begin(self, commit: Commit, done: Done) -> None:
         """Start a commit. A file has one commit under way at a time."""
@@ -73,7 +73,7 @@ class Committer(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release all files."""
 
 
 class FileCommitter:
@@ -94,17 +94,17 @@ class FileCommitter:
         self._workers.begin(lambda: self._sync(commit), lambda _, error: done(error))
 
     def mention(self, *paths: str) -> None:
-        """Do nothing; whoever needs a file durable syncs it."""
+        """Do nothing; callers that need a durable file sync it."""
 
     def holds(self, run_id: str) -> bool:
-        """Tell that nothing but the run's own files knows of it."""
+        """Return False: only the run's own files know of it."""
         return False
 
     async def settle(self, run_id: str | None = None) -> None:
         """Do nothing; every file is synced as soon as it is written."""
 
     async def mend(self) -> None:
-        """Do nothing; what failed is in its own file only, which goes on from a fresh copy."""
+        """Do nothing; the failure concerns one file only, which continues from a fresh copy."""
 
     def close(self) -> None:
         """Do nothing; nothing is held."""

@@ -1,4 +1,4 @@
-"""Old conversations: what is kept of one is forgotten when no run has used it for long."""
+"""Retention of conversations: the record of one is removed when no run has used it for long."""
 
 # A conversation is as old as the last move of the run that claimed it last: times of files change with copies,
 # backups and repairs. What cannot be read, and what an unfinished run holds, is kept.

@@ -52,7 +52,7 @@ class ServiceLock:
         self._facts = facts
 
     def announce(self, url: str | None) -> None:
-        """Tell others who the service is and where it listens."""
+        """Publish which process the service is and where it listens."""
         self._facts |= {"url": url}
         self._disk.write(f".{_SERVICE}.new", plain.encode(self._facts) + b"\n", sync=False)
         self._disk.rename(f".{_SERVICE}.new", _SERVICE)
@@ -77,7 +77,7 @@ class DataDirectory:
 
     @property
     def identity(self) -> str:
-        """Return what tells this data directory from others; `prepare` must have been called."""
+        """Return the identity of this data directory; `prepare` must have been called."""
         return self._identity if self._identity is not None else self.prepare()
 
     def prepare(self) -> str:
@@ -178,7 +178,7 @@ class DataDirectory:
         )
 
     def service(self) -> dict[str, Any] | None:
-        """Return who the service is, `pid, host, since, url`; None if nobody is.
+        """Return who the service is, `pid, host, since, url`; None if none runs.
 
         Raises:
             errors.ConfigurationError: it cannot be looked at.

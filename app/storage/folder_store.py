@@ -59,7 +59,7 @@ class FolderStore(DiskStore):
         bare, identity = self._open_disk()
         faults, disk_health = ReadFaults(self._clock), DiskHealth()
         disk = CheckedDisk(bare, faults)
-        # Whoever lives beside the service has few rows, and shows them at once.
+        # A process beside the service has few rows, and shows them at once.
         self._queue = IndexQueue(self._index, disk_health) if self._serves else None
         context = StorageContext(
             disk=disk,
@@ -77,7 +77,7 @@ class FolderStore(DiskStore):
         return context, identity
 
     def keep_lines(self, most: int) -> None:
-        """Keep what is read of runs that are set aside, so many lines in all: opened again, only the rest is read."""
+        """Cache the lines of evicted runs, up to a total: when one is opened again, only the rest is read."""
         self._parts.opener.kept.most_lines = most
 
     def _open_disk(self) -> tuple[Disk, str]:

@@ -38,7 +38,7 @@ class Issues:
     """`issues.IssueStore` over files and rows.
 
     Before a file is changed its row is marked, durably; a crash between file and row leaves the mark, and the next
-    start reads the file again. Whoever marks rows or takes marks off has the folder alone until rows and files agree.
+    start reads the file again. Marking rows and removing marks needs the folder alone until rows and files agree.
     """
 
     def __init__(self, context: StorageContext) -> None:
@@ -180,7 +180,7 @@ def _read(files: Disk, issue_id: str) -> dict[str, Any] | None:
 
 
 def check(files: Disk, name: str) -> str | None:
-    """Return what is wrong with an issue's file, by its name; None: nothing."""
+    """Return the flaw of an issue's file, by its name; None: it is sound."""
     try:
         issue = json.loads(files.read(f"{layout.ISSUES}/{name}"))
     except (ValueError, RecursionError) as error:

@@ -81,7 +81,7 @@ class KeyRing:
     def __init__(self, folder: Path, time: clock.Clock, disk: disk_port.Disk | None = None) -> None:
         """Args:
         folder: The data directory.
-        disk: What it lies on; None: the machine's.
+        disk: The disk that holds it; None: the machine's.
         """
         self._folder = folder
         self._disk = disk or OsDisk(folder)
@@ -91,7 +91,7 @@ class KeyRing:
         self._turn = threading.Lock()
         self._opened: dict[str, tuple[keys.Key | None, datetime | None]] = {}
         self.is_locked = False
-        """Whether there is, or was since the start, a key: a service that lost its keys is open to nobody."""
+        """Whether there is, or was since the start, a key: a service that lost its keys refuses everyone."""
 
     async def watch(self) -> None:
         """Follow the file, beside the loop; what this ring writes itself counts at once."""
@@ -112,7 +112,7 @@ class KeyRing:
     def find(self, sha256: str) -> keys.Key | None:
         """Return the key that the secret of a hash opens, expired or not; None: it was revoked, rotated or never was.
 
-        What is compared is the hash of what a client sent, so the time that it takes tells nothing about a secret.
+        What is compared is the hash of what a client sent, so its duration reveals nothing about a secret.
         """
         key, until = self._opened.get(sha256, _NONE)
         return None if until is not None and until <= self._clock.now() else key
@@ -140,7 +140,7 @@ class KeyRing:
         Raises:
             errors.ConfigurationError: `keys_invalid`, with the place of the fault; or it cannot be read.
         """
-        # Who has written looks after whoever read before it, so that a revoked key does not come back.
+        # A write outdates earlier reads, so that a revoked key does not come back.
         with self._turn:
             self._check()
 

@@ -1,4 +1,4 @@
-"""Layout: where everything lies in a data directory, and which names may lie there."""
+"""Layout: the paths of a data directory, and the names allowed in it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOGS = "logs"
 PLAN = "plan.json"
 RECEIPTS = "tool_receipts.jsonl"
 STORE_MARK = "store.json"
-"""Tells that the runs of a data directory are in a database, and in which one."""
+"""File that names the database with the runs of a data directory, if they are in one."""
 LATEST = "latest"
 """Link among the folders of runs that a command line keeps to its newest one."""
 
@@ -103,7 +103,7 @@ def projection(name: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """Return a name that stays in its folder, whatever the text; a safe text stands for itself."""
+    """Return a name that stays in its folder, whatever the text; a safe text is returned unchanged."""
     name = _UNSAFE.sub(lambda found: quote(found.group().encode("utf-8", "replace"), safe=""), text)
     if name.startswith("."):
         name = f"%2E{name[1:]}"
@@ -146,7 +146,7 @@ def plan_file(session_id: str) -> str:
 
 
 def plan_marker(kind: str, session_id: str) -> str:
-    """Return the empty file that tells that a plan of a session was made, or that it was removed.
+    """Return the empty file that records that a plan of a session was made, or that it was removed.
 
     Args:
         kind: Folder of such files.

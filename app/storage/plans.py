@@ -88,12 +88,12 @@ class Plans:
         return await self._context.workers.run(lambda: self._context.disk.has_file(marker))
 
     async def was_lost(self, session_id: str) -> bool:
-        """Return whether a session had a plan whose file is gone, though nobody removed it here."""
+        """Return whether a session had a plan whose file is gone without a removal here."""
         name = layout.file_name(session_id)
         return await self._context.workers.run(lambda: _is_lost(self._context.disk, name))
 
     async def tell_losses(self) -> None:
-        """Log each plan whose file is gone, though nobody removed it here."""
+        """Log each plan whose file is gone without a removal here."""
         lost = await self._context.workers.run(lambda: _lost(self._context.disk))
         for name in lost:
             _log.error("%s/%s/%s is gone, and nobody deleted the plan here", layout.PLANS, name, layout.PLAN)
@@ -155,7 +155,7 @@ class Plans:
 
     def _replaced(self, path: str, plan: plans.Plan, check: Callable[[], None] | None) -> Signature:
         if check is not None:
-            # Of what is gone or changed already nothing is built.
+            # Nothing is built from a file that is gone or changed already.
             check()
         content = plain.encode(plan.to_json()) + b"\n"
         files, reach = self._context.disk, self._context.probes.reach
@@ -166,7 +166,7 @@ class Plans:
         signature: Signature = ()
 
         def sign(fresh: str) -> None:
-            # Under its own name somebody else may change the file at once.
+            # Under its own name another process may change the file at once.
             nonlocal signature
             signature = files.signature(fresh)
             if check is not None:
@@ -234,7 +234,7 @@ def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
 
 
 def _expect(files: Disk, known: plans.Plan, kept: _Known | None) -> None:
-    """Refuse to go on where a plan's file does not say what is known of it."""
+    """Refuse to continue if a plan's file contradicts the recorded plan."""
     found = _found(files, known.session_id, kept)
     if found is None or not _says_the_same(found.plan, known):
         told = f"the file of the plan {known.session_id} was changed by another program; it is left as it is"
@@ -263,7 +263,7 @@ def _read(files: Disk, session_id: str) -> plans.Plan | None:
 
 
 def check(files: Disk, name: str) -> str | None:
-    """Return what is wrong with a plan's file, by the name of its folder; None: nothing."""
+    """Return the flaw of a plan's file, by the name of its folder; None: it is sound."""
     try:
         plan = plan_files.read(files.read(f"{layout.PLANS}/{name}/{layout.PLAN}"))
     except errors.InputRefused as error:

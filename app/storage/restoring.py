@@ -19,7 +19,7 @@ _LONGEST_PATH = 1000
 
 
 def read(source: Path, folder: Path) -> dict[str, Any]:
-    """Make a data directory of a backup, and return what the backup tells of itself.
+    """Make a data directory from a backup, and return the backup's description of itself.
 
     It is built aside and put in place in one move: after a crash the folder is as before.
 
@@ -75,7 +75,7 @@ def _write(source: Path, fresh: Path, name: str, content: BinaryIO | Any) -> Non
     path = PurePosixPath(name)
     inside = not path.is_absolute() and path.parts and not {"..", "."} & set(path.parts) and path.as_posix() == name
     if not inside or len(name) > _LONGEST_PATH or "\0" in name or path.parts[0] in backup.LEFT_OUT - {"runs"}:
-        raise _damaged(source, f"it holds {name!r:.200}, which is no path of a data directory")
+        raise _damaged(source, f"it holds {name!r:.200}, which is not a path of a data directory")
     target = fresh.joinpath(*path.parts)
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -102,7 +102,8 @@ def _described(source: Path, content: bytes) -> dict[str, Any]:
 
 
 def _damaged(source: Path, why: str) -> errors.ConfigurationError:
-    return errors.ConfigurationError(f"{source} is no whole backup: {why}; nothing was restored", code="backup_damaged")
+    message = f"{source} is not a complete backup: {why}; nothing was restored"
+    return errors.ConfigurationError(message, code="backup_damaged")
 
 
 def _sync_tree(folder: Path) -> None:

@@ -61,7 +61,7 @@ class StorageContext:
     probes: probes.Probes
     """Named points for tests."""
     throttle: WriteThrottle
-    """When projections are written; with infinite pauses they are written when somebody asks for them."""
+    """When projections are written; with infinite pauses they are written on request."""
     feed: event_feed.EventFeed
     """The newest events of all runs."""
     ended: dict[str, stores.RunSummary] = field(default_factory=dict)

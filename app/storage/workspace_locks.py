@@ -17,7 +17,7 @@ _NAME_CHARACTERS = 32
 class WorkspaceLocks:
     """Lock workspaces against other processes; a lock ends with the process that has it at the latest.
 
-    What is locked lies in the data directory: programs that lock the workspace itself are not disturbed.
+    The locked file is in the data directory: programs that lock the workspace itself are not disturbed.
     """
 
     def __init__(self, data_directory: Path) -> None:
@@ -25,7 +25,7 @@ class WorkspaceLocks:
         self._taken: list[os_disk.OsLock] = []
 
     def take(self, workspace: str, above: str | None = None) -> bool:
-        """Lock a workspace until `close`; tell whether it could be, or another process has it.
+        """Lock a workspace until `close`; return whether it could be, or another process has it.
 
         Args:
             above: Run that has the workspace and lets its children enter, one at a time.
@@ -38,7 +38,7 @@ class WorkspaceLocks:
         return lock is not None
 
     def lock(self, workspace: str, above: str | None = None) -> os_disk.OsLock | None:
-        """Lock a workspace until what is returned is released; None if another process has it.
+        """Lock a workspace until the returned lock is released; None if another process has it.
 
         Raises:
             errors.ConfigurationError: the data directory cannot be written.

@@ -1,4 +1,4 @@
-"""A disk whose reads tell "cannot be read now" from "is absent": everything in `app/storage` reads through it."""
+"""A disk whose reads distinguish "cannot be read now" from "is absent"; all of `app/storage` reads through it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 class CheckedDisk:
     """`Disk` whose reads raise `errors.Unreadable` where the system refuses them; no handler of `OSError` sees these.
 
-    What is absent, or no file, is an `OSError` still, and so is what goes wrong with a write.
+    An absent path, or one that is not a file, is still an `OSError`, and so is a failed write.
     """
 
     add_folder: Callable[[str], bool]
@@ -34,7 +34,7 @@ class CheckedDisk:
         self._faults = faults
 
     def __getattr__(self, name: str) -> Any:
-        # What is declared above is the disk's own.
+        # Attributes declared above are the disk's own.
         return getattr(self._disk, name)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
@@ -51,7 +51,7 @@ class CheckedDisk:
         return self._checked("size", path, partial(self._disk.size, path))
 
     def signature(self, path: str) -> Signature:
-        """Return what tells a regular file from what it was before a change."""
+        """Return a stamp of a regular file that every change alters."""
         return self._checked("signature", path, partial(self._disk.signature, path))
 
     def names(self, folder: str) -> list[str]:

@@ -47,7 +47,7 @@ def told(error: OSError) -> str:
     """Say in a few words why the system refused."""
     if error.errno in _FULL:
         return "no space is left"
-    # A store that is no file system gives its own reason.
+    # A store that is not a file system gives its own reason.
     return error.strerror or (os.strerror(error.errno) if error.errno else str(error))
 
 

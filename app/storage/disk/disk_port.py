@@ -55,7 +55,7 @@ class Syncer(Protocol):
     """Make many files durable at once."""
 
     def sync(self, paths: Callable[[], Iterable[str]]) -> None:
-        """Make files and folders durable, whoever wrote them: these, or everything there is. Missing ones are passed
+        """Make files and folders durable, regardless of their writer: these, or all. Missing ones are passed
         over.
         """
 
@@ -80,7 +80,7 @@ class Disk(Protocol):
         """Return a file's length."""
 
     def signature(self, path: str) -> Signature:
-        """Return what tells a regular file from what it was before a change.
+        """Return a stamp of a regular file that every change alters.
 
         Raises:
             FileNotFoundError: there is no regular file.
@@ -121,7 +121,7 @@ class Disk(Protocol):
         """Make the names in a folder durable."""
 
     def syncer(self, folders: Iterable[str]) -> Syncer:
-        """Return what makes many files durable at once, and tells of writes that fail from now on.
+        """Return a syncer that makes many files durable at once, and reports writes that fail from now on.
 
         Args:
             folders: Folders that may lie on file systems of their own.
@@ -137,7 +137,7 @@ class Disk(Protocol):
         """Remove a folder with all that is in it."""
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """Hold a folder; None if somebody else does and `wait` is not set."""
+        """Hold a folder; None if another process does and `wait` is not set."""
 
 
 def replace(
@@ -178,7 +178,7 @@ def replace(
 
 
 def make_way(disk: Disk, path: str) -> None:
-    """Move aside what is in the place of a projection, and can be no file: nobody could write it otherwise."""
+    """Move aside a folder at the path of a projection, which could not be written otherwise."""
     count = 1
     while disk.has_file(aside := f"{path}.damaged-{count}") or disk.has_folder(aside):
         count += 1
@@ -186,7 +186,7 @@ def make_way(disk: Disk, path: str) -> None:
 
 
 def make_folder(disk: Disk, path: str) -> bool:
-    """Make a folder, whatever else was in its place, and tell whether it is new."""
+    """Make a folder, moving aside anything else at its path, and return whether it is new."""
     if disk.add_folder(path):
         return True
     if disk.has_folder(path):
@@ -213,7 +213,7 @@ def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool) -> int:
 
 
 def sync_file(disk: Disk, path: str) -> None:
-    """Make a file's content durable, whoever wrote it.
+    """Make a file's content durable, regardless of its writer.
 
     Raises:
         FileNotFoundError: there is no such file.

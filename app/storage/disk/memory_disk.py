@@ -103,7 +103,7 @@ class MemoryDisk:
         self._guard = threading.RLock()
 
     def crashed(self, *, lose_unsynced: bool) -> MemoryDisk:
-        """Return the disk as a restart finds it; whoever still writes to this one reaches nothing.
+        """Return the disk as a restart finds it; later writes to this one have no effect.
 
         Args:
             lose_unsynced: Whether the machine lost power; otherwise only the process died.
@@ -232,7 +232,7 @@ class MemoryDisk:
             parent.changed = _tick()
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """Hold a folder; nobody can wait in memory, where everything happens in one thread."""
+        """Hold a folder; waiting is impossible in memory, where everything happens in one thread."""
         with self._guard:
             node = self._folder(folder)
             if node.locked:

@@ -75,7 +75,7 @@ class OsSyncer:
 
     def __init__(self, root: str, folders: Iterable[str]) -> None:
         self._root = root
-        # The kernel tells each open descriptor of every failed write once, so it is to be open while files are written.
+        # The kernel reports a failed write once to each open descriptor, so it must be open while files are written.
         self._descriptors: dict[int, int] = {}
         for place in (root, *(f"{root}/{folder}" for folder in folders)):
             self._open(place)
@@ -223,13 +223,13 @@ class OsDisk:
 
 
 def lock(folder: str, *, wait: bool = False) -> OsLock | None:
-    """Hold a folder with a flock on the folder itself; None if somebody else holds it."""
+    """Hold a folder with a flock on the folder itself; None if another process holds it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     return _locked(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def lock_file(path: str, *, shared: bool) -> OsLock | None:
-    """Hold a file with a flock, perhaps together with others; None if somebody else holds it otherwise."""
+    """Hold a file with a flock, shared or exclusive; None if another process holds it in a way that excludes this."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     return _locked(descriptor, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
 

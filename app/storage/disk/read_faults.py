@@ -100,7 +100,7 @@ class ReadFaults:
             self._clear(call)
 
     def hold_back(self, run_id: str, fault: errors.Unreadable, restore: Callable[[], None]) -> None:
-        """Let nobody read a run before it is restored, since it may lack lines that are known elsewhere."""
+        """Keep a run from being read before it is restored, since it may lack lines that are known elsewhere."""
 
         def again() -> None:
             self._restoring = run_id, threading.get_ident()
@@ -154,7 +154,7 @@ class ReadFaults:
         return found
 
     def wait_for(self, run_id: str, fault: errors.Unreadable) -> None:
-        """Note that a run goes on only when a file that is not its own can be read, as a conversation's or its
+        """Note that a run continues only when a file that is not its own can be read, as a conversation's or its
         receipts'.
         """
         if fault.detail["run_id"] != run_id:
@@ -211,7 +211,7 @@ class ReadFaults:
         if fault is None:
             return
         try:
-            # Whatever else is wrong with it is for whoever reads it next.
+            # The next reader reports any other fault of it.
             with contextlib.suppress(OSError):
                 await workers.run(fault.again)
         except errors.Unreadable:

@@ -14,7 +14,7 @@ from app.storage.disk.disk_port import Disk
 T = TypeVar("T")
 
 Done = Callable[[Any, BaseException | None], None]
-"""What is called on the loop with a job's result, or with what it raised."""
+"""Called on the loop with a job's result, or with the error that it raised."""
 
 
 _LONG_SECONDS = 0.02
@@ -75,7 +75,7 @@ class Threads:
                 result = job()
             except BaseException as raised:  # noqa: BLE001 - carried over to the loop, where it is raised again
                 error = raised
-            # A loop that was closed meanwhile has nobody left to tell.
+            # A loop that was closed meanwhile has no callers left.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._over, done, result, error)
             del task, job, done, result, error

@@ -16,7 +16,7 @@ from app.domain.usage_sums import RunFacts, UsageSum
 from app.engine import run_sums, spending, stores
 
 OWNERS = ("service", "process", "foreign")
-"""Who continues a run; nobody unasked, if it is foreign."""
+"""Owner that continues a run; a foreign run continues only on request."""
 
 _INSTANT_CHARACTERS = 24
 
@@ -37,7 +37,7 @@ class IndexedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptPlace:
-    """Where a receipt lies."""
+    """Position of a receipt."""
 
     receipt_id: str
     """The receipt."""
@@ -63,7 +63,7 @@ class Index(Protocol):
     """Rows about runs, receipts and issues."""
 
     async def start(self) -> bool:
-        """Bring the tables up to date; tell whether they are new, so that everything must be read again."""
+        """Bring the tables up to date; return whether they are new, so that everything must be read again."""
 
     async def close(self) -> None:
         """Let go of the database."""
@@ -86,7 +86,7 @@ class Index(Protocol):
         """Remove a run's row."""
 
     async def move(self, transition: runs.Transition) -> bool:
-        """Apply a move if the run is in a state that it may move from; tell whether it was.
+        """Apply a move if the run is in a state that it may move from; return whether it was.
 
         A move out of a finished state is durable when this returns: the row may err towards unfinished only.
         """
@@ -131,7 +131,7 @@ class Index(Protocol):
         """Return runs, newest first."""
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """Return every unfinished run whoever owns it, oldest first."""
+        """Return every unfinished run of any owner, oldest first."""
 
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""
@@ -155,7 +155,7 @@ class Index(Protocol):
         """Note where receipts lie."""
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
-        """Return where a receipt lies."""
+        """Return the position of a receipt."""
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
         """Return where the receipts of a page lie, in the order of their sessions and files."""
@@ -187,7 +187,7 @@ class Index(Protocol):
 
 
 def instant(text: str) -> str:
-    """Return an instant in the one form in which texts sort as times do; a text that is none stands for itself."""
+    """Return an instant in the one form in which texts sort as times do; any other text is returned unchanged."""
     try:
         return clock.stamp(clock.instant(text))
     except ValueError:

@@ -1,6 +1,6 @@
 """The index queue: rows of runs that come, move and end are written together, a moment later.
 
-The index is rebuildable and may lag behind; whoever asks through the queue is answered after all that waits is written.
+The index is rebuildable and may lag behind; a query through the queue is answered after all pending writes.
 """
 
 # Five transactions per run took longer than a short run itself. A move out of a finished state, and a row whose key
@@ -69,7 +69,7 @@ class IndexQueue:
         await self._inner.close()
 
     def abandon(self) -> None:
-        """Write nothing more, as a killed process does; the folders tell the rest to the next one."""
+        """Write nothing more, as a killed process does; the next process reads the rest from the folders."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -110,13 +110,13 @@ class IndexQueue:
         """
         if not self._waiting and self._writing is None:
             self._disk_health.rows_free = True
-        # What is being written, and then what waits; what comes later is for others to wait for.
+        # The write under way, and then the pending ones; later ones are not waited for.
         for _ in range(2 if self._writing is not None else 1):
             fault = await self._written() if self._waiting or self._writing is not None else None
             if fault is not None:
                 raise errors.StorageFault(fault.message, detail=fault.detail)
 
-    # -- what is asked, and changed at once
+    # -- queries, and immediate changes
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]

@@ -62,7 +62,7 @@ class MemoryIndex:
         await self.add_receipts(places)
 
     async def settle(self) -> None:
-        """Do nothing; nobody else sees it."""
+        """Do nothing; no other process sees it."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         for run in found:

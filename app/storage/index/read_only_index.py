@@ -121,7 +121,7 @@ class ReadOnlyIndex(MemoryIndex):
         return dict(+(counts + Counter(await super().count_by_status())))
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        # What is hidden is read one by one: few runs are, those that differ from the file.
+        # Hidden rows are read one by one: they are few, those that differ from the file.
         found = self._read(sums.totals, since, [*aside, *self._runs, *self._removed])
         hidden = MemoryIndex()
         for run_id in {*self._runs, *self._removed}:

@@ -98,7 +98,7 @@ def list_runs(index: Connection, query: stores.RunQuery) -> list[stores.RunSumma
 
     It begins behind the last run of the page before, not at an offset, so that runs which come in meanwhile shift
     nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
-    page sorts anything. Which leads where several are asked for tells `_leader`.
+    page sorts anything. `_leader` decides which leads where several are requested.
     """
     states = query.states
     if len(states) > 1:

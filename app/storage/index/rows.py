@@ -35,7 +35,7 @@ RECEIPT = tuple(item.name for item in dataclasses.fields(ReceiptPlace))
 """Columns of `receipts`."""
 
 ISSUE = tuple(issues.IssueSummary.__slots__)
-"""Columns of `issues` but `marked`, which tells that the file may say something else."""
+"""Columns of `issues` but `marked`, which says that the file may differ."""
 
 
 def run_of(row: Sequence[Any], labels: Mapping[str, str]) -> IndexedRun:

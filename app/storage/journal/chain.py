@@ -33,7 +33,7 @@ class Verdict(Enum):
     WHOLE = "whole"
     """There is none."""
     TORN = "torn"
-    """It lies in what was never confirmed: the end is cut off there."""
+    """It is in the unconfirmed part: the end is cut off there."""
     DAMAGED = "damaged"
     """Confirmed lines are lost or changed."""
 
@@ -77,7 +77,7 @@ class Reading:
     verdict: Verdict
     """What the first bad place means."""
     reason: str = ""
-    """What is wrong there."""
+    """The flaw there."""
 
     @property
     def end(self) -> int:
@@ -143,7 +143,7 @@ def read(content: bytes, anchor: str, former: Reading | None = None) -> Reading:
 
 
 def last_fields(content: bytes) -> dict[str, Any] | None:
-    """Return the last complete line of a journal's end if it is sound, without looking at what is before it."""
+    """Return the last complete line of a journal's end if it is sound, without reading the lines before it."""
     raw = content.rstrip(b"\n").rpartition(b"\n")[2]
     return _parsed(raw) if content.endswith(b"\n") and _sound(raw) else None
 

@@ -67,7 +67,7 @@ class CommitLog:
         self._launches: list[Callable[[], None]] = []
         self._gathering = False
         self._jobs = 0
-        # Guards the segments, which the loop and two kinds of workers look at; nobody who holds it waits for a disk.
+        # Guards the segments, which the loop and two kinds of workers read; no holder of it waits for a disk.
         self._guard = threading.RLock()
         self._writing = threading.Lock()
         self._dropping = threading.Lock()
@@ -144,7 +144,7 @@ class CommitLog:
 
     def _call(self) -> None:
         if self._jobs < _MOST_JOBS:
-            # One more than is at work, so that the thread goes on without waiting for the loop.
+            # One more than is at work, so that the thread continues without waiting for the loop.
             self._jobs += 1
             self._commits.begin(self._commit, self._committed)
 
@@ -192,7 +192,7 @@ class CommitLog:
                 for commit, done in batch:
                     alone = not written or commit.content is None
                     outcomes.append((done, self._alone(commit) if alone else None))
-            except BaseException as error:  # noqa: BLE001 - handed to everybody who waits
+            except BaseException as error:  # noqa: BLE001 - handed to all callers
                 return [(done, error) for _, done in batch]
         return outcomes
 
@@ -320,7 +320,7 @@ class CommitLog:
 
     def _keep(self) -> None:
         # The kernel may have forgotten what it could not write, in any file, so that files lack it though the machine
-        # is up, and though the next sync succeeds. Only a file that is synced by itself is told of its own failure.
+        # is up, and though the next sync succeeds. Only a sync of the file itself reports its failure.
         self._distrusted = True
         with self._guard:
             segments = [segment for segment in self._segments() if not segment.kept]

@@ -20,7 +20,7 @@ from app.storage.storage_context import StorageContext
 _MOST_LOOSE_BYTES = 64 * 1024
 
 Accepted = Callable[[Mapping[str, plain.Json]], None]
-"""What is called for each accepted line, in the order of lines, before its caller continues."""
+"""Called for each accepted line, in the order of lines, before the caller continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalPosition:
-    """The end of a run's files. Where they still end there, nobody else has written, and nothing
+    """The end of a run's files. If they still end there, no other process has written, and nothing
     needs to be repaired.
     """
 
@@ -142,7 +142,7 @@ class Journal:
         self.fault = None
 
     async def close(self) -> None:
-        """Finish what is under way and close the file."""
+        """Finish pending writes and close the file."""
         await self.drained()
         self.abandon()
 
@@ -175,7 +175,7 @@ class Journal:
             return
         self._under_way = entries
         self._sealed = sealed
-        # Lines that were written unsynced before belong to it: what is synced later must not stand behind a gap.
+        # Lines that were written unsynced before belong to it: a later synced line must not follow a gap.
         content = b"".join(self._loose) if self._loose_bytes <= _MOST_LOOSE_BYTES else None
         commit = Commit(
             run_id=self._run_id,
@@ -275,5 +275,5 @@ def _again(fault: errors.StorageFault) -> errors.StorageFault:
 
 def _refuse(waiter: asyncio.Future[Placed], error: BaseException) -> None:
     waiter.set_exception(error)
-    # Looked at once, so that nobody is blamed for a caller that went away.
+    # Retrieved at once, so that a caller that went away leaves no warning about an unretrieved error.
     waiter.exception()

@@ -41,10 +41,10 @@ class PostgresCommitter:
         self._waiting.append((commit, done))
 
     def mention(self, *paths: str) -> None:
-        """Do nothing; what is written is durable."""
+        """Do nothing; written lines are durable."""
 
     def holds(self, run_id: str) -> bool:
-        """Tell that nothing but the run's own rows knows of it."""
+        """Return False: only the run's own rows know of it."""
         return False
 
     async def settle(self, run_id: str | None = None) -> None:
@@ -82,7 +82,7 @@ class PostgresCommitter:
             self._reach("storage.commit.after_sync")
             for commit, _ in batch:
                 self._reach(f"{commit.points}.after_sync")
-        except BaseException as error:  # noqa: BLE001 - handed to everybody who waits
+        except BaseException as error:  # noqa: BLE001 - handed to all callers
             return [(done, error) for _, done in batch]
         return [(done, refused.get(commit.path)) for commit, done in batch]
 

@@ -1,4 +1,4 @@
-"""The database: its connections, and what its errors mean to whoever asked a disk."""
+"""The database: its connections, and its errors as errors of a disk."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Database:
 
         Raises:
             Fenced: the epoch is over.
-            OSError: it was not written, or nobody knows.
+            OSError: it was not written, or it is unknown whether it was.
         """
 
         def write(connection: Connection, committing: Callable[[], None]) -> T:
@@ -152,7 +152,7 @@ class Database:
             connection.close()
 
     def fault(self, error: Exception) -> OSError:
-        """Return what an error of the database means to whoever asked a disk."""
+        """Return an error of the database as an error of a disk."""
         state, reason = (
             getattr(error, "sqlstate", None) or "",
             str(error).strip().partition("\n")[0] or type(error).__name__,

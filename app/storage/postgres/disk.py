@@ -317,7 +317,7 @@ class PostgresDisk:
 
 
 class JournalFile:
-    """`AppendFile` over a journal: what is written waits in memory for the next commit."""
+    """`AppendFile` over a journal: written bytes wait in memory for the next commit."""
 
     def __init__(
         self, path: str, pending: dict[str, list[bytes]], commit: Callable[[Iterable[str]], Mapping[str, OSError]]
@@ -354,7 +354,7 @@ class ChunkedFile:
         self._put(content)
 
     def sync(self) -> None:
-        """Do nothing; what is written is durable."""
+        """Do nothing; written bytes are durable."""
 
     def close(self) -> None:
         """Do nothing; nothing is held."""

@@ -14,8 +14,8 @@ from app.storage.journal import chain
 from app.storage.postgres.database import SCHEMA, Cursor
 from app.storage.postgres.places import Place
 
-# A run's row is locked too: whoever begins a later epoch of the run waits until this transaction is over, and reads
-# what it has written.
+# A run's row is locked too: a process that begins a later epoch of the run waits until this transaction is over,
+# and reads what it has written.
 _HEADS = f"""
 SELECT r.place, j.journal, r.id, r.epoch, r.lease, j.lines, j.bytes, j.head
 FROM {SCHEMA}.runs r JOIN {SCHEMA}.journals j ON j.run = r.id
@@ -97,7 +97,7 @@ def append(cursor: Cursor, epoch: int, appends: Sequence[Append]) -> list[OSErro
 
 
 def replace(cursor: Cursor, place: Place, content: bytes) -> bool:
-    """Make a journal hold this content, whatever it held; tell whether there is such a run."""
+    """Make a journal hold this content, whatever it held; return whether there is such a run."""
     lines = split(content)
     head = digest(lines[-1]) if lines else None
     cursor.execute(

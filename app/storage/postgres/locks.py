@@ -44,7 +44,7 @@ class FolderLock:
 
     def __init__(self, folder: str, locks: FolderLocks) -> None:
         self.folder = folder
-        """What is held."""
+        """The held name."""
         self._locks = locks
 
     def release(self) -> None:

@@ -56,7 +56,7 @@ def identity(database: Database, connection: Connection) -> str:
 
 
 def holder(connection: Connection) -> dict[str, Any]:
-    """Return who owned the store last: `pid`, `host`, `since`, `shared`; empty where nobody knows."""
+    """Return who owned the store last: `pid`, `host`, `since`, `shared`; empty if unknown."""
     if _found(connection) is None:
         return {}
     row = connection.execute(f"SELECT holder FROM {SCHEMA}.store").fetchone()

@@ -1,8 +1,8 @@
 """Ownership: the right to write to the store, of one process or shared by several, and the session that proves it.
 
-The session that commits journals also holds the advisory lock. As long as it lives, nobody else can own the store; when
-it is lost, the lock is lost with it, and nothing is committed before it is held again in the same epoch. Holding it
-again also proves that the former session has ended, so that what became of its last commit can be looked up.
+The session that commits journals also holds the advisory lock. As long as it lives, no other session can own the
+store; when it is lost, the lock is lost with it, and nothing is committed before it is held again in the same epoch.
+Holding it again also proves that the former session has ended, so that the fate of its last commit can be looked up.
 
 Processes that share a store hold that lock together, so that no single owner comes between them, and begin one epoch
 for all. Which of them writes a run is the matter of leases.
@@ -48,7 +48,7 @@ class Ownership:
         shared: bool = False,
         reconnect_seconds: float = RECONNECT_SECONDS,
     ) -> None:
-        """Args: holder: Who this is, for whoever is refused.
+        """Args: holder: Description of this process, for messages to refused ones.
         shared: Whether others that share it, too, may write beside this process.
         """
         self._database = database

@@ -123,7 +123,7 @@ def has_run(cursor: Cursor, path: str) -> bool:
 
 
 def add_run(cursor: Cursor, path: str, epoch: int) -> bool:
-    """Make a run's folder, and tell whether it is new."""
+    """Make a run's folder, and return whether it is new."""
     cursor.execute(
         f"INSERT INTO {SCHEMA}.runs (place, parent, epoch) VALUES (%b, %b, %b) ON CONFLICT (place) DO NOTHING",
         (path, path.rpartition("/")[0], epoch),
@@ -132,13 +132,13 @@ def add_run(cursor: Cursor, path: str, epoch: int) -> bool:
 
 
 def claim_run(cursor: Cursor, path: str, epoch: int) -> bool:
-    """Let a run take lines of this epoch only, and tell whether it does."""
+    """Let a run take lines of this epoch only, and return whether it does."""
     cursor.execute(f"UPDATE {SCHEMA}.runs SET epoch = %b WHERE place = %b AND epoch <= %b", (epoch, path, epoch))
     return cursor.rowcount == 1
 
 
 def move_run(cursor: Cursor, old: str, new: str) -> bool:
-    """Give a run's folder another place, and tell whether there is one."""
+    """Give a run's folder another place, and return whether there is one."""
     cursor.execute(
         f"UPDATE {SCHEMA}.runs SET place = %b, parent = %b WHERE place = %b", (new, new.rpartition("/")[0], old)
     )
@@ -146,7 +146,7 @@ def move_run(cursor: Cursor, old: str, new: str) -> bool:
 
 
 def add_folder(cursor: Cursor, place: Place) -> bool:
-    """Make a folder, and tell whether it is new."""
+    """Make a folder, and return whether it is new."""
     cursor.execute(
         f"INSERT INTO {SCHEMA}.files (run, folder, name, is_folder, bytes)"
         f" SELECT id, %b, %b, true, 0 FROM {SCHEMA}.runs WHERE place = %b ON CONFLICT (run, folder, name) DO NOTHING",
@@ -160,7 +160,7 @@ def add_folder(cursor: Cursor, place: Place) -> bool:
 
 
 def move(cursor: Cursor, old: Place, new: Place) -> None:
-    """Move a file or a folder with what is in it; a file of the new name goes."""
+    """Move a file or a folder with its content; a file of the new name is replaced."""
     there, run = look(cursor, new), cursor.execute(f"SELECT {_RUN}", (new.run,)).fetchone()
     if there is not None and there[0]:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), _path(new))
@@ -180,7 +180,7 @@ def move(cursor: Cursor, old: Place, new: Place) -> None:
 
 
 def remove(cursor: Cursor, place: Place) -> bool:
-    """Remove a file, and tell whether there was one; its folder counts as changed."""
+    """Remove a file, and return whether there was one; its folder counts as changed."""
     if place.is_journal:
         cursor.execute(f"DELETE FROM {SCHEMA}.journals WHERE run = {_RUN} AND journal = %b", (place.run, place.name))
     else:
@@ -193,7 +193,7 @@ def remove(cursor: Cursor, place: Place) -> bool:
 
 
 def remove_tree(cursor: Cursor, path: str) -> bool:
-    """Remove a folder with all that is in it, and tell whether there was one."""
+    """Remove a folder with its content, and return whether there was one."""
     if places.is_run(path):
         cursor.execute(f"DELETE FROM {SCHEMA}.runs WHERE place = %b", (path,))
         return cursor.rowcount == 1

@@ -27,7 +27,7 @@ from app.storage.runs.opener import Adopt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The database of a store, and what is done with it."""
+    """The database of a store, and its operations."""
 
     url: str
     """Its address."""

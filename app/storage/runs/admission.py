@@ -229,7 +229,7 @@ class Admission:
 
     @property
     def _workers(self) -> Workers:
-        # Where commits are shared, what is left to do for a new run waits for no disk.
+        # Where commits are shared, the remaining work for a new run does not wait for a disk.
         return self._context.near if self._context.committer.shares else self._context.workers
 
     def _no_space(self, path: str, error: OSError) -> errors.DiskFull:

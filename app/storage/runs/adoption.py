@@ -98,7 +98,7 @@ def read_manifest(files: Disk, run_id: str) -> dict[str, Any]:
 
 
 def status_of(manifest: Mapping[str, Any]) -> states.RunState:
-    """Return the state that a manifest tells; what cannot be read errs towards unfinished."""
+    """Return the state in a manifest; an unreadable one counts as unfinished."""
     try:
         return states.RunState(str(manifest.get("status")))
     except ValueError:

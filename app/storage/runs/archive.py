@@ -181,7 +181,7 @@ class Archive:
         return found
 
     async def _tell_missing_end(self, run_id: str, last: _Events) -> None:
-        # Where a disk did not keep the last events of a finished run, nobody opens it to complete them.
+        # If a disk lost the last events of a finished run, no later opening completes them.
         row = None if any(event.type == _ENDED for event in last) else await self._context.index.get_run(run_id)
         if row is None or not states.RunState(row.summary.status).finished or row.summary.error_code == _CORRUPT:
             return
@@ -191,7 +191,7 @@ class Archive:
     def _receipt_at(self, place: ReceiptPlace) -> dict[str, Any] | None:
         found = receipt_files.read_at(self._context.disk, place)
         if found is None:
-            # The file did not keep it, and nobody opens a finished run to complete it: its journal still proves it.
+            # The file lost it, and a finished run is not opened again to complete it: its journal still proves it.
             _log.error("the receipt %s of run %s is made anew", place.receipt_id, place.run_id)
             with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
                 found = self._proven_again(place)

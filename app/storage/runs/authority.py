@@ -37,12 +37,12 @@ class Damage:
     line: int | None
     """Number of the line, from 1; None: the file as a whole."""
     reason: str
-    """What is wrong, to follow the place in a sentence."""
+    """The flaw, worded to follow the position in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """What the three files tell, as far as they can be believed."""
+    """The trustworthy content of the three files."""
 
     run_id: str
     """Name of the folder."""
@@ -57,7 +57,7 @@ class Authority:
     decisions: decisions.Decisions
     """What the good lines of control.jsonl add up to."""
     damages: tuple[Damage, ...]
-    """What is damaged; torn ends are not damage."""
+    """Damage found; torn ends are not damage."""
 
     def loaded(self, emitted: frozenset[str] = frozenset()) -> stores.Loaded:
         """Return the run as the engine takes it.
@@ -100,7 +100,7 @@ def read(disk: Disk, run_id: str, *, settled: bool = False, deep: bool = False) 
     for _ in range(_MOST_LOOKS):
         if not found.damages:
             break
-        # Whoever only looks does not keep anybody from writing, and the two journals may be of different moments.
+        # A reader does not keep others from writing, and the two journals may be of different moments.
         before, found = found, _look(disk, run_id, settled=settled, deep=deep)
         if before.sizes == found.sizes:
             break
@@ -165,7 +165,7 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
 def refuse_lost_start(disk: Disk, run_id: str) -> None:
     """Make sure that a folder without start.json was never a run of ours, whose steps would run again.
 
-    What an adoption that was cut off has left behind is no run yet: lines of adopted steps, and how it ended.
+    The rest of an interrupted adoption is not a run yet: lines of adopted steps, and how it ended.
 
     Raises:
         errors.JournalCorrupt: it was.
@@ -222,7 +222,7 @@ def _records(reading: Reading) -> tuple[Reading, list[records.Record]]:
         try:
             found.append(records.read(len(found), line.fields))
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            return reading.first(len(found), Verdict.DAMAGED, f"is no step ({type(error).__name__}: {error})"), found
+            return reading.first(len(found), Verdict.DAMAGED, f"is not a step ({type(error).__name__}: {error})"), found
     if found and not output_fits(found[-1]):
         del found[-1]
         return reading.first(len(found), Verdict.TORN, "holds another output than its output_hash says"), found
@@ -248,7 +248,7 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
             labelled = line.fields["kind"] == decisions.DecisionKind.LABELLED
             ended = decided.ended if labelled else check_types(decided)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            reason = f"is no decision ({type(error).__name__}: {error})"
+            reason = f"is not a decision ({type(error).__name__}: {error})"
             good = decisions.fold(line.fields for line in reading.lines[:count])
             return reading.first(count, Verdict.DAMAGED, reason), good, endings
         if ended is not None and (not endings or endings[-1] is not ended):
@@ -279,7 +279,7 @@ def _judged(file: str, reading: Reading) -> Iterator[Damage]:
 
 
 def _against_endings(steps: Reading, decided: decisions.Decisions, endings: list[decisions.Ended]) -> Iterator[Damage]:
-    # After a resume the journal goes on, so that an older ending vouches for its beginning only.
+    # After a resume the journal continues, so an older ending vouches for its beginning only.
     if steps.verdict is Verdict.DAMAGED:
         return
     for ended in endings:

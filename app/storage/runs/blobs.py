@@ -65,7 +65,7 @@ def value(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> plain
 
 
 def flaw(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> str | None:
-    """Say what is wrong with a blob, if anything is."""
+    """Return the flaw of a blob, if it has one."""
     try:
         get(files, run_id, folder, blob)
     except errors.JournalCorrupt as error:
@@ -79,7 +79,7 @@ def _make_durable(files: Disk, folder: str, place: str) -> None:
         # A new run may have been committed to the log alone.
         files.sync_folder(layout.RUNS)
     except OSError:
-        # Whoever tries again must find it new.
+        # A retry must find it new.
         files.remove_tree(place)
         raise
 

@@ -1,4 +1,4 @@
-"""The census: what folders tell about runs, for the rows of the index."""
+"""The census: facts about runs from their folders, for the rows of the index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNKNOWN_AT = "1970-01-01T00:00:00.000Z"
 
 
 def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | None:
-    """Return the row of a folder; None if it is no run at all."""
+    """Return the row of a folder; None if it is not a run."""
     try:
         found = missing_lines.read(files, run_id)
     except errors.NotFound:
@@ -38,7 +38,7 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
 
 
 def last_known(files: Disk, run_id: str) -> IndexedRun:
-    """Return what is known of a run whose authority cannot be read now: its run.json, if that can; never its key."""
+    """Return the known facts of a run whose authority cannot be read now: its run.json, if that can; never its key."""
     manifest: Mapping[str, Any] = {}
     with contextlib.suppress(errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
         manifest = adoption.read_manifest(files, run_id)
@@ -71,7 +71,7 @@ def row(
     *,
     damaged: bool = False,
 ) -> IndexedRun:
-    """Return the row of a run, from what its authority tells."""
+    """Return the row of a run, from its authority."""
     native = start.run_id == run_id and start.data_directory_id == data_directory_id
     taken_over = decided.overrides.get("data_directory_id") == data_directory_id
     status, error_code = decided.status, None
@@ -111,7 +111,7 @@ def _by_hand(files: Disk, run_id: str) -> IndexedRun | None:
 
 
 def start_of(manifest: Mapping[str, Any], run_id: str) -> runs.RunStart:
-    """Return what a manifest alone tells of a run's start."""
+    """Return the facts of a run's start in its manifest."""
     task = manifest.get("task")
     labels = manifest.get("labels")
     return runs.RunStart(

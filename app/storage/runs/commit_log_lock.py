@@ -17,7 +17,7 @@ class CommitLogLock:
 
     def __init__(self, files: Disk, *, serves: bool) -> None:
         self._serves = serves
-        # Nobody reads runs, or writes to the log, while another process recovers from it.
+        # No process reads runs, or writes to the log, while another recovers from it.
         self._runs = files.lock(layout.RUNS, wait=True)
         try:
             self._log = files.lock(layout.COMMITS)
@@ -27,7 +27,7 @@ class CommitLogLock:
 
     @property
     def writes(self) -> bool:
-        """Return whether this process writes to the log; one of a single run beside the service has nobody to share it
+        """Return whether this process writes to the log; one of a single run beside the service has no one to share it
         with.
         """
         return self._serves and self._log is not None
@@ -70,7 +70,7 @@ class CommitLogLock:
     def let_others_in(self) -> None:
         """Let go of what recovery alone needed."""
         if not self._serves:
-            # First, since whoever is let in looks for it once.
+            # First, since an admitted process looks for it once.
             _release(self._log)
             self._log = None
         _release(self._runs)

@@ -38,7 +38,7 @@ class Recovered:
     segments: tuple[str, ...] = ()
     """Segments of which nothing is needed any more."""
     suspects: frozenset[str] = frozenset()
-    """Runs that may have lost more than their journals: what is shown of them must be made anew."""
+    """Runs that may have lost more than their journals: their projections must be made anew."""
     parked: frozenset[str] = frozenset()
     """Runs that wait for a person, since the log knows of lines that cannot be put back."""
     unread: Mapping[str, errors.Unreadable] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
     """Complete the files of every run that the log mentions, and sync them.
 
     Args:
-        now: The time, for what is written down.
+        now: The time, for written lines.
 
     Raises:
         OSError: the log or a file could not be read, written or synced.
@@ -85,7 +85,7 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
 
 
 def restore(files: Disk, run_id: str, now: str) -> None:
-    """Complete the files of a run that could not be read at the start; nobody has read or written it since.
+    """Complete the files of a run that could not be read at the start; it has not been read or written since.
 
     Raises:
         errors.Unreadable: a file of it, or of the log, cannot be read yet.
@@ -206,7 +206,7 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
     end = chain.read(content, anchor).end
     whole = content[:end]
     for record in records:
-        # Only what goes on from the file's own good end; what is there already counts as it is.
+        # Only lines that continue from the file's own good end; lines already there count as they are.
         if record.offset <= len(whole) < record.offset + len(record.content):
             there = len(whole) - record.offset
             if whole[record.offset :] == record.content[:there]:
@@ -217,7 +217,7 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
     if good.verdict is not Verdict.WHOLE:
         _log.error("the commit log does not go on from the end of %s: a line there %s", path, good.reason)
     whole = whole[: good.end]
-    # Whatever lies behind is for the opening of the run to judge.
+    # Opening the run judges the lines after this.
     disk_port.replace(files, path, whole + content[len(whole) :], sync=True)
     _log.warning("%s was completed from the commit log: %d bytes", path, len(whole) - end)
 

@@ -56,7 +56,7 @@ def build(context: StorageContext, start: runs.RunStart, taken_over: stores.Take
     reach("storage.create.before_folder")
     lock = _held(files, folder)
     try:
-        # Whoever else makes this run has given up or put its folder in place by now.
+        # Another creator of this run has given up or put its folder in place by now.
         if files.has_folder(final):
             raise FileExistsError(final)
         content = plain.encode(start.to_json()) + b"\n"
@@ -90,7 +90,7 @@ def commit(context: StorageContext, run_id: str, born: Born) -> Commit:
 
 
 def put_in_place(context: StorageContext, run_id: str) -> None:
-    """Give a folder its name; the run exists from here on, and what the log tells of it was durable before.
+    """Give a folder its name; the run exists from here on, and its lines in the log were durable before.
 
     Raises:
         OSError: the disk refused.
@@ -177,7 +177,7 @@ class _Folder:
 
 def _held(files: Disk, folder: str) -> Lock | None:
     # Held, so that the start of a service does not sweep what another process is building; it may before that.
-    # A folder that exists and that nobody holds was left by an attempt that failed, and is used again.
+    # A folder that exists and is not held was left by a failed attempt, and is reused.
     while True:
         is_new = files.add_folder(folder)
         with contextlib.suppress(FileNotFoundError):

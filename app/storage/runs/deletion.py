@@ -24,7 +24,7 @@ def put_away(context: StorageContext, run_id: str) -> None:
 
 
 def discard(context: StorageContext, run_id: str, folder: str) -> None:
-    """Move a folder of a run to the trash, where it also tells that nothing of the run may be restored."""
+    """Move a folder of a run to the trash, where it also records that nothing of the run may be restored."""
     files, reach = context.disk, context.probes.reach
     trash = next(
         place for count in itertools.count() if not files.has_folder(place := f"{layout.TRASH}/{run_id}.{count}")
@@ -42,7 +42,7 @@ def put_away_ids(files: Disk) -> frozenset[str]:
 
 
 async def sweep(context: StorageContext, stopping: Callable[[], bool]) -> None:
-    """Remove what lies in the trash, one run after the other, until it is empty or the service stops."""
+    """Empty the trash, one run after the other, until it is empty or the service stops."""
     names: list[str] = []
     with contextlib.suppress(errors.Unreadable):
         names = await context.workers.run(lambda: context.disk.names(layout.TRASH))
@@ -51,13 +51,13 @@ async def sweep(context: StorageContext, stopping: Callable[[], bool]) -> None:
             return
         context.probes.reach("storage.delete.before_sweep")
         with contextlib.suppress(OSError, errors.Unreadable):
-            # As long as the commit log mentions a run, its folder in the trash tells that it is deleted.
+            # As long as the commit log mentions a run, its folder in the trash records that it is deleted.
             await context.committer.settle(name.rpartition(".")[0])
             await context.workers.run(partial(context.disk.remove_tree, f"{layout.TRASH}/{name}"))
 
 
 def status(files: Disk, run_id: str) -> states.RunState:
-    """Return the state that a run's folder tells.
+    """Return the state of a run by its folder.
 
     Raises:
         errors.NotFound: there is no such run.

@@ -85,7 +85,7 @@ class DiskStore(abc.ABC):
             self._counting.begin()
 
     async def close(self) -> None:
-        """Close what is open and let go of everything."""
+        """Close all files and release all locks."""
         parts = self._found
         self._stopping.set()
         if parts is None:
@@ -150,7 +150,7 @@ class DiskStore(abc.ABC):
         return await self._parts.opener.open(run_id)
 
     async def read(self, run_id: str) -> stores.Loaded:
-        """Read a run without taking or changing it; its row follows what is found."""
+        """Read a run without taking or changing it; its row follows its folder."""
         opener, found = self._parts.opener, await self._parts.context.index.get_run(run_id)
         doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
         loaded = await opener.look(run_id, deep=doubted)
@@ -165,7 +165,7 @@ class DiskStore(abc.ABC):
     async def has_space(self) -> bool:
         return await self._parts.admission.has_space()
 
-    # -- what is in a run's folder
+    # -- the content of a run's folder
 
     async def read_blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
         return await self._parts.archive.blob(run_id, blob)
@@ -318,13 +318,13 @@ class DiskStore(abc.ABC):
         return self._parts.opener.rechecks
 
     async def sweep(self) -> None:
-        """Remove what lies in the trash; for who has the data directory alone, since the service does it unasked."""
+        """Empty the trash; for the only process of a data directory, since the service does it by itself."""
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
         await self._parts.maintenance.sweep(self._stopping.is_set)
 
     async def rebuild_index(self) -> dict[str, int]:
-        """Make every row anew from the folders, and tell how many there are."""
+        """Make every row anew from the folders, and return how many there are."""
         return await self._parts.reconciliation.rebuild()
 
     @property
@@ -339,7 +339,7 @@ class DiskStore(abc.ABC):
 
     @abc.abstractmethod
     def _let_go(self) -> None:
-        """Stop what `_prepare` brought, finishing what is under way."""
+        """Stop what `_prepare` started, finishing pending work."""
 
     async def _begin(self, context: StorageContext, identity: str) -> StoreParts:
         hold = self._hold

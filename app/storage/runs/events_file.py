@@ -1,4 +1,4 @@
-"""The events file: the form of its lines, and any part of it without reading what is before.
+"""The events file: the form of its lines, and any part of it without reading the lines before.
 
 Numbers rise along the file, so that the place of each is found by bisection.
 """
@@ -42,14 +42,14 @@ def encoded(*told: events.Event) -> bytes:
 
 
 def parse(content: bytes, after: int = 0) -> list[events.Event]:
-    """Return the events numbered above `after` among complete lines; lines that are no events are passed over."""
+    """Return the events numbered above `after` among complete lines; lines that are not events are skipped."""
     found = map(_event, content.split(b"\n")[:-1])
     return [event for event in found if event is not None and event.seq > after]
 
 
 def written(content: bytes) -> Written:
-    """Tell what a file holds."""
-    # A line that somebody doubled tells nothing new.
+    """Return the content of a file."""
+    # A duplicated line adds nothing.
     told = list({event.seq: event for event in parse(content)}.values())
     note, pause, by_person = events.EventType.RECIPE_NOTE, events.EventType.RUN_PAUSED, decisions.PAUSED_BY_PERSON
     return Written(

@@ -43,7 +43,7 @@ _UNFINISHED = frozenset(state for state in states.RunState if not state.finished
 
 
 class FolderLog:
-    """`stores.RunLog` over a run's folder, whatever disk it lies on."""
+    """`stores.RunLog` over a run's folder on any disk."""
 
     def __init__(self, opened: OpenedRun, context: StorageContext, data_directory_id: str, released: Released) -> None:
         authority = opened.authority
@@ -157,7 +157,7 @@ class FolderLog:
     async def move(self, transition: runs.Transition) -> None:
         """Apply a move to this run's row; one that cannot be written now is owed, since the row then errs as it may.
 
-        A row becomes finished only when what its run shows is durable: from then on nobody opens the folder again.
+        A row becomes finished only when what its run shows is durable: from then on the folder is not opened again.
 
         Raises:
             errors.StorageFault: the row must leave a finished state and could not be written.
@@ -204,7 +204,7 @@ class FolderLog:
         Raises:
             errors.StorageFault: there is still no room.
         """
-        # Even if whoever asked is cut off: a copy that came late would take back what was written after the next one.
+        # Even if the caller is cancelled: a late copy would undo writes made after the next one.
         await worker_threads.uncut(self._heal())
 
     async def close(self) -> None:
@@ -324,7 +324,7 @@ class FolderLog:
         await self._context.index.set_owner(self.run_id, start.owner)
 
     async def _label(self, facts: Mapping[str, plain.Json]) -> None:
-        # Before the line: a finished run's folder is not read again, so its row must tell that it may be older.
+        # Before the line: a finished run's folder is not read again, so its row must say that it may be older.
         await self._context.index.doubt(self.run_id)
         await self._append_decision(decisions.DecisionKind.LABELLED, facts)
         start = self._start.overridden(self.loaded.decisions.overrides)

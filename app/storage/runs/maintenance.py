@@ -1,4 +1,4 @@
-"""Care: what is done to runs that nobody executes, and to those that lie in the trash."""
+"""Maintenance of runs that are not executing, and of those in the trash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Maintenance:
             await context.workers.run(lambda: _refuse_unfinished(context, run_id))
             if spare_pinned:
                 await context.workers.run(lambda: _refuse_pinned(context, run_id))
-            # Where its receipts lie must be known, since nobody can find out from its folder any more.
+            # The positions of its receipts must be known, since its folder will no longer show them.
             await context.index.settle()
             await context.workers.run(lambda: deletion.put_away(context, run_id))
         except OSError as error:
@@ -48,7 +48,7 @@ class Maintenance:
         context.probes.reach("storage.delete.after_row")
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
-        """Keep what can be believed of a run, and leave it paused, or tell how; once begun that ends."""
+        """Keep the trustworthy part of a run, and leave it paused, or describe that; once begun it completes."""
         if dry_run:
             from app.storage.runs import repair
 
@@ -82,7 +82,7 @@ class Maintenance:
             await log.rest()
 
     async def export(self, run_id: str, target: Disk) -> bool:
-        """Copy a run to another disk, and tell whether it was not there yet."""
+        """Copy a run to another disk, and return whether it was not there yet."""
         source, reach = self._context.disk, self._context.probes.reach
 
         def copy() -> bool:
@@ -93,7 +93,7 @@ class Maintenance:
         return await self._context.workers.run(copy)
 
     async def bring_in(self, run_id: str, source: Disk) -> bool:
-        """Copy a run from another disk, give it its row, and tell whether it was not here yet."""
+        """Copy a run from another disk, give it its row, and return whether it was not here yet."""
         context, reach = self._context, self._context.probes.reach
 
         def copy() -> tuple[bool, list[ReceiptPlace]]:
@@ -109,7 +109,7 @@ class Maintenance:
         return is_new
 
     async def sweep(self, stopping: Callable[[], bool]) -> None:
-        """Remove what lies in the trash."""
+        """Empty the trash."""
         await deletion.sweep(self._context, stopping)
 
     async def _repair(self, run_id: str) -> maintenance.Repaired:

@@ -1,4 +1,4 @@
-"""Missing lines: what else than the journals tells of lines that they do not have.
+"""Missing lines: evidence outside of the journals of lines that they lack.
 
 A journal that lost its end at a line's end is sound in itself. What counts its lines elsewhere are the control lines
 that were written later, the events of lines, and run.json; each of them is written only when the lines are durable.
@@ -65,7 +65,7 @@ def read(files: Disk, run_id: str, *, deep: bool = False) -> Authority:
 
 
 def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, missing_lines.MissingLines | None]:
-    """Read a run's authority, and tell what an unfinished run's journals are known to lack.
+    """Read a run's authority, and return what an unfinished run's journals are known to lack.
 
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `authority.read`.
@@ -75,7 +75,7 @@ def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, mi
         lost = _lost(files, found)
         if lost is None:
             break
-        # Whoever only looks does not keep anybody from writing, and what tells of lines is read after them.
+        # A reader does not keep others from writing, and the evidence of lines is read after them.
         before, found = found, authority.read(files, run_id, deep=deep)
         if before.sizes == found.sizes:
             break
@@ -125,7 +125,7 @@ def _undecided(found: Authority, written: Written, manifest: dict[str, Any]) -> 
     code = error.get("code") if isinstance(error, dict) else None
     if not isinstance(at, str) or code == errors.JournalCorrupt.default_code:
         return
-    # An ending that a resume took back stands in its journal all the same.
+    # An ending that a resume took back is still in its journal.
     if all(str(line.fields.get("at")) < at for line in found.control.lines):
         yield 1, f"{layout.MANIFEST} (completed at {at:.40})"
 

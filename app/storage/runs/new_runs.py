@@ -27,7 +27,7 @@ class NewRuns:
 
     @contextlib.contextmanager
     def birth(self, run_id: str) -> Iterator[None]:
-        """Let whoever opens the run wait until the block is over."""
+        """Let openers of the run wait until the block is over."""
         birth: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._births[run_id] = birth
         try:
@@ -61,7 +61,7 @@ class NewRuns:
         """Write the projections of runs that are not opened yet, each once.
 
         Args:
-            write: Writes those of one, and tells whether it could.
+            write: Writes those of one, and returns whether it could.
             run_ids: None: all.
         """
         for run_id in list(self._held) if run_ids is None else run_ids:

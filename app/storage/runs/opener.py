@@ -50,7 +50,7 @@ class Opener:
         self.logs: dict[str, FolderLog] = {}
         """Runs open in this store."""
         self.rechecks = Rechecks(context, self.logs, renew)
-        """What keeps rows in line with folders that somebody has changed."""
+        """Keeps rows in line with folders that others have changed."""
         self.settling = Settling(context)
         """What makes the runs durable that an earlier process left."""
         self._closings: set[asyncio.Future[None]] = set()
@@ -205,7 +205,7 @@ class Opener:
     async def _by_hand(self, run_id: str) -> tuple[adoption.Found, runs.RunStart]:
         found = await self._context.workers.run(lambda: adoption.find(self._context.disk, run_id))
         if self._adopt is None:
-            raise damage.corrupt(run_id, layout.START, "is missing, and nobody here can adopt the folder")
+            raise damage.corrupt(run_id, layout.START, "is missing, and the folder cannot be adopted")
         made, told = await self._adopt(found.manifest), census.start_of(found.manifest, run_id)
         start = dataclasses.replace(
             made,

@@ -1,4 +1,4 @@
-"""Opening: what is read and repaired before a run's folder is written on."""
+"""Opening: reads and repairs a run's folder before it is written to."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FoundRun:
     unproven: list[records.Record]
     """Records whose receipt is missing there."""
     journal_position: JournalPosition | None = None
-    """Where this process goes on; None: the folder was read and judged as after a crash."""
+    """Where this process continues; None: the folder was read and judged as after a crash."""
 
 
 def is_as_made(files: Disk, made: Authority) -> bool:
@@ -160,7 +160,7 @@ def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[U
 
 
 def read_written(files: Disk, run_id: str) -> Written:
-    """Mend events.jsonl and tell what it holds."""
+    """Repair events.jsonl and return its content."""
     path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
     with contextlib.suppress(FileNotFoundError):
         disk_port.mend(files, path)

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """What is written in one go, and what came of it."""
+    """Files written together, and the results."""
 
     make: Callable[[], Mapping[str, plain.Json]] | None = None
     """Makes the snapshots again if they could not be written."""
@@ -57,7 +57,7 @@ class ProjectionFiles:
             self._store_events(load)
         if load.receipts:
             self._store_receipts(load)
-        # Whoever reads an ending in run.json looks at the other files next.
+        # A reader of an ending in run.json reads the other files next.
         names = sorted(load.files, key=lambda name: name == layout.MANIFEST)
         contents = {layout.projection(name): plain.encode(load.files[name]) + b"\n" for name in names}
         self.bytes = sum(map(len, contents.values())) if contents else self.bytes

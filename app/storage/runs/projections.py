@@ -89,7 +89,7 @@ class EventQueue:
 
 
 class Projections:
-    """Writes what is queued in one go, within a limited share of the time.
+    """Writes all queued projections at once, within a limited share of the time.
 
     Nothing here is authority: after a crash, recovery makes all of it again from the journals.
     """
@@ -166,7 +166,7 @@ class Projections:
         await self._flush(whole=True)
 
     async def make_durable(self) -> None:
-        """Sync what is written, since nobody reads the folder of a finished run again to complete it.
+        """Sync written files, since the folder of a finished run is not read again to complete it.
 
         Raises:
             errors.StorageFault: it could not be synced.
@@ -186,7 +186,7 @@ class Projections:
         return await self._context.workers.run(lambda: events_file.read(self._context.disk, path, after, most))
 
     def publish_ending(self) -> None:
-        """Tell those who follow all runs of the ending; whoever hears of it may look at the run's row next."""
+        """Announce the ending to those who follow all runs; they may read the run's row next."""
         endings, self._endings = self._endings, []
         self._feed.publish(self.start, endings, len(events_file.encoded(*endings)))
 
@@ -241,7 +241,7 @@ class Projections:
         try:
             self._fill(load, whole)
             await self._workers(load).run(lambda: self._files.store(load))
-        except (Exception, errors.Fault) as error:  # noqa: BLE001 - handed to whoever flushes, logged otherwise
+        except (Exception, errors.Fault) as error:  # noqa: BLE001 - handed to the caller of flush, logged otherwise
             _log.warning("projections were not written: %s", error, extra={"run_id": self._run_id})
             failure = error
         failure = await self._note(load, failure)
@@ -264,7 +264,7 @@ class Projections:
             load.files = self._complete(load.make()) if load.make else {}
 
     def _workers(self, load: Load) -> Workers:
-        # What is read back, synced or long is not for the loop.
+        # Reading back, syncing and long content do not belong on the loop.
         long = len(load.event_lines) > _FEW_BYTES or self._files.bytes > _FEW_BYTES
         heavy = load.receipts or load.sync_events or long
         return self._context.workers if heavy else self._context.near

@@ -22,7 +22,7 @@ _RECORDED = ("session_id", "run_id", "key", "tool", "args", "sha256")
 
 
 def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: records.Record) -> dict[str, plain.Json]:
-    """Make a record's receipt; what is too large for its line is read from its blob.
+    """Make a record's receipt; values too large for its line are read from its blob.
 
     Raises:
         errors.JournalCorrupt: a blob is missing or wrong.
@@ -48,7 +48,7 @@ def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: r
 
 
 def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Json]]) -> list[ReceiptPlace]:
-    """Append receipts to their session's file, all or none, and tell where each lies.
+    """Append receipts to their session's file, all or none, and return where each lies.
 
     The session's folder is held meanwhile: several runs, and other processes, write to the same file.
     """
@@ -68,7 +68,7 @@ def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Js
 
 
 def make_durable(files: Disk, session_id: str) -> None:
-    """Sync a session's file with its names, before nobody completes it any more: its runs have ended or are deleted."""
+    """Sync a session's file with its names once its runs have ended, since nothing completes it later."""
     with contextlib.suppress(FileNotFoundError):
         disk_port.sync_file(files, layout.receipts_file(session_id))
         files.sync_folder(layout.session_folder(session_id))
@@ -87,13 +87,13 @@ def find(files: Disk, session_id: str, wanted: Collection[str]) -> dict[str, Rec
 
 
 def scan(files: Disk, session_id: str) -> list[ReceiptPlace]:
-    """Return where every receipt of a session lies."""
+    """Return the positions of a session's receipts."""
     parsed = ((offset, _parsed(line)) for offset, line in _lines(_content(files, session_id)))
     return [_place(receipt, session_id, offset) for offset, receipt in parsed if receipt is not None]
 
 
 def read_at(files: Disk, place: ReceiptPlace) -> dict[str, Any] | None:
-    """Return the receipt that lies at a place; None if it does not."""
+    """Return the receipt at a position; None if it is not there."""
     path, size = layout.receipts_file(place.session_id), _LINE_BYTES
     with contextlib.suppress(OSError):
         while True:
@@ -107,7 +107,7 @@ def read_at(files: Disk, place: ReceiptPlace) -> dict[str, Any] | None:
 
 
 def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | None:
-    """Return what is wrong with a receipt as its line has it, in words that follow its name; None: nothing.
+    """Return the flaw of a receipt's line, worded to follow its name; None: it is sound.
 
     Its payload must fit its hash, and both what its run has recorded. Without its run, which it outlives, the hash is
     all that there is.
@@ -116,7 +116,7 @@ def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | Non
         filed_under: Session in whose file the line is.
     """
     if _folder(receipt.get("session_id")) != _folder(filed_under):
-        return "lies in the file of another session"
+        return "is in the file of another session"
     if _hash(receipt.get("payload")) != receipt.get("sha256"):
         return "holds another payload than its hash says"
     try:

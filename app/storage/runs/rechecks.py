@@ -2,7 +2,7 @@
 found.
 
 Journals are written before the manifest that shows their last line. So a file of the authority that was changed later
-than the manifest was changed by somebody else, or a process died in between: then the folder is read again.
+than the manifest was changed by another writer, or a process died in between: then the folder is read again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Rechecks:
         return await self._context.workers.run(lambda: [name for name in resting if self._is_touched(name)])
 
     async def check(self, rows: Sequence[stores.RunSummary]) -> bool:
-        """Read the folders among these that were changed, and tell whether a row is another one now."""
+        """Read the folders among these that were changed, and return whether a row is another one now."""
         known, changed = {row.run_id: row for row in rows}, False
         for run_id in await self.touched(list(known)):
             changed |= await self._check(known[run_id])
@@ -117,7 +117,7 @@ class Rechecks:
 
     @contextlib.asynccontextmanager
     async def _held(self, run_id: str) -> AsyncIterator[disk_port.Lock | None]:
-        # Whoever holds the folder owes the row.
+        # The holder of the folder owes the row.
         lock: disk_port.Lock | None = None
         with contextlib.suppress(errors.Conflict, errors.NotFound, errors.Unreadable):
             lock = await self._context.workers.run(lambda: opening.take(self._context.disk, run_id))
@@ -195,7 +195,7 @@ def _is_declared(row: stores.RunSummary) -> bool:
 
 
 def _is_ahead(row: stores.RunSummary, found: stores.Loaded) -> bool:
-    # Where a row lags behind, whoever owes it brings the other files up to date first.
+    # Where a row lags behind, the process that owes it brings the other files up to date first.
     if found.decisions.paused == decisions.LINES_MISSING and not found.decisions.status.finished:
         return row.error_code != decisions.LINES_MISSING
     return _finished(row) and not found.decisions.status.finished

@@ -80,7 +80,7 @@ class Reconciliation:
             await self._compare()
 
     async def summary(self, run_id: str) -> stores.RunSummary:
-        """Return a run's row, or what is known of one that cannot be read now; a folder that turned up since the start
+        """Return a run's row, or the known facts of an unreadable one; a folder that turned up since the start
         gets a row.
 
         Raises:
@@ -97,7 +97,7 @@ class Reconciliation:
         return self.unread.marked([self._context.ended.get(run_id, summary)])[0]
 
     async def rebuild(self) -> dict[str, int]:
-        """Make every row anew, and tell how many there are."""
+        """Make every row anew, and return how many there are."""
         async with self._turn:
             await self._context.index.clear()
             self._everything = True
@@ -138,7 +138,7 @@ class Reconciliation:
         names = await self._names()
         counts = {"runs": len(names)}
         if self._everything or not rows:
-            # Before any row of a run, which tells from then on that this was done; a start may be cut off.
+            # Before any row of a run, which records from then on that this was done; a start may be cut off.
             counts |= {"receipts": await self._index_receipts()}
         for name in sorted(rows - set(names)):
             await self._forget(name)
@@ -176,7 +176,7 @@ class Reconciliation:
             await worker_threads.uncut(self._finish(row.summary.run_id))
 
     async def _finish(self, run_id: str) -> None:
-        # Whoever resumes a run, or owes its row, holds its folder: what is read there is true until it is written.
+        # A process that resumes a run, or owes its row, holds its folder: its content stays true until it is written.
         context = self._context
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             lock = await context.workers.run(lambda: opening.take(context.disk, run_id))

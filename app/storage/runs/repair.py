@@ -51,7 +51,7 @@ def verify(files: Disk, run_id: str) -> maintenance.Verification:
 
 
 def report(kind: str, name: str, files: list[maintenance.FileVerified]) -> maintenance.Verification:
-    """Return what was found in all files of one thing: damage tells more than what cannot be read now."""
+    """Return the findings in all files of one thing: damage outranks files that cannot be read now."""
     states = {file["state"] for file in files}
     state = "damaged" if "corrupt" in states else "unreadable" if "unreadable" in states else "sound"
     advice = _advice(kind, name, files) if state == "damaged" else None
@@ -82,10 +82,10 @@ def unreadable(fault: errors.Unreadable) -> maintenance.FileVerified:
 def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
     """Keep what can be believed of a run that is held; what was there is put aside, whole.
 
-    The run is left paused, so that nothing goes on before a person has looked.
+    The run is left paused, so that nothing continues before a person has looked.
 
     Args:
-        dry_run: Whether to change nothing, and to tell what would be changed; the run need not be held then.
+        dry_run: Whether to change nothing, and to report the changes that would be made; the run need not be held then.
 
     Raises:
         errors.NotFound: there is no such run.
@@ -186,7 +186,7 @@ def _known(found: Authority, lost: missing_lines.MissingLines | None) -> list[au
         return [_gone(lost.file, lost.told_by)]
     decided = found.decisions
     if decided.ended is not None or decided.paused != decisions.LINES_MISSING:
-        # Whoever lets the run go on has seen to it.
+        # The person who resumes the run has taken care of it.
         return []
     detail = decided.pause_error.get("detail") if decided.pause_error else None
     told = detail if isinstance(detail, dict) else {}

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 class Settling:
     """Sync the files of runs that this process opens for the first time.
 
-    A failed write that no process was told of is reported to this sync. Then each file is synced by itself and read
+    This sync reports a failed write that no process has seen. Then each file is synced by itself and read
     from the disk, as the files of a single run are.
     """
 
@@ -36,7 +36,7 @@ class Settling:
             self._left = set(self._runs)
 
     async def covers(self, run_id: str) -> bool:
-        """Sync what was left, once, and tell whether a run's files are durable as they can be read.
+        """Sync what was left, once, and return whether a run's files are durable as they can be read.
 
         Only for the first opening of a run: later ones find what this process has written since.
         """

@@ -29,7 +29,7 @@ class StoreParts:
     opener: Opener
     """Opens runs for writing."""
     archive: Archive
-    """Reads what is in the folders of runs."""
+    """Reads the folders of runs."""
     maintenance: Maintenance
     """Checks and repairs runs."""
     issues: Issues

@@ -30,7 +30,7 @@ def run_ids(files: Disk) -> list[str]:
 
 
 def copy(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None]) -> bool:
-    """Copy a run that nobody writes to, and tell whether it was not there yet.
+    """Copy a run that has no writer, and return whether it was not there yet.
 
     It is built aside and put in place in one move, so that a copy that was cut off can be repeated.
 

@@ -1,4 +1,4 @@
-"""Unread: folders of runs that have no row because they cannot be read now, shown by what is known of them.
+"""Unreadable runs: folders without a row because they cannot be read now, shown by their last known facts.
 
 They are kept in memory alone: a row without the run's key would let a repeated request start it twice.
 """
@@ -30,7 +30,7 @@ class UnreadableRuns:
         self._runs: dict[str, tuple[stores.RunSummary, errors.Unreadable]] = {}
 
     def rows(self, run_ids: Iterable[str]) -> list[IndexedRun]:
-        """Return the rows of folders; those that are no run, or cannot be read now, have none. For a worker."""
+        """Return the rows of folders; those that are not a run, or cannot be read now, have none. For a worker."""
         return list(self._read(run_ids))
 
     async def read_again(self) -> None:
@@ -51,7 +51,7 @@ class UnreadableRuns:
             raise errors.Unreadable(fault.message, detail=fault.detail)
 
     def get(self, run_id: str) -> stores.RunSummary | None:
-        """Return what is known of a run that cannot be read now."""
+        """Return the last known facts of a run that cannot be read now."""
         return self._runs[run_id][0] if run_id in self._runs else None
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:

@@ -70,7 +70,7 @@ def _report(files: Disk, kind: str, name: str) -> maintenance.Verification | Non
             return repair.verify(files, name)
         return repair.report(kind, name, list(_checked(files, kind, name)))
     except (errors.NotFound, FileNotFoundError, NotADirectoryError):
-        # It went away meanwhile, or there never was such a file.
+        # It went away meanwhile, or never existed.
         return None
     except errors.Unreadable as fault:
         return repair.report(kind, name, [repair.unreadable(fault)])

@@ -40,7 +40,7 @@ class SqlIndex:
         self._url = url
         self._engine: Engine | None = None
         self._thread = Threads(1, "index")
-        # What looks at many rows keeps nobody waiting who writes.
+        # Reads of many rows do not make writers wait.
         self._searching: Engine | None = None
         self._searches = Threads(1, "searches")
         self.changes = 0

@@ -18,7 +18,7 @@ _DATE_LABELS = text(
 
 
 def migrate(engine: Engine) -> bool:
-    """Bring the tables up to date, and tell whether there were none.
+    """Bring the tables up to date, and return whether there were none.
 
     A database of a later version is left as it is: migrations only add until the version after them is gone. Alembic
     is loaded only where there is something to do.

@@ -1,4 +1,4 @@
-"""Sessions: what a reader and a writer hold. A writer's transaction is ended by whoever opened it, never by a query."""
+"""Sessions of readers and writers. The opener of a writer's transaction ends it, never a query."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReadSession:
 
 
 class WriteSession(ReadSession):
-    """A transaction that also writes; whoever opened it commits it."""
+    """A transaction that also writes; its opener commits it."""
 
     @property
     def connection(self) -> Connection:

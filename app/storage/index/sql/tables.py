@@ -100,7 +100,7 @@ class RunRow(sqlmodel.SQLModel, table=True):
     cost_usd: float | None = None
     """Sum of the prices that were told."""
     cost_estimated_usd: float | None = None
-    """Sum of the estimates where none was told."""
+    """Sum of the estimates for calls without a reported price."""
     search: str | None = None
     """What searches look through, folded."""
     concurrency_key: str | None = None
@@ -136,7 +136,7 @@ class RunUsageRow(sqlmodel.SQLModel, table=True):
     cost_usd: float | None = None
     """Sum of the prices that were told."""
     calls_without_price: int
-    """Calls whose price nobody told."""
+    """Calls without a reported price."""
     cost_estimated_usd: float | None = None
     """Sum of the estimates for those."""
     calls_silent: int = sqlmodel.Field(default=0, sa_column_kwargs={"server_default": text("0")})
@@ -168,7 +168,7 @@ class RunLabelRow(sqlmodel.SQLModel, table=True):
 
 
 class ReceiptRow(sqlmodel.SQLModel, table=True):
-    """Where one receipt lies; it outlives its run."""
+    """Position of one receipt; it outlives its run."""
 
     __tablename__ = "receipts"
     __table_args__: Any = (

@@ -103,7 +103,7 @@ def remove_run(session: WriteSession, run_id: str) -> None:
 def move(session: WriteSession, transition: runs.Transition) -> bool:
     """Apply a move where the run is in an expected state.
 
-    One guarded statement: whoever comes second finds nothing to change, without reading first.
+    One guarded statement: the second writer finds nothing to change, without reading first.
     """
     counts = transition.facts is not None
     moved = session.execute(_move_from(transition.since, counts), _moving(transition)) == 1
@@ -131,7 +131,7 @@ def count_again(session: WriteSession, found: Sequence[IndexedRun]) -> None:
 
 
 def doubt(session: WriteSession, run_id: str) -> None:
-    """Note that a row may be older than its folder; whoever counts rows reads it again."""
+    """Note that a row may be older than its folder, so that counts read it again."""
     session.execute(_DOUBT, {"of_run": run_id, "counted": False})
 
 
