@@ -63,6 +63,25 @@ class EndpointBody(BaseModel):
         return requests.NewEndpoint(**dict(self) | lists, idempotency_key=idempotency_key)
 
 
+class EndpointEditBody(BaseModel):
+    """What is to be changed of an endpoint; what is left out stays."""
+
+    model_config = request_models.strict(
+        {"kinds": ["failed"]}, {"url": "https://hooks.example.org/other"}, {"signing_secret": None}
+    )
+
+    name: Annotated[str, Field(min_length=1, max_length=requests.NAME_CHARACTERS)] = Field("", description="Its name.")
+    url: Annotated[str, Field(max_length=2000)] = Field("", description="Another address of a webhook.")
+    signing_secret: Annotated[str, Field(max_length=500)] | None = Field(
+        None, description="Another secret of a webhook; null makes one."
+    )
+    to: _Words = Field(default_factory=list, description="Other addresses of e-mail.")
+    argv: _Words = Field(default_factory=list, description="Another program, with its arguments.")
+    kinds: list[notifications.Kind] = Field(default_factory=list, description="What is told; empty: everything.")
+    recipe_id: Annotated[str, Field(max_length=200)] | None = Field(None, description="Only runs of this recipe.")
+    label: Annotated[str, Field(max_length=400)] | None = Field(None, description="Only runs with this label.")
+
+
 class ReplayBody(BaseModel):
     """Which dead letters are delivered again; empty: all."""
 
@@ -104,6 +123,24 @@ async def add_endpoint(
     """Add who is told from now on: a webhook, addresses of e-mail, or a command."""
     added, existed = await services.endpoints.add(body.new(idempotency_key), author)
     return as_json(added, status=200 if existed else 201)
+
+
+@router.patch(
+    "/{endpoint_id}",
+    summary="Change an endpoint of notifications",
+    responses=declared(
+        notifications.EndpointShown,
+        *refusals.WRITE,
+        "endpoint_not_found",
+        meaning="The endpoint; it is on disk. Another `signing_secret` is shown only now.",
+    ),
+)
+async def edit_endpoint(
+    services: ServicesDep, endpoint_id: EndpointId, body: EndpointEditBody, author: AuthorDep
+) -> Response:
+    """Change what an endpoint is told, or where. Messages that wait for it are sent as it is then."""
+    edit = requests.EndpointEdit(changes=body.model_dump(exclude_unset=True))
+    return as_json(await services.endpoints.edit(endpoint_id, edit, author))
 
 
 @router.delete(

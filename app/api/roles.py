@@ -144,6 +144,7 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     ("PUT /api/policies", _ADMIN, Reach.EVERYTHING),
     ("GET /api/notifications/endpoints", _ADMIN, Reach.EVERYTHING),
     ("POST /api/notifications/endpoints", _ADMIN, Reach.EVERYTHING),
+    ("PATCH /api/notifications/endpoints/{endpoint_id}", _ADMIN, Reach.EVERYTHING),
     ("DELETE /api/notifications/endpoints/{endpoint_id}", _ADMIN, Reach.EVERYTHING),
     ("GET /api/notifications/endpoints/{endpoint_id}/dead", _ADMIN, Reach.EVERYTHING),
     ("POST /api/notifications/endpoints/{endpoint_id}/replay", _ADMIN, Reach.EVERYTHING),

@@ -95,10 +95,39 @@ class TriggerBody(BaseModel):
         return requests.NewTrigger(**dict(self) | given, idempotency_key=idempotency_key)
 
 
+class WebhookEditBody(BaseModel):
+    """What is to be changed of a webhook; what is left out stays."""
+
+    model_config = request_models.strict({"scheme": "github", "events": ["push"]}, {"new_address": True})
+
+    scheme: triggers.Scheme = Field("none", description="How deliveries are signed; another scheme needs a new secret.")
+    events: Annotated[list[str], Field(max_length=requests.MOST_EVENTS)] = Field(
+        default_factory=list, description="Only these events of GitHub; empty: all."
+    )
+    signing_secret: Annotated[str, Field(max_length=requests.SECRET_CHARACTERS)] | None = Field(
+        None, description="Another secret of the signatures; null makes one."
+    )
+    new_address: bool = Field(False, description="Make another address; the one before admits nothing more.")
+
+
+class FilesEditBody(BaseModel):
+    """What is to be changed of a file drop; what is left out stays."""
+
+    model_config = request_models.strict({"pattern": "inbox/*.txt"})
+
+    pattern: Annotated[str, Field(max_length=500)] = Field(
+        "", description="Another glob; `existing` then decides about the files that are there now."
+    )
+    settle_seconds: float = Field(2.0, description="How long a file must have stayed the same.", strict=False)
+    existing: Literal["ignore", "start"] = Field("ignore", description="What becomes of files that are there now.")
+
+
 class TriggerEditBody(BaseModel):
     """What is to be changed of a trigger."""
 
-    model_config = request_models.strict({"paused": True}, {"overlap": "queue", "revision": 1})
+    model_config = request_models.strict(
+        {"paused": True}, {"overlap": "queue", "revision": 1}, {"webhook": {"new_address": True}}
+    )
 
     name: _Name | None = Field(None, description="Another name.")
     args: dict[str, Any] | None = Field(None, description="Other arguments.")
@@ -109,11 +138,15 @@ class TriggerEditBody(BaseModel):
     catch_up: triggers.CatchUp | None = Field(None, description="Another rule.")
     paused: bool | None = Field(None, description="Pauses it, or lets it continue; a pause is not made up for.")
     schedule: ScheduleBody | None = Field(None, description="Another schedule; it counts from now.")
+    webhook: WebhookEditBody | None = Field(None, description="Changes of its webhook.")
+    files: FilesEditBody | None = Field(None, description="Changes of its files.")
     revision: Annotated[int, Field(ge=1)] | None = Field(None, description="Revision that was seen.")
 
     def edit(self) -> requests.TriggerEdit:
         """Return the change."""
         given = {} if self.schedule is None else {"schedule": self.schedule.model_dump()}
+        parts = {"webhook": self.webhook, "files": self.files}
+        given |= {name: part.model_dump(exclude_unset=True) for name, part in parts.items() if part is not None}
         return requests.TriggerEdit(**dict(self) | given)
 
 

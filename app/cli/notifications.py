@@ -53,6 +53,39 @@ def add(place: options.Place, as_json: bool, signing_secret_file: Path | None, *
 
 @notifications.command()
 @click.argument("endpoint_id")
+@click.option("--webhook", "url", metavar="URL", help="Another address of a webhook.")
+@click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="Another secret.")
+@click.option("--new-secret", is_flag=True, help="Make another secret, which is shown now.")
+@click.option("--email", "to", multiple=True, metavar="ADDRESS", help="Other addresses of e-mail; repeatable.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice((*KINDS, "all")), help="Only this; repeatable.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe; '' is any.")
+@click.option("--label", metavar="NAME:TEXT", help="Only runs with this label; '' is any.")
+@click.option("--name", metavar="TEXT", help="What people call it.")
+@click.argument("argv", nargs=-1, metavar="[-- PROGRAM [ARGUMENT]...]")
+@options.as_json
+@options.anywhere
+def edit(
+    place: options.Place,
+    as_json: bool,
+    endpoint_id: str,
+    signing_secret_file: Path | None,
+    new_secret: bool,
+    **given: Any,
+) -> int:
+    """Change an endpoint; what is not given stays."""
+    changes = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value}
+    changes |= {name: None for name in ("recipe_id", "label") if given[name] == ""}
+    if "all" in given["kinds"]:
+        changes["kinds"] = []
+    if signing_secret_file is not None:
+        changes["signing_secret"] = arguments.read_text(signing_secret_file).strip()
+    elif new_secret:
+        changes["signing_secret"] = None
+    return exit_codes.shown(place.ask(unattended_cases.edit_endpoint, endpoint_id, changes), as_json, _one)
+
+
+@notifications.command()
+@click.argument("endpoint_id")
 @options.anywhere
 def remove(place: options.Place, endpoint_id: str) -> int:
     """Remove an endpoint with its dead letters."""

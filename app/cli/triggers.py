@@ -128,6 +128,61 @@ def fire(
     return place.work(work, Access.CHANGE)
 
 
+@triggers.command()
+@click.argument("trigger_id")
+@click.option("--cron", metavar="FIELDS", help="Another schedule, by cron.")
+@click.option("--timezone", metavar="ZONE", help="Time zone of --cron.  [default: UTC]")
+@click.option("--every", "every_seconds", type=int, metavar="SECONDS", help="Another schedule, by an interval.")
+@click.option("--at", metavar="INSTANT", help="Another schedule: one run.")
+@click.option("--webhook", "scheme", type=click.Choice(SCHEMES), help="Other signatures of deliveries.")
+@click.option("--event", "events", multiple=True, metavar="NAME", help="Only this event of GitHub; repeatable.")
+@click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="Another secret.")
+@click.option("--new-address", is_flag=True, help="Make another address; the one before admits nothing more.")
+@click.option("--files", "pattern", metavar="GLOB", help="Other files.")
+@click.option("--existing", type=click.Choice(("ignore", "start")), help="What becomes of files that are there now.")
+@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Arguments, in place of all.")
+@click.option("--arg-from", "pointers", multiple=True, metavar="NAME=POINTER", help="Pointers, in place of all.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Labels, in place of all.")
+@click.option("--name", metavar="TEXT", help="What people call it.")
+@click.option("--priority", type=click.IntRange(-100, 100), help="Higher goes first.")
+@click.option("--overlap", type=click.Choice(OVERLAPS), help="While an earlier run is unfinished.")
+@click.option("--catch-up", type=click.Choice(CATCH_UPS), help="Which missed times are made up for.")
+@options.as_json
+@options.anywhere
+def edit(place: options.Place, as_json: bool, trigger_id: str, **given: Any) -> int:
+    """Change a trigger; what is not given stays. A new address or secret is shown now, and never again."""
+    return exit_codes.shown(place.ask(unattended_cases.edit_trigger, trigger_id, _edit(**given)), as_json, _one)
+
+
+def _edit(
+    given: tuple[str, ...],
+    pointers: tuple[str, ...],
+    labels: tuple[str, ...],
+    signing_secret_file: Path | None,
+    **rest: Any,
+) -> Any:
+    from app.services.triggers import requests
+
+    def parts(*names: str) -> dict[str, Any] | None:
+        found = {name: rest.pop(name) for name in names}
+        kept = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
+        return kept or None
+
+    schedule, files = parts("cron", "timezone", "every_seconds", "at"), parts("pattern", "existing")
+    webhook = parts("scheme", "events", "new_address")
+    if signing_secret_file is not None:
+        webhook = {**(webhook or {}), "signing_secret": arguments.read_text(signing_secret_file).strip()}
+    return requests.TriggerEdit(
+        args=arguments.collect(given, None) if given else None,
+        args_from=arguments.texts(pointers, None, "--arg-from") if pointers else None,
+        labels=arguments.labels(labels) if labels else None,
+        schedule=schedule,
+        webhook=webhook,
+        files=files,
+        **rest,
+    )
+
+
 def _new(
     recipe_id: str,
     given: tuple[str, ...],

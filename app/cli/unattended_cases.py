@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from app.cli.client import Access, Answer, use_case
 from app.domain import authors
@@ -66,6 +67,15 @@ async def list_endpoints(folder: FolderClient) -> list[Answer]:
 async def add_endpoint(folder: FolderClient, new: requests.NewEndpoint) -> Answer:
     """Add an endpoint."""
     return (await folder.application.unattended.endpoints.add(new, authors.LOCAL))[0].to_json()
+
+
+@use_case("PATCH /api/notifications/endpoints/{endpoint_id}", Access.CHANGE, body=lambda _, changes: changes)
+async def edit_endpoint(folder: FolderClient, endpoint_id: str, changes: Mapping[str, Any]) -> Answer:
+    """Change an endpoint."""
+    from app.services.notifications import requests
+
+    edit = requests.EndpointEdit(changes=changes)
+    return (await folder.application.unattended.endpoints.edit(endpoint_id, edit, authors.LOCAL)).to_json()
 
 
 @use_case("DELETE /api/notifications/endpoints/{endpoint_id}", Access.CHANGE, answers=None)

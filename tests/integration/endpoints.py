@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -49,9 +50,10 @@ class Receiver:
 
 
 class Mailbox:
-    """An SMTP server without TLS."""
+    """An SMTP server, with TLS where it has a context."""
 
-    def __init__(self) -> None:
+    def __init__(self, upgrade: ssl.SSLContext | None = None) -> None:
+        self._upgrade = upgrade
         self.mails: list[str] = []
         self.recipients: list[str] = []
         self.commands: list[str] = []
@@ -72,31 +74,42 @@ class Mailbox:
                 if line.upper() == "DATA":
                     say("354 go on")
                     self.mails.append((await reader.readuntil(b"\r\n.\r\n")).decode())
+                if line.upper() == "STARTTLS" and self._upgrade is not None:
+                    say("220 begin")
+                    await writer.drain()
+                    await writer.start_tls(self._upgrade)
+                    continue
+                if line.upper().startswith("EHLO"):
+                    say(f"250-here\r\n{'250-STARTTLS' if self._upgrade else '250-HELP'}\r\n250 AUTH PLAIN")
+                    continue
+                if line.upper().startswith("AUTH"):
+                    say("235 welcome")
+                    continue
                 say("221 bye" if line.upper() == "QUIT" else "250 fine")
                 if line.upper() == "QUIT":
                     return
 
 
 @contextlib.asynccontextmanager
-async def receiver() -> AsyncIterator[Receiver]:
+async def receiver(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
     """Serve a receiver on a free port of loopback."""
     made = Receiver()
-    async with _serving(made.serve) as port:
-        made.url = f"http://127.0.0.1:{port}"
+    async with _serving(made.serve, tls) as port:
+        made.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         yield made
 
 
 @contextlib.asynccontextmanager
-async def mailbox() -> AsyncIterator[Mailbox]:
-    """Serve a mailbox on a free port of loopback."""
-    made = Mailbox()
-    async with _serving(made.serve) as port:
-        made.url = f"smtp://127.0.0.1:{port}"
+async def mailbox(tls: ssl.SSLContext | None = None, *, upgrades: bool = False) -> AsyncIterator[Mailbox]:
+    """Serve a mailbox on a free port of loopback: without TLS, with it from the start, or after STARTTLS."""
+    made = Mailbox(tls if upgrades else None)
+    async with _serving(made.serve, None if upgrades else tls) as port:
+        made.url = f"{'smtps' if tls and not upgrades else 'smtp'}://127.0.0.1:{port}"
         yield made
 
 
 @contextlib.asynccontextmanager
-async def _serving(serve: Callable[..., Any]) -> AsyncIterator[int]:
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+async def _serving(serve: Callable[..., Any], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
         yield server.sockets[0].getsockname()[1]

@@ -116,6 +116,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "POST /hooks/{trigger_id}/{secret}",
         "GET /api/notifications/endpoints",
         "POST /api/notifications/endpoints",
+        "PATCH /api/notifications/endpoints/{endpoint_id}",
         "DELETE /api/notifications/endpoints/{endpoint_id}",
         "POST /api/notifications/endpoints/{endpoint_id}/test",
         "GET /api/notifications/endpoints/{endpoint_id}/dead",

@@ -53,9 +53,14 @@ def test_commands_work_on_a_folder(tmp_path: Path, cli: Any) -> None:
     shown = json.loads(cli("triggers", "show", trigger_id, "--json", *project)[1])
     text = cli("triggers", "show", trigger_id, *project)[1]
     unpaused = cli("triggers", "unpause", trigger_id, "--json", *project)
+    words = ("--every", "90", "--name", "Slow", "--overlap", "queue", "--json")
+    edited = json.loads(cli("triggers", "edit", trigger_id, *words, *project)[1])
+    refused = cli("triggers", "edit", trigger_id, "--new-address", *project)
     removed = cli("triggers", "remove", trigger_id, *project)
     gone = cli("triggers", "show", trigger_id, *project)
 
+    assert (edited["schedule"]["every_seconds"], edited["name"], edited["overlap"]) == (90, "Slow", "queue")
+    assert (refused[0], "$.webhook" in refused[2]) == (2, True)
     assert "every 60 s" in listed[1]
     assert (json.loads(paused[1])["paused"], json.loads(unpaused[1])["paused"]) == (True, False)
     assert fired[0] == 0
@@ -83,7 +88,7 @@ def test_commands_speak_to_a_service(tmp_path: Path, cli: Any) -> None:
     assert removed[0] == 0
 
 
-@pytest.mark.parametrize(("page", "count"), [("start-runs-by-themselves.md", 6), ("get-told.md", 6)])
+@pytest.mark.parametrize(("page", "count"), [("start-runs-by-themselves.md", 7), ("get-told.md", 6)])
 def test_the_examples_of_the_pages_work(
     tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, page: str, count: int
 ) -> None:
@@ -111,9 +116,18 @@ def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, 
             replayed = cli("notifications", "replay", added["endpoint_id"], *place)
             removed = cli("notifications", "remove", added["endpoint_id"], *place)
             wrong = cli("notifications", "add", "--webhook", "x", *place)
+            hook = json.loads(cli("notifications", "add", "--webhook", "https://x.example.org", "--json", *place)[1])
+            words = ("--kind", "failed", "--label", "book:one", "--new-secret", "--json")
+            changed = json.loads(cli("notifications", "edit", hook["endpoint_id"], *words, *place)[1])
+            reset = json.loads(
+                cli("notifications", "edit", hook["endpoint_id"], "--kind", "all", "--label", "", "--json", *place)[1]
+            )
 
             assert (added["channel"], added["argv"], added["kinds"]) == ("command", ["cat"], ["done"])
             assert added["endpoint_id"] in listed[1]
             assert (tried[0], tried[1]) == (0, "delivered: exit code 0\n")
             assert (dead[1], replayed[1]) == ("no dead letters\n", "0 messages are delivered again\n")
             assert (removed[0], wrong[0], "$.url" in wrong[2]) == (0, 2, True)
+            assert (changed["kinds"], changed["label"]) == (["failed"], "book:one")
+            assert changed["signing_secret"] != hook["signing_secret"]
+            assert (reset["kinds"], reset["label"], reset["url"]) == ([], None, "https://x.example.org")

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
 
@@ -153,6 +152,7 @@ class Dispatcher:
             if endpoint_id not in self._outlets:
                 outlet = self._outlets[endpoint_id] = _Outlet(endpoint)
                 outlet.behind = endpoint.since
+            self._outlets[endpoint_id].endpoint = endpoint
             await self._take_replayed(self._outlets[endpoint_id])
 
     async def _take(self) -> None:
@@ -256,6 +256,5 @@ class Dispatcher:
                 continue
             outlet.is_dirty = False
             since = max(outlet.since(now), outlet.endpoint.created_at)
-            changed = dataclasses.replace(outlet.endpoint, since=since, delivered=tuple(outlet.delivered))
-            if await self._repository.advance(changed):
-                outlet.endpoint = changed
+            endpoint_id = outlet.endpoint.endpoint_id
+            outlet.endpoint = await self._repository.advance(endpoint_id, since, outlet.delivered) or outlet.endpoint

@@ -78,14 +78,33 @@ class Endpoints(EndpointQueries):
                 message = f"this idempotency key was used for another request, which made the endpoint {endpoint_id}"
                 raise errors.Conflict(message, code="idempotency_conflict", detail={"endpoint_id": endpoint_id})
             return await self._shown(found), True
-        secret = f"whsec_{base64.b64encode(self._ids.token(self._ids.token('')).encode()).decode()}"
-        endpoint = requests.made(new, endpoint_id, clock.stamp(self._clock.now()), secret)
+        endpoint = requests.made(new, endpoint_id, clock.stamp(self._clock.now()), self._secret())
         if len(known) >= MOST_ENDPOINTS:
             raise errors.Conflict(f"there are {MOST_ENDPOINTS} endpoints; remove one first", code="too_many_endpoints")
         with faults.as_errors():
             await self._audit.append(author, "endpoint.added", endpoint_id, {"channel": endpoint.channel})
             await self._repository.put(endpoint)
         return await self._shown(endpoint, endpoint.signing_secret), False
+
+    async def edit(
+        self, endpoint_id: str, edit: requests.EndpointEdit, author: authors.Author | None
+    ) -> notifications.EndpointShown:
+        """Change an endpoint, durably; messages that wait for it are sent as it is then.
+
+        Raises:
+            errors.NotFound: `endpoint_not_found`.
+            errors.RequestInvalid: its form would be wrong, or nothing is changed.
+            errors.DiskFull: it cannot be written.
+        """
+        secret = self._secret()
+        before = await self._repository.get(endpoint_id)
+        requests.edited(before, edit, secret)
+        with faults.as_errors():
+            await self._audit.append(author, "endpoint.edited", endpoint_id, {"fields": sorted(edit.changes)})
+            await self._repository.edit(endpoint_id, lambda known: requests.edited(known, edit, secret))
+        after = await self._repository.get(endpoint_id)
+        renewed = after.signing_secret if after.signing_secret != before.signing_secret else None
+        return await self._shown(after, renewed)
 
     async def remove(self, endpoint_id: str, author: authors.Author | None) -> None:
         """Remove an endpoint; what it was not told yet is never told.
@@ -139,3 +158,6 @@ class Endpoints(EndpointQueries):
                 await kept.put(letter.message.message_id, dataclasses.replace(letter, replayed=True))
         self._repository.changed.set()
         return len(chosen)
+
+    def _secret(self) -> str:
+        return f"whsec_{base64.b64encode(self._ids.token(self._ids.token('')).encode()).decode()}"

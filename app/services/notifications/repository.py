@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from app import errors
 from app.domain import notifications, plain
@@ -118,18 +118,33 @@ class EndpointRepository:
             self._endpoints[endpoint.endpoint_id] = endpoint
         self.changed.set()
 
-    async def advance(self, endpoint: notifications.Endpoint) -> bool:
-        """Keep how far an endpoint is, if it is still there, and return whether it is.
+    async def advance(self, endpoint_id: str, since: str, delivered: Iterable[str]) -> notifications.Endpoint | None:
+        """Keep how far an endpoint is, and return it as it is now; None: it is not there any more.
 
         Raises:
             errors.StorageFault: it cannot be written.
         """
         async with self._turn:
-            if self._endpoints is None or endpoint.endpoint_id not in self._endpoints:
-                return False
-            await self._documents.put(endpoint.endpoint_id, endpoint.to_json())
-            self._endpoints[endpoint.endpoint_id] = endpoint
-            return True
+            known = (self._endpoints or {}).get(endpoint_id)
+            if self._endpoints is None or known is None:
+                return None
+            endpoint = dataclasses.replace(known, since=since, delivered=tuple(delivered))
+            await self._documents.put(endpoint_id, endpoint.to_json())
+            self._endpoints[endpoint_id] = endpoint
+            return endpoint
+
+    async def edit(self, endpoint_id: str, change: Callable[[notifications.Endpoint], notifications.Endpoint]) -> None:
+        """Change what an endpoint is told and how it is reached, durably; how far it is stays.
+
+        Raises:
+            errors.StorageFault: it cannot be written.
+        """
+        async with self._turn:
+            if (known := (self._endpoints or {}).get(endpoint_id)) is not None and self._endpoints is not None:
+                endpoint = change(known)
+                await self._documents.put(endpoint_id, endpoint.to_json())
+                self._endpoints[endpoint_id] = endpoint
+        self.changed.set()
 
     async def remove(self, endpoint_id: str) -> None:
         """Remove an endpoint with its dead letters, durably.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from app import errors
@@ -49,6 +49,41 @@ class NewEndpoint:
         """Return the hash that tells a repetition from another request with the same key."""
         asked = dataclasses.asdict(self) | {"idempotency_key": None}
         return plain.sha256(plain.canonical(plain.plain(asked)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointEdit:
+    """What is to be changed of an endpoint, by the names of `NewEndpoint`; what is not named stays."""
+
+    changes: Mapping[str, Any]
+    """The fields; `signing_secret` None: one is made."""
+
+
+def edited(endpoint: notifications.Endpoint, edit: EndpointEdit, secret: str) -> notifications.Endpoint:
+    """Return a changed endpoint; it stays what it is: a webhook, addresses of e-mail, or a program.
+
+    Args:
+        secret: Secret of signatures, if another is asked for and none is brought.
+
+    Raises:
+        errors.RequestInvalid: with every flaw.
+    """
+    kept: dict[str, Any] = {each.name: getattr(endpoint, each.name, None) for each in dataclasses.fields(NewEndpoint)}
+    lists = {name: tuple(edit.changes[name] or ()) for name in ("to", "argv", "kinds") if name in edit.changes}
+    changes = {**edit.changes, **lists}
+    if endpoint.channel == "webhook" and "signing_secret" in changes:
+        changes["signing_secret"] = changes["signing_secret"] or secret
+    found = list(_flaws(NewEndpoint(**kept | changes)))
+    own = {"webhook": "url", "email": "to", "command": "argv"}
+    others = [name for channel, name in own.items() if changes.get(name) and channel != endpoint.channel]
+    if others:
+        found = [_flaw(f".{others[0]}", f"the endpoint is reached by {endpoint.channel}; add another one instead")]
+    if not changes:
+        found = [_flaw("", "changes nothing", "missing")]
+    if found:
+        raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)
+    changes["name"] = changes.get("name") or endpoint.name
+    return dataclasses.replace(endpoint, **changes)
 
 
 def made(new: NewEndpoint, endpoint_id: str, at: str, secret: str) -> notifications.Endpoint:

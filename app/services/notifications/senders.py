@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.message
+import functools
 import ipaddress
 import smtplib
 import socket
@@ -161,11 +162,13 @@ class MailSender:
     def _deliver(self, mail: email.message.EmailMessage) -> None:
         url = urlsplit(self._url or "")
         secure, host = url.scheme == "smtps", url.hostname or ""
-        kind: Callable[..., smtplib.SMTP] = smtplib.SMTP_SSL if secure else smtplib.SMTP
+        # Without a context of its own, smtplib checks no certificate.
+        context = ssl.create_default_context()
+        kind = functools.partial(smtplib.SMTP_SSL, context=context) if secure else smtplib.SMTP
         with kind(host, url.port or (465 if secure else 587), timeout=SEND_SECONDS) as server:
             server.ehlo()
             if not secure and server.has_extn("starttls"):
-                server.starttls(context=ssl.create_default_context())
+                server.starttls(context=context)
                 secure = True
             if url.username:
                 if not secure:

@@ -88,6 +88,10 @@ class TriggerEdit:
     """Pauses it, or lets it continue."""
     schedule: Mapping[str, Any] | None = None
     """Another schedule."""
+    webhook: Mapping[str, Any] | None = None
+    """Settings of its webhook that change; `new_address`: the address before admits nothing more."""
+    files: Mapping[str, Any] | None = None
+    """Settings of its files that change."""
     revision: int | None = None
     """Revision that was seen; the change is refused if it is another by now."""
 
@@ -145,10 +149,14 @@ def edited(trigger: triggers.Trigger, edit: TriggerEdit, at: str) -> triggers.Tr
     changes = edit.changes()
     if not changes:
         refuse([_flaw("$", "changes nothing", "missing")])
-    if "schedule" in changes:
-        if trigger.kind != "schedule":
-            refuse([_flaw("$.schedule", f"the trigger has none: its kind is {trigger.kind}")])
-        changes["schedule"] = triggers.Schedule(**changes["schedule"])
+    other = [kind for kind in _KINDS if kind in changes and kind != trigger.kind]
+    refuse([_flaw(f"$.{kind}", f"the trigger has none: its kind is {trigger.kind}") for kind in other])
+    if edit.schedule is not None:
+        changes["schedule"] = triggers.Schedule(**edit.schedule)
+    if edit.webhook is not None and trigger.webhook is not None:
+        changes["webhook"] = _other_webhook(trigger.webhook, edit.webhook)
+    if edit.files is not None and trigger.files is not None:
+        changes["files"] = dataclasses.replace(trigger.files, **edit.files)
     changed: triggers.Trigger = dataclasses.replace(trigger, **changes, updated_at=at, revision=trigger.revision + 1)
     if changed.schedule != trigger.schedule or (trigger.paused and not changed.paused):
         changed = dataclasses.replace(changed, cursor=at)
@@ -228,6 +236,18 @@ def refuse(found: list[errors.Flaw]) -> None:
 
 def _webhook(given: Mapping[str, Any]) -> triggers.Webhook:
     return triggers.Webhook(**{**given, "events": tuple(given.get("events") or ())})
+
+
+def _other_webhook(webhook: triggers.Webhook, given: Mapping[str, Any]) -> triggers.Webhook:
+    changes = {name: value for name, value in given.items() if name != "new_address"}
+    if "events" in changes:
+        changes["events"] = tuple(changes["events"] or ())
+    if given.get("new_address"):
+        changes["secret_sha256"] = ""
+    if given.get("scheme", webhook.scheme) != webhook.scheme:
+        # A secret belongs to its scheme.
+        changes = {"signing_secret": None, **changes}
+    return dataclasses.replace(webhook, **changes)
 
 
 def _past(trigger: triggers.Trigger, at: str) -> Iterator[errors.Flaw]:

@@ -132,10 +132,17 @@ class Triggers(TriggerQueries):
             changed = requests.edited(trigger, edit, clock.stamp(self._clock.now()))
             if set(edit.changes()) - {"paused", "name", "overlap", "catch_up", "schedule"}:
                 await self._check(changed)
+            changed, once = self._with_secrets(changed)
+            if (
+                changed.files is not None
+                and trigger.files is not None
+                and changed.files.pattern != trigger.files.pattern
+            ):
+                changed = await self._with_baseline(changed)
             await self._repository.record(author, "edited", changed)
             await self._repository.put(changed)
         self._repository.changed.set()
-        return self._shown(changed)
+        return self._shown(changed, **once)
 
     async def remove(self, trigger_id: str, author: authors.Author | None) -> None:
         """Remove a trigger; its runs stay, and go on.
@@ -172,14 +179,17 @@ class Triggers(TriggerQueries):
         await requests.check(trigger, examine, self._declared)
 
     def _with_secrets(self, trigger: triggers.Trigger) -> tuple[triggers.Trigger, dict[str, str | None]]:
-        """Return a trigger with the secrets of its address and signatures, and what is shown of them once."""
-        webhook = trigger.webhook
+        """Return a trigger with what its webhook lacks of an address and a secret, and what is shown of them once."""
+        webhook, once = trigger.webhook, dict[str, str | None]()
         if webhook is None:
             return trigger, {}
-        secret = self._ids.token(self._ids.token(""))
-        signing = webhook.signing_secret or _signing_secret(webhook.scheme, self._ids)
-        webhook = dataclasses.replace(webhook, secret_sha256=plain.sha256(secret.encode()), signing_secret=signing)
-        once = {"address": f"/hooks/{trigger.trigger_id}/{secret}", "signing_secret": signing}
+        if not webhook.secret_sha256:
+            secret = self._ids.token(self._ids.token(""))
+            once = {"address": f"/hooks/{trigger.trigger_id}/{secret}", "signing_secret": webhook.signing_secret}
+            webhook = dataclasses.replace(webhook, secret_sha256=plain.sha256(secret.encode()))
+        if webhook.signing_secret is None and webhook.scheme != "none":
+            once["signing_secret"] = _signing_secret(webhook.scheme, self._ids)
+            webhook = dataclasses.replace(webhook, signing_secret=once["signing_secret"])
         return dataclasses.replace(trigger, webhook=webhook), once
 
     async def _with_baseline(self, trigger: triggers.Trigger) -> triggers.Trigger:
@@ -213,10 +223,8 @@ def _repeated(known: triggers.Trigger, request_sha256: str) -> triggers.Trigger:
     return known
 
 
-def _signing_secret(scheme: str, ids: clock.Ids) -> str | None:
+def _signing_secret(scheme: str, ids: clock.Ids) -> str:
     import base64
 
-    if scheme == "none":
-        return None
     key = ids.token(ids.token(""))
     return f"whsec_{base64.b64encode(key.encode()).decode()}" if scheme == "standard" else key

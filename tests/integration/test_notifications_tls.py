@@ -1,0 +1,88 @@
+"""Notifications over TLS: certificates are checked, by webhooks, by smtps and by STARTTLS."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration import endpoints, served
+from tests.integration.project import Project
+
+ADDRESS = "/api/notifications/endpoints"
+ROOM = "room@example.org"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make an authority, and a certificate of it for 127.0.0.1."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the program openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout")
+    for arguments in (
+        ("req", "-x509", *new, "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=Test authority"),
+        ("req", *new, "own.key", "-out", "own.csr", "-subj", "/CN=127.0.0.1"),
+        ("x509", "-req", "-in", "own.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "own.pem",
+         "-days", "2", "-extfile", "names"),
+    ):  # fmt: skip
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+    return folder
+
+
+@pytest.fixture
+def tls(certificates: Path) -> ssl.SSLContext:
+    """Return the context of a server with that certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "own.pem", certificates / "own.key")
+    return context
+
+
+async def tried(project: Project, body: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    """Return what comes of a test message."""
+    async with served.in_process(project, notify_allowed=("127.0.0.1",), **settings) as service:
+        added = await service.http.post(ADDRESS, json=body)
+        assert added.status_code == 201, added.text
+        found: dict[str, Any] = (await service.http.post(f"{ADDRESS}/{added.json()['endpoint_id']}/test")).json()
+        return found
+
+
+async def test_a_webhook_is_posted_only_where_the_certificate_is_trusted(
+    project: Project, tls: ssl.SSLContext, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An authority that is not known is refused before anything is sent; `SSL_CERT_FILE` names a known one."""
+    async with endpoints.receiver(tls) as receiver:
+        refused = await tried(project, {"url": receiver.url})
+        sent_before = len(receiver.posts)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
+        taken = await tried(project, {"url": receiver.url})
+
+    assert (refused["delivered"], sent_before) == (False, 0)
+    assert "CERTIFICATE_VERIFY_FAILED" in refused["detail"]
+    assert taken == {"delivered": True, "detail": "the answer was 204"}
+    assert len(receiver.posts) == 1
+
+
+@pytest.mark.parametrize("upgrades", [False, True], ids=["smtps", "starttls"])
+async def test_mail_is_sent_only_where_the_certificate_is_trusted(
+    project: Project, tls: ssl.SSLContext, certificates: Path, monkeypatch: pytest.MonkeyPatch, upgrades: bool
+) -> None:
+    """Neither the password nor a mail reaches a server whose authority is not known."""
+    body = {"to": ["a@example.org"]}
+    async with endpoints.mailbox(tls, upgrades=upgrades) as mailbox:
+        mail = {"smtp_url": mailbox.url.replace("//", "//user:hunter2hunter2@"), "mail_from": ROOM}
+        refused = await tried(project, body, **mail)
+        told, sent = list(mailbox.commands), list(mailbox.mails)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
+        taken = await tried(project, body, **mail)
+
+    assert refused["delivered"] is False
+    assert "CERTIFICATE_VERIFY_FAILED" in refused["detail"]
+    assert ("AUTH" in told, sent) == (False, [])
+    assert taken == {"delivered": True, "detail": "the server took it"}
+    assert ("AUTH" in mailbox.commands, len(mailbox.mails), mailbox.recipients) == (True, 1, ["a@example.org"])

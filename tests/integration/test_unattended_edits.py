@@ -1,0 +1,150 @@
+"""Edits of triggers and endpoints: what is not named stays, secrets are shown once, and nothing is told twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration import endpoints, scheduled, served
+from tests.integration.project import SCENE, Project
+
+ADDRESS = "/api/notifications/endpoints"
+FILES = {"recipe_id": "draft", "args_from": {"scene_path": "/path"}, "files": {"pattern": "in/*.md"}}
+
+
+async def edited(service: served.Served, path: str, **body: Any) -> dict[str, Any]:
+    """Change something, and return it."""
+    answer = await service.http.patch(path, json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_a_webhook_gets_another_address_and_scheme(project: Project) -> None:
+    """The address before admits nothing any more; a secret of another scheme is new and shown once."""
+    async with scheduled.in_process(project) as service:
+        added = await service.add(recipe_id="quick", webhook={})
+        path = f"/api/triggers/{added['trigger_id']}"
+        moved = await edited(service, path, webhook={"new_address": True})
+        old = await service.http.post(added["address"], json={})
+        new = await service.http.post(moved["address"], json={})
+        signed = await edited(service, path, webhook={"scheme": "github", "events": ["push"]})
+        unsigned = await service.http.post(moved["address"], json={})
+        own = await edited(service, path, webhook={"signing_secret": "s" * 20})
+        later = (await service.http.get(path)).json()
+
+    assert moved["address"] != added["address"]
+    assert (old.status_code, new.status_code) == (404, 202)
+    assert ("address" in signed, len(signed["signing_secret"]) > 20) == (False, True)
+    assert (unsigned.status_code, unsigned.json()["code"]) == (400, "signature_invalid")
+    assert "signing_secret" not in own
+    assert later["webhook"] == {"scheme": "github", "events": ["push"]}
+    assert later["revision"] == 4
+
+
+async def test_another_pattern_leaves_the_files_that_are_there_alone(project: Project) -> None:
+    """A changed pattern counts from now, like a new trigger; the other settings stay."""
+    project.write("in/old.md", SCENE)
+    project.write("in/old.txt", SCENE)
+    async with scheduled.in_process(project) as service:
+        added = await service.add(**FILES)
+        path = f"/api/triggers/{added['trigger_id']}"
+        shown = await edited(service, path, files={"settle_seconds": 1, "pattern": "in/*.txt"})
+        project.write("in/new.txt", SCENE)
+        project.write("in/new.md", SCENE)
+        for _ in range(4):
+            await service.advance(2)
+        (first,) = await service.results(added["trigger_id"], 1)
+        runs = await service.runs()
+
+    assert shown["files"] == {"pattern": "in/*.txt", "settle_seconds": 1, "existing": "ignore"}
+    assert (first["subject"], len(runs)) == ("in/new.txt", 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"webhook": {"scheme": "github"}}, "$.webhook"),
+        ({"schedule": {"every_seconds": 60}}, "$.schedule"),
+        ({"files": {"pattern": "../x"}}, "$.files.pattern"),
+        ({"files": {"settle_seconds": 0}}, "$.files.settle_seconds"),
+        ({"files": {"colour": "red"}}, "$.files.colour"),
+        ({}, "$"),
+    ],
+)
+async def test_a_wrong_edit_of_a_trigger_is_refused_at_its_place(
+    project: Project, body: dict[str, Any], place: str
+) -> None:
+    """Nothing changes, and the place of the fault is named."""
+    async with scheduled.in_process(project) as service:
+        added = await service.add(**FILES)
+        answer = await service.http.patch(f"/api/triggers/{added['trigger_id']}", json=body)
+        shown = await service.trigger(added["trigger_id"])
+
+    assert answer.status_code == 400
+    assert [flaw["path"] for flaw in answer.json()["flaws"]] == [place]
+    assert shown["revision"] == 1
+
+
+async def test_an_edited_endpoint_is_told_elsewhere_and_nothing_twice(tmp_path: Path) -> None:
+    """A new address and other kinds count for the next message, also after a restart; what was told stays told."""
+    project = Project(tmp_path)
+    allowed: dict[str, Any] = {"notify_allowed": ("127.0.0.0/8",)}
+    async with endpoints.receiver() as first, endpoints.receiver() as second:
+        async with served.in_process(project, **allowed) as service:
+            added = (await service.http.post(ADDRESS, json={"url": first.url, "kinds": ["done"]})).json()
+            path = f"{ADDRESS}/{added['endpoint_id']}"
+            one = await service.run("quick")
+            await first.until(1)
+            shown = await edited(service, path, url=second.url, kinds=[])
+            two = await service.run("quick")
+            await second.until(1)
+            renewed = await edited(service, path, signing_secret=None)
+        async with served.in_process(project, **allowed) as service:
+            listed = (await service.http.get(ADDRESS)).json()
+            broken = await service.run("draft", args={"scene_path": "none.md"})
+            await second.until(2)
+
+    assert [post.content["data"]["run_id"] for post in first.posts] == [one["run_id"]]
+    assert [post.content["data"]["run_id"] for post in second.posts] == [two["run_id"], broken["run_id"]]
+    assert (shown["url"], shown["kinds"], "signing_secret" in shown) == (second.url, [], False)
+    assert renewed["signing_secret"] not in (None, added["signing_secret"])
+    assert (listed[0]["url"], listed[0]["name"]) == (second.url, added["name"])
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"to": ["a@example.org"]}, "$.to"),
+        ({"url": "ftp://x"}, "$.url"),
+        ({"label": "book"}, "$.label"),
+        ({"signing_secret": "short"}, "$.signing_secret"),
+        ({}, "$"),
+    ],
+)
+async def test_a_wrong_edit_of_an_endpoint_is_refused_at_its_place(
+    service: served.Served, body: dict[str, Any], place: str
+) -> None:
+    """Nothing changes, and the place of the fault is named; an endpoint stays what it is."""
+    added = (await service.http.post(ADDRESS, json={"url": "https://hooks.example.org/runs"})).json()
+    answer = await service.http.patch(f"{ADDRESS}/{added['endpoint_id']}", json=body)
+    (shown,) = (await service.http.get(ADDRESS)).json()
+    none = await service.http.patch(f"{ADDRESS}/ep_none", json={"name": "x"})
+
+    assert answer.status_code == 400, answer.text
+    assert [flaw["path"] for flaw in answer.json()["flaws"]] == [place]
+    assert shown == {name: value for name, value in added.items() if name != "signing_secret"}
+    assert (none.status_code, none.json()["code"]) == (404, "endpoint_not_found")
+
+
+async def test_edits_at_the_same_moment_all_count(service: served.Served) -> None:
+    """Two edits of different fields both stay."""
+    added = (await service.http.post(ADDRESS, json={"url": "https://hooks.example.org/runs"})).json()
+    path = f"{ADDRESS}/{added['endpoint_id']}"
+    await asyncio.gather(edited(service, path, kinds=["failed"]), edited(service, path, name="Ada"))
+    (shown,) = (await service.http.get(ADDRESS)).json()
+
+    assert (shown["kinds"], shown["name"]) == (["failed"], "Ada")
