@@ -213,7 +213,7 @@ async def test_recipes_by_their_files(service: served.Served) -> None:
 async def test_a_recipe_that_takes_too_long(service: served.Served) -> None:
     """When the time of a step that runs a recipe is over, the step fails and the other run is cancelled."""
     _write(service.project, later({"id": "long", "type": "bash", "command": "sleep 60"}, name="slow"))
-    shown = await _run(service, later({"id": "sub", "type": "recipe", "recipe": "slow", "timeout": 1}, name="parent"))
+    shown = await _run(service, later({"id": "sub", "type": "recipe", "recipe": "slow", "timeout": 3}, name="parent"))
     (below,) = (run for run in (await service.http.get("/api/runs")).json() if run["recipe_id"] == "slow")
     ended = await service.until(below["run_id"], "cancelled", "done", "failed")
 

@@ -93,13 +93,13 @@ def test_agents_are_there_before_anything_is_asked(project: programs.Project) ->
 
 def test_time_outs_are_enforced(project: programs.Project) -> None:
     """An agent that never answers is given up after the step's time; the run can be sent on from there."""
-    _write(project, recipe(_asks("a"), _asks("b", timeout=1, output="x"), name="own"))
+    _write(project, recipe(_asks("a"), _asks("b", timeout=3, output="x"), name="own"))
     project.write("replies.json", [{"key": "b", "attempt": 1, "hang": True}, {"key": "*", "text": "said"}])
     run = programs.asked("run", "own", project=project, code=1)
     resumed = programs.asked("runs", "resume", run["run_id"], project=project)
 
     assert (run["error"]["code"], run["error"]["key"]) == ("agent_timeout", "b")
-    assert "within 1 seconds" in run["error"]["message"]
+    assert "within 3 seconds" in run["error"]["message"]
     assert [(line["key"], line["attempt"], line["status"]) for line in resumed["steps"]] == [
         ("a", 1, "done"),
         ("b", 2, "done"),
@@ -108,7 +108,7 @@ def test_time_outs_are_enforced(project: programs.Project) -> None:
 
 def test_a_time_out_is_tried_again(project: programs.Project) -> None:
     """A time-out passes, so `retry` asks once more; both tries are in the journal."""
-    _write(project, recipe(_asks(timeout=1, retry={"max_attempts": 2, "initial_delay": 0}), name="own"))
+    _write(project, recipe(_asks(timeout=3, retry={"max_attempts": 2, "initial_delay": 0}), name="own"))
     project.write("replies.json", [{"key": "a", "attempt": 1, "hang": True}, {"key": "*", "text": "said"}])
     run = programs.asked("run", "own", project=project)
     journal = (project.data / "runs" / run["run_id"] / "steps.jsonl").read_text().splitlines()

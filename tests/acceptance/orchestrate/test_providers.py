@@ -80,7 +80,7 @@ def test_20_timeout(workspace: workspaces.Workspace, door: workspaces.Door) -> N
     """A program that takes too long is asked to end, then killed; the step has 124, and what it said until then."""
     workspace.write("prompt.md", "")
     workspace.flow(
-        shell("Stubborn", STUBBORN, timeout_sec=1, failure="Asked"),
+        shell("Stubborn", STUBBORN, timeout_sec=3, failure="Asked"),
         step("Asked", provider="slow", input_file="prompt.md", timeout_sec=0.3),
         providers={"slow": {"command": ["sleep", "60"]}},
     )
@@ -88,7 +88,7 @@ def test_20_timeout(workspace: workspaces.Workspace, door: workspaces.Door) -> N
 
     assert (steps["Stubborn"]["status"], steps["Stubborn"]["exit_code"]) == ("failed", 124)
     assert steps["Stubborn"]["output"] == "begun\n"
-    assert "1 second" in steps["Stubborn"]["error"]["message"]
+    assert "3 seconds" in steps["Stubborn"]["error"]["message"]
     assert (workspace.path / "termed").exists()
     assert _gone(workspace.read("pid").strip())
     assert (steps["Asked"]["exit_code"], steps["Asked"]["error"]["exit_code"]) == (124, 124)

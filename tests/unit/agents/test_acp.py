@@ -464,7 +464,7 @@ class TestTrouble:
 
     async def test_the_limit_of_time_is_told(self, make: Make, say: Any, store: Path) -> None:
         """An agent whose time is over is told so, and what it says of its own end is not taken for its reply."""
-        error = await failure(make().prompt(say("hang", timeout_seconds=4.0)))
+        error = await failure(make().prompt(say("hang", timeout_seconds=8.0)))
 
         assert error.code == "agent_timeout"
         assert "cancelled" in names(store)

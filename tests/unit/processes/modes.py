@@ -15,6 +15,9 @@ NAMESPACES = (namespace_init.NAMESPACE, namespace_init.USER_NAMESPACE)
 ALL = (namespace_init.GUARD, *NAMESPACES)
 """Every one, by the name that forces it."""
 
+BEGUN_SECONDS = 2.5
+"""Limit for a command that must have begun before it is over: a loaded machine takes a second to start a shell."""
+
 
 ORDINARY = pytest.mark.skipif(os.geteuid() == 0, reason="root may search every folder")
 """Marks what only somebody without rights over the machine can see."""

@@ -206,8 +206,8 @@ class TestResults:
     @pytest.mark.parametrize(
         ("script", "given", "cause"),
         [
-            ("echo begun; exec sleep 60", {"timeout_seconds": 0.3}, "timeout"),
-            ("echo begun; exec sleep 60", {"idle_seconds": 0.5}, "idle"),
+            ("echo begun; exec sleep 60", {"timeout_seconds": modes.BEGUN_SECONDS}, "timeout"),
+            ("echo begun; exec sleep 60", {"idle_seconds": modes.BEGUN_SECONDS}, "idle"),
             ("while :; do echo begun; done", {"cap_bytes": 10_000}, "output"),
         ],
     )
@@ -289,7 +289,9 @@ class TestEnding:
     async def test_a_program_may_clean_up_at_sigterm(self, running: supervisor.Supervisor) -> None:
         """A program that ends well within the grace has its own exit code, though it was told to end."""
         ended = await running.run(
-            shell("trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.01; done", timeout_seconds=0.5),
+            shell(
+                "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.01; done", timeout_seconds=modes.BEGUN_SECONDS
+            ),
         )
 
         assert (ended.cause, ended.exit_code, ended.stdout.content) == ("timeout", 0, b"cleaned\n")

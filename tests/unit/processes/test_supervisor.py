@@ -341,14 +341,14 @@ class TestLimits:
 
     async def test_a_command_that_takes_too_long_is_ended(self, running: supervisor.Supervisor) -> None:
         """What it had said until then is kept."""
-        ended = await running.run(shell("echo begun; exec sleep 60", timeout_seconds=0.3))
+        ended = await running.run(shell("echo begun; exec sleep 60", timeout_seconds=modes.BEGUN_SECONDS))
 
         assert (ended.cause, ended.signal, ended.stdout.content) == ("timeout", signal.SIGTERM, b"begun\n")
 
     async def test_a_silent_command_is_ended(self, running: supervisor.Supervisor) -> None:
         """Output keeps a command alive, silence ends it."""
-        script = "for i in 1 2 3 4; do echo $i; sleep 0.4; done; exec sleep 60"
-        ended = await running.run(shell(script, idle_seconds=0.9))
+        script = "for i in 1 2 3 4; do echo $i; sleep 0.8; done; exec sleep 60"
+        ended = await running.run(shell(script, idle_seconds=modes.BEGUN_SECONDS))
 
         assert ended.cause == "idle"
         assert ended.stdout.content == b"1\n2\n3\n4\n"

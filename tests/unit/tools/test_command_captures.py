@@ -17,6 +17,7 @@ from app.tools import captures
 from app.tools.commands import CommandPerformer
 from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
+from tests.unit.processes import modes
 
 SECRET = "sk-very-secret-4711"
 ENVIRON = {**os.environ, "TOKEN": SECRET, "CONTROL_ROOM_API_TOKEN": "ours", "PWD": "/"}
@@ -128,9 +129,11 @@ class TestModes:
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
         """The error is the time-out; what had been said until then is there."""
-        result = await performer.perform(harness.call(shell("echo begun; sleep 60", "lines", timeout_seconds=0.3)))
+        result = await performer.perform(
+            harness.call(shell("echo begun; sleep 60", "lines", timeout_seconds=modes.BEGUN_SECONDS))
+        )
 
-        assert (failure(result).code, failure(result).detail) == ("timeout", {"timeout_seconds": 0.3})
+        assert (failure(result).code, failure(result).detail) == ("timeout", {"timeout_seconds": modes.BEGUN_SECONDS})
         assert result.output["captured"]["lines"] == result.output["stdout_tail"] == ["begun"]
 
     async def test_the_user_file_gets_every_byte(self, harness: Harness, performer: CommandPerformer) -> None:

@@ -27,7 +27,7 @@ from app.tools.commands import MAX_STDIN_BYTES, CommandPerformer
 from app.tools.workspace import Workspaces
 from tests.architecture import sources
 from tests.unit.calls import Harness
-from tests.unit.processes import process_families
+from tests.unit.processes import modes, process_families
 
 SECRET = "sk-very-secret-4711"
 DOCUMENT = (sources.ROOT / "docs" / "reference" / "programs.md").read_text(encoding="utf-8")
@@ -128,10 +128,12 @@ class TestRecords:
 
     async def test_time_runs_out(self, harness: Harness, performer: CommandPerformer) -> None:
         """The step fails with what had been said until then, and nothing goes on."""
-        result = await performer.perform(harness.call(shell("echo begun; sleep 60", timeout_seconds=0.3)))
+        result = await performer.perform(
+            harness.call(shell("echo begun; sleep 60", timeout_seconds=modes.BEGUN_SECONDS))
+        )
 
         assert result.error is not None
-        assert (result.error.code, result.error.detail) == ("timeout", {"timeout_seconds": 0.3})
+        assert (result.error.code, result.error.detail) == ("timeout", {"timeout_seconds": modes.BEGUN_SECONDS})
         assert result.output["stdout"] == "begun\n"
 
     async def test_leftovers_are_told(self, harness: Harness, performer: CommandPerformer) -> None:
