@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated
 
 from fastapi import APIRouter, Body
@@ -19,13 +20,15 @@ from app.services import fork_requests, requests
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 _REFUSED = (*refusals.WRITE, *refusals.RECIPE, "run_not_found", "journal_corrupt", "unknown_step", "unknown_dialect")
-_FORKED = responses.declared(
+_FORKED = responses.created(
     fork_requests.Forked,
     *_REFUSED,
     "conversation_shared",
     "resume_unchangeable",
-    status=201,
+    "idempotency_conflict",
+    "approvals_need_keys",
     meaning="The new run is on disk with the steps that it took over.",
+    repeated="An earlier request with this Idempotency-Key made the run.",
     headers={"Location": "Address of the run."},
 )
 _PREVIEWED = responses.declared(fork_requests.PreviewReport, *refusals.BODY, "run_not_found", "journal_corrupt")
@@ -93,11 +96,16 @@ async def fork_run(
     run_id: RunId,
     author: AuthorDep,
     body: Annotated[ForkBody | None, Body()] = None,
+    idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run with the finished steps of another one, in any state, up to the first that would differ."""
     await scoping.labelled(services, authors.caller_of(request), run_id, body.labels if body else None)
-    forked = await services.runs.forks.fork(run_id, body.request() if body else fork_requests.ForkRequest(), author)
-    return responses.as_json(forked, status=201, headers={"Location": f"/api/runs/{forked.run_id}"})
+    wanted = dataclasses.replace(
+        body.request() if body else fork_requests.ForkRequest(), idempotency_key=idempotency_key
+    )
+    forked = await services.runs.forks.fork(run_id, wanted, author)
+    headers = {"Location": f"/api/runs/{forked.run_id}"}
+    return responses.as_json(forked, status=200 if forked.existed else 201, headers=headers)
 
 
 @router.post("/{run_id}/preview", summary="Preview a resume or a fork", responses=_PREVIEWED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
@@ -26,6 +27,13 @@ class ForkRequest(ResumeRequest):
     """Agent that is asked at that step; None: the recipe's."""
     labels: Mapping[str, str | None] = field(default_factory=dict)
     """Changes of the source's labels; None for one that goes."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same run."""
+
+    def sha256(self, run_id: str) -> str:
+        """Return the hash that tells a repetition for a source from another request with the same key."""
+        asked = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return plain.sha256(plain.canonical(plain.plain(asked | {"idempotency_key": None, "forked_from": run_id})))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +47,9 @@ class Forked(Moved):
     taken_over: int
     """Steps that it took over."""
     next: tuple[str, ...]
-    """Steps that it performs first, at most 100."""
+    """Steps that it performs first, at most 100; a repeated request names none."""
+    existed: bool = shapes.internal(default=False)
+    """Whether an earlier request with the same idempotency key made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import errors
-from app.domain import authors, plain, runs
+from app.domain import authors, plain, runs, states
 from app.engine import conversation_claims, forking, ports, run_engine, step_decisions, stores
-from app.services import faults, requests, run_reader
+from app.services import faults, requests, run_reader, voting
 from app.services.fork_requests import Forked, ForkRequest
 from app.services.requests import ResumeRequest
 from app.services.starting import Starter
@@ -57,12 +57,22 @@ class Forks:
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
             errors.RequestInvalid: the step, the arguments or what replaces the prompt do not fit.
-            errors.Conflict: `conversation_shared`, the run continues the conversation of others.
+            errors.Conflict: `conversation_shared`, the run continues the conversation of others;
+                `idempotency_conflict`; `approvals_need_keys`.
             errors.DiskFull: the disk is full or failing.
         """
+        key, sha256 = request.idempotency_key, request.sha256(run_id)
+        if key is not None and (found := await self._store.find_repeated(key, sha256)) is not None:
+            return await self._repeated(found)
         planned = await self.planned(run_id, request)
-        started_by = None if author is None else author.to_json()
-        start, kept = dataclasses.replace(planned.start, started_by=started_by), planned.replayed.kept
+        kept = planned.replayed.kept
+        start = dataclasses.replace(
+            planned.start,
+            started_by=None if author is None else author.to_json(),
+            idempotency_key=key,
+            request_sha256=None if key is None else sha256,
+        )
+        await voting.refuse_unapprovable(start, self._starter.rules.approvers)
         taken_over = stores.TakenOver(
             source=run_id,
             lines=[forking.line(record) for record in kept],
@@ -71,6 +81,8 @@ class Forks:
         self._engine.expect(start.run_id)
         with faults.as_errors():
             created = await self._store.create(start, taken_over=taken_over)
+        if created.existed:
+            return await self._repeated(created.run_id)
         status = await self._engine.submit(created.run_id)
         self._begun(start)
         return Forked(
@@ -79,6 +91,18 @@ class Forks:
             forked_from=run_id,
             taken_over=len(kept),
             next=tuple(planned.replayed.asks)[:_MOST_NEXT],
+        )
+
+    async def _repeated(self, run_id: str) -> Forked:
+        with faults.as_errors():
+            start, row = (await self._store.read(run_id)).start, await self._store.summary(run_id)
+        return Forked(
+            run_id=run_id,
+            status=states.RunState(row.status),
+            forked_from=start.forked_from or "",
+            taken_over=start.up_to or 0,
+            next=(),
+            existed=True,
         )
 
     async def planned(self, run_id: str, request: ForkRequest) -> Planned:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
@@ -89,10 +88,8 @@ class Runs(RunQueries):
         start = await self._starter.prepared(request, parent, own)
         if author is not None:
             start = dataclasses.replace(start, started_by=author.to_json())
-        if start.approvals is not None and parent is None:
-            # Nobody can vote in a command.
-            able = await asyncio.to_thread(self._starter.rules.approvers) if request.owner == "service" else ()
-            voting.refuse_without_keys(start, able)
+        if parent is None:
+            await voting.refuse_unapprovable(start, self._starter.rules.approvers)
         self._engine.refuse(start)
         self._engine.expect(start.run_id)
         with faults.as_errors():

@@ -240,8 +240,14 @@ class Starter:
             "pinned": False,
         }
         start = source.overridden({**overrides, **own, "labels": labels})
-        # An agent that was replaced for the source stays replaced.
-        return dataclasses.replace(start, started_by=None)
+        # An agent that was replaced for the source stays replaced; no fork evades a policy.
+        found = self.rules.policies.value
+        return dataclasses.replace(
+            start,
+            started_by=None,
+            limits=found.limits_of(source.recipe_id, start.limits),
+            approvals=found.approvals_of(source.recipe_id, start.approvals),
+        )
 
     def agent(self, start: runs.RunStart, name: str) -> Mapping[str, Any] | None:
         """Return an agent that a run froze, or that is configured now, or one that is a backend's alone; or None."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app import errors
 from app.domain import approvals, authors, gates, keys, plain, runs
@@ -107,14 +108,21 @@ def lacking(start: runs.RunStart, approvers: Sequence[keys.Key]) -> errors.Flaw 
     return errors.Flaw(path="$.approvals", code=NEEDS_KEYS, message=message)
 
 
-def refuse_without_keys(start: runs.RunStart, approvers: Sequence[keys.Key]) -> None:
+async def refuse_unapprovable(start: runs.RunStart, approvers: Callable[[], Sequence[keys.Key]]) -> None:
     """Refuse a run whose gates could never be decided.
+
+    Args:
+        approvers: Returns the keys that may answer gates; it blocks.
 
     Raises:
         errors.Conflict: `approvals_need_keys`.
     """
-    if start.approvals is not None and (flaw := lacking(start, approvers)) is not None:
-        facts: dict[str, plain.Json] = {"needed": start.approvals.count, "approvers": len(approvers)}
+    if start.approvals is None:
+        return
+    # Nobody can vote in a command.
+    able = await asyncio.to_thread(approvers) if start.owner == "service" else ()
+    if (flaw := lacking(start, able)) is not None:
+        facts: dict[str, plain.Json] = {"needed": start.approvals.count, "approvers": len(able)}
         raise errors.Conflict(flaw.message, code=NEEDS_KEYS, detail=facts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -183,6 +184,23 @@ async def test_bad_forks_are_refused_with_their_place(
     assert (answer.status_code, answer.json()["code"]) == (400, code), answer.text
     assert path is None or answer.json()["flaws"][0]["path"].startswith(path)
     assert [row["run_id"] for row in rows] == [source]
+
+
+async def test_a_repeated_fork_is_the_same_run(service: served.Served) -> None:
+    """The same request with a key makes one run, also at the same moment; another request with it is refused."""
+    source = (await service.run("draft", args=ARRIVAL))["run_id"]
+    path, headers = f"/api/runs/{source}/fork", {"Idempotency-Key": "once"}
+    both = await asyncio.gather(*(service.http.post(path, json={"from": "draft"}, headers=headers) for _ in range(2)))
+    third = await service.http.post(path, json={"from": "draft"}, headers=headers)
+    other = await service.http.post(path, json={}, headers=headers)
+    rows = (await service.http.get("/api/runs")).json()
+
+    assert sorted(answer.status_code for answer in both) == [200, 201]
+    assert {answer.json()["run_id"] for answer in (*both, third)} == {rows[0]["run_id"]}
+    assert (third.status_code, third.json()["forked_from"], "existed" in third.json()) == (200, source, False)
+    assert third.json()["taken_over"] == both[0].json()["taken_over"] == both[1].json()["taken_over"]
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+    assert len(rows) == 2
 
 
 async def test_another_agent_is_asked(project: Project) -> None:

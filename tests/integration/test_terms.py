@@ -202,6 +202,21 @@ async def test_recipes_of_every_language_need_what_a_policy_asks_for(project: Pr
     assert started.status_code == 201, started.text
 
 
+async def test_no_fork_evades_a_policy(project: Project) -> None:
+    """A fork of a run that began before the policy gets its limits, and is refused where nobody could approve it."""
+    async with served.in_process(project) as service:
+        source = (await service.run("quick"))["run_id"]
+        await service.http.put("/api/policies", json={"policies": [{"recipe_id": "*", "limits": {"calls": 7}}]})
+        limited = (await service.http.post(f"/api/runs/{source}/fork", json={})).json()["run_id"]
+        shown = await service.until(limited, "done", "failed")
+        asking = {"policies": [{"recipe_id": "quick", "approvals": {"count": 1}}]}
+        await service.http.put("/api/policies", json=asking)
+        refused = await service.http.post(f"/api/runs/{source}/fork", json={})
+
+    assert shown["budget"]["limits"] == {"calls": 7}
+    assert (refused.status_code, refused.json()["code"]) == (409, "approvals_need_keys")
+
+
 async def test_policies_edited_by_hand_count_and_a_broken_file_changes_nothing(project: Project) -> None:
     """A file is taken as it is found at the start; one that is broken keeps a service from starting."""
     project.write(".control-room/policies.json", json.dumps({"policies": [{"recipe_id": "*", "limits": {"calls": 1}}]}))
