@@ -321,7 +321,7 @@ def _application(
         runs=use_cases,
         gates=gates_of(use_cases, store, engine, platform, equipment.masker),
         explanations=explanations_of(chosen, platform, use_cases, store, engine, processes, equipment.masker),
-        budgets=spending.budgets_of(chosen.project, store, engine, platform.clock, definitions.terms),
+        budgets=spending.budgets_of(chosen.project, store, engine, platform, definitions.terms),
         statistics=statistics_of(store, engine, platform.clock, project=chosen.project),
         issues=issues_of(store, platform, equipment.masker),
         conversation_service=conversation_service_of(use_cases, store, sessions, definitions, run_listeners, platform),

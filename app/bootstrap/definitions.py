@@ -43,7 +43,7 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
     allowed = control_workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
     )
-    terms = spending.terms_of(project, people.backends)
+    terms = spending.terms_of(project, people.backends, platform)
     starter = starting.Starter(
         catalogue=found.catalogue,
         route=found.route,

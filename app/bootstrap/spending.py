@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from app import clock, errors, settings
 from app.agents import pricing
 from app.bootstrap.engines import Engine, Store
+from app.bootstrap.platform import Platform
 from app.domain import policies, prices
 from app.services import budgets, project_documents
 from app.storage import project_file
@@ -30,14 +31,14 @@ class Terms:
     """Prices calls."""
 
 
-def terms_of(project: settings.ProjectSettings, agents: pricing.Configs) -> Terms:
+def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platform: Platform) -> Terms:
     """Return the terms of a project, before anything was read."""
-    disk = os_disk.OsDisk(project.data_directory)
+    disk, reach = os_disk.OsDisk(project.data_directory), platform.probes.reach
     listed = project_documents.ProjectDocument(
-        project_file.ProjectFile(disk, _PRICES), prices.Prices.of, prices.Prices()
+        project_file.ProjectFile(disk, _PRICES, reach), prices.Prices.of, prices.Prices()
     )
     found = project_documents.ProjectDocument(
-        project_file.ProjectFile(disk, _POLICIES), policies.Policies.of, policies.NONE
+        project_file.ProjectFile(disk, _POLICIES, reach), policies.Policies.of, policies.NONE
     )
     return Terms(prices=listed, policies=found, pricing=pricing.Pricing(listed.look, agents))
 
@@ -48,15 +49,15 @@ def ledger_of(store: Store, prices: pricing.Pricing, time: clock.Clock) -> ledge
 
 
 def budgets_of(
-    project: settings.ProjectSettings, store: Store, engine: Engine, time: clock.Clock, terms: Terms
+    project: settings.ProjectSettings, store: Store, engine: Engine, platform: Platform, terms: Terms
 ) -> budgets.Budgets:
     """Return the use cases of budgets."""
-    file = project_file.ProjectFile(os_disk.OsDisk(project.data_directory), _BUDGETS)
+    file = project_file.ProjectFile(os_disk.OsDisk(project.data_directory), _BUDGETS, platform.probes.reach)
     return budgets.Budgets(
         store=store,
         engine=engine,
         file=file,
-        clock=time,
+        clock=platform.clock,
         prices=project_documents.DocumentOrders(terms.prices, store.audit),
         policies=project_documents.DocumentOrders(terms.policies, store.audit),
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from app import errors
 from app.domain import json_text, plain
+from app.engine import probes
 from app.storage.disk import disk_health
 from app.storage.disk.disk_port import Signature, replace
 from app.storage.disk.os_disk import OsDisk
@@ -17,8 +19,10 @@ MAX_BYTES = 4 * 1024 * 1024
 class ProjectFile:
     """A JSON document that only this process changes; its methods wait for the disk, and are meant for a thread."""
 
-    def __init__(self, disk: OsDisk, name: str) -> None:
+    def __init__(self, disk: OsDisk, name: str, reach: Callable[[str], None] | None = None) -> None:
+        """Args: reach: Passes a crash point."""
         self._disk = disk
+        self._reach = reach or probes.NoProbes().reach
         self.name = name
         """Its name in the data directory."""
 
@@ -61,7 +65,8 @@ class ProjectFile:
             errors.DiskFull: it could not be written; the old one stands.
         """
         try:
-            replace(self._disk, self.name, plain.encode(document) + b"\n", sync=True)
+            content = plain.encode(document) + b"\n"
+            replace(self._disk, self.name, content, sync=True, reach=self._reach, at="storage.project_file")
         except OSError as error:
             message = f"{self.name} cannot be written: {error.strerror}"
             raise errors.DiskFull(message, detail=disk_health.facts(self.name, error)) from error

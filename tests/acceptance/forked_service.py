@@ -24,10 +24,10 @@ _STOP_SECONDS = 60
 class Service:
     """A service on a free port of loopback."""
 
-    def __init__(self, project: Path, crash_at: str | None = None) -> None:
+    def __init__(self, project: Path, crash_at: str | None = None, token: str | None = None) -> None:
         processes = forking.processes()
         self._told, teller = processes.Pipe(duplex=False)
-        self._process = processes.Process(target=_serve, args=(project, crash_at, teller))
+        self._process = processes.Process(target=_serve, args=(project, crash_at, token, teller))
         forks.begin(self._process)
         teller.close()
 
@@ -67,11 +67,13 @@ class Service:
             os.kill(self._process.pid, number)
 
 
-def _serve(project: Path, crash_at: str | None, told: Connection) -> None:
+def _serve(project: Path, crash_at: str | None, token: str | None, told: Connection) -> None:
     with (project / "service.log").open("ab", buffering=0) as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
     for name in [name for name in os.environ if name.startswith(settings.PREFIX)]:
         del os.environ[name]
     if crash_at is not None:
         os.environ[settings.CRASH_AT] = crash_at
+    if token is not None:
+        os.environ[f"{settings.PREFIX}API_TOKEN"] = token
     sys.exit(main.serve(settings.load(project=project, home=project, port=0), told.send))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import queue
 import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from tests.acceptance.forked_service import Service
 from tests.integration.project import Project
 
+ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 POINTS = ["before_write", "before_rename", "after_rename"]
 
 
@@ -100,6 +103,72 @@ def test_a_message_that_was_not_taken_is_told_after_a_kill(tmp_path: Path) -> No
             service.stop()
 
     assert found[0] == run_id
+
+
+CHANGES: Mapping[str, tuple[str, str, dict[str, Any]]] = {
+    "budgets": ("PUT", "/api/budgets/all", {"limits": {"calls": 9}}),
+    "policies": ("PUT", "/api/policies", {"policies": [{"recipe_id": "*", "limits": {"calls": 9}}]}),
+    "key": ("POST", "/api/keys", {"name": "ada", "role": "admin"}),
+}
+FILE_POINTS = [f"storage.project_file.{point}" for point in POINTS]
+AUDIT_POINTS = ["storage.audit.before_append", "storage.audit.after_append"]
+
+
+@pytest.mark.parametrize(
+    ("change", "point"),
+    [
+        *[("budgets", point) for point in (*FILE_POINTS, *AUDIT_POINTS)],
+        ("policies", FILE_POINTS[1]),
+        *[("key", point) for point in AUDIT_POINTS],
+    ],
+)
+def test_a_change_that_was_cut_off_is_whole_or_not_there(tmp_path: Path, change: str, point: str) -> None:
+    """What was there stays, no change lacks its audit entry, what was spent counts once, and the order can be given
+    again.
+    """
+    project = Project(tmp_path)
+    method, path, body = CHANGES[change]
+    before = {"limits": {"calls": 5}}
+    with _served(project, None) as client:
+        assert client.put("/api/budgets/all", json=before).status_code == 200
+        run_id = client.post("/api/runs", json={"recipe_id": "draft", "args": ARRIVAL}).json()["run_id"]
+        while client.get(f"/api/runs/{run_id}?wait=5").json()["status"] != "done":
+            pass
+    service = Service(tmp_path, f"{point}:1")
+    with pytest.raises(httpx.HTTPError):
+        _http(service).request(method, path, json=body)
+    assert service.ended() != 0
+
+    with _served(project, "x" * 20) as client:
+        listed = client.get(
+            "/api/audit", params={"action": change.removesuffix("s") if change == "budgets" else change}
+        ).json()
+        (budget,) = client.get("/api/budgets").json()
+        policies, keys = client.get("/api/policies").json()["policies"], client.get("/api/keys").json()
+        made = {"budgets": budget["limits"] != before["limits"], "policies": bool(policies), "key": bool(keys)}[change]
+        again = client.request(method, path, json=body)
+        (after,) = client.get("/api/budgets").json()
+        (log,) = [each for each in client.get("/api/verification").json() if "audit" in json.dumps(each)] or [None]
+
+    assert made is (point == FILE_POINTS[2])
+    assert len(listed) == (change == "budgets") + (point != AUDIT_POINTS[0])
+    assert (budget["used"]["calls"], after["used"]["calls"]) == (2, 2)
+    assert budget["limits"] == (body["limits"] if made else before["limits"])
+    assert again.status_code in (200, 201), again.text
+    assert log is not None
+    assert "corrupt" not in json.dumps(log)
+
+
+@contextlib.contextmanager
+def _served(project: Project, token: str | None) -> Iterator[httpx.Client]:
+    service = Service(project.root, token=token)
+    client = _http(service)
+    if token is not None:
+        client.headers["Authorization"] = f"Bearer {token}"
+    try:
+        yield client
+    finally:
+        service.stop()
 
 
 # It reads its message from its own input: commands for several runs work side by side in one folder.
