@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from app import errors
 
@@ -84,3 +85,19 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def flaw_of_bucket(url: str) -> str | None:
+    """Say what is wrong with the address of object storage, without repeating it; None: nothing."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "is not an address"
+    local = parts.scheme == "file"
+    if parts.scheme not in ("s3", "gs", "az", "file") or bool(parts.netloc) is local:
+        return "must be an address like s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH or file:///FOLDER"
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        return "must not hold credentials or options; set the variables of its provider, e.g. AWS_SECRET_ACCESS_KEY"
+    if local and not parts.path.strip("/"):
+        return "must name a folder"
+    return None

@@ -131,6 +131,11 @@ class ProjectSettings:
     store_url: str | None = _setting(
         None, "STORE_URL", "Run store on Postgres, `postgresql://…`; folders in the data directory by default."
     )
+    blobs_url: str | None = _setting(
+        None,
+        "BLOBS_URL",
+        "Object storage of blobs and logs, `s3://…`, `gs://…`, `az://…` or `file://…`; with the runs by default.",
+    )
     keep_conversations_days: int = _setting(
         90, "KEEP_CONVERSATIONS_DAYS", "Days to keep a conversation after its last run; 0 keeps it for ever.", 0, 36_500
     )
@@ -369,6 +374,8 @@ def _check_project(project: ProjectSettings) -> list[Remark]:
     remarks += [_fatal(name, f"{folders[name]} cannot be written as UTF-8") for name in unwritable[:1]]
     if project.store_url and not _STORE_URL.match(project.store_url):
         remarks.append(_fatal("STORE_URL", "must be an address like postgresql://USER:PASSWORD@HOST/DATABASE"))
+    if project.blobs_url and (reason := environment_values.flaw_of_bucket(project.blobs_url)):
+        remarks.append(_fatal("BLOBS_URL", reason))
     real, data = (Path(os.path.realpath(folders[name])) for name in ("PROJECT", "DATA_DIRECTORY"))
     if real.is_relative_to(data):
         remarks.append(_fatal("DATA_DIRECTORY", "must not be or contain the project: runs cannot work in it"))

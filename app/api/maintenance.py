@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,6 +19,20 @@ from app.engine import maintenance
 router = APIRouter(prefix="/api", tags=["upkeep"])
 
 _LARGEST_PAGE = 200
+
+
+class CollectBody(BaseModel):
+    """An order to remove objects that no run names; by default it only counts them."""
+
+    model_config = request_models.strict({}, {"older_than_seconds": 604800, "dry_run": False})
+
+    older_than_seconds: int = Field(
+        604_800,
+        ge=3600,
+        le=2**53,
+        description="Age from which an object counts; a run may be about to name a newer one.",
+    )
+    dry_run: bool = Field(True, description="Only count what would be removed.")
 
 
 @router.get(
@@ -50,6 +65,18 @@ async def repair_run(
 ) -> Response:
     """Cut a damaged run back to its intact prefix and leave it paused. The damaged files are kept."""
     return as_json(await services.upkeep.repair(run_id, author, dry_run=body is not None and body.dry_run))
+
+
+@router.post(
+    "/runs/collect",
+    summary="Remove objects that no run names",
+    responses=declared(
+        maintenance.Collected, *refusals.WRITE, "blobs_away", meaning="What was removed, or with `dry_run` would be."
+    ),
+)
+async def collect(services: ServicesDep, author: AuthorDep, body: CollectBody) -> Response:
+    """Remove blobs and logs in object storage that no run names, at most 1,000 at a time."""
+    return as_json(await services.upkeep.collect(body.older_than_seconds, author, dry_run=body.dry_run))
 
 
 @router.get(

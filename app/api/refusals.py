@@ -366,6 +366,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     *unattended_refusals.ERRORS,
     # -- the service
     errors.Unavailable("the service is stopping", code="stopping"),
+    errors.Unavailable("s3://runs/blobs does not answer as it should (GenericError)", code="blobs_away"),
     errors.Unavailable("the service is starting", code="starting"),
     errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing"),
     errors.DiskFull(),

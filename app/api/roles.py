@@ -64,6 +64,7 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     ("POST /api/runs", _RUN, Reach.FILTERED),
     ("POST /api/runs/bulk", _RUN, Reach.FILTERED),
     ("POST /api/runs/prune", _ADMIN, Reach.EVERYTHING),
+    ("POST /api/runs/collect", _ADMIN, Reach.EVERYTHING),
     ("GET /api/runs", _VIEW, Reach.FILTERED),
     ("GET /api/runs/{run_id}", _VIEW, Reach.RUN),
     ("PATCH /api/runs/{run_id}", _RUN, Reach.RUN),

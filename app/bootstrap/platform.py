@@ -11,6 +11,7 @@ from app.dialects import registry as dialects
 from app.engine import ports, probes
 from app.flows import registry as flows
 from app.storage import agent_sessions, data_directory, folder_store, store_mark
+from app.storage.objects import mark
 from app.storage.runs import opener
 from app.worker import crash_probes
 
@@ -104,6 +105,21 @@ def store_of(
     Raises:
         errors.ConfigurationError: `store_differs`, the data directory's runs are in another store.
     """
+    store = _store_of(project, directory, platform, adopt, looks_only=looks_only)
+    if isinstance(store, folder_store.FolderStore):
+        identity = platform.ids.token("blobs_")
+        store.keep_blobs_in(mark.Target(url=project.blobs_url, new_identity=identity, looks_only=looks_only))
+    return store
+
+
+def _store_of(
+    project: settings.ProjectSettings,
+    directory: data_directory.DataDirectory,
+    platform: Platform,
+    adopt: opener.Adopt,
+    *,
+    looks_only: bool,
+) -> Store:
     index_url = project.database_url or directory.index_url()
     if not project.store_url:
         return platform.make_store(directory, index_url, platform, adopt)

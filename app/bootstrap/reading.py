@@ -221,7 +221,11 @@ class Reading:
         if not directory.is_used:
             return memory_store.MemoryStore(clock=clock.SystemClock())
         return read_only_store.ReadOnlyStore(
-            directory, directory.index_file, clock=clock.SystemClock(), adopt=self._adopt
+            directory,
+            directory.index_file,
+            clock=clock.SystemClock(),
+            adopt=self._adopt,
+            blobs_url=self._chosen.project.blobs_url,
         )
 
     async def _adopt(self, manifest: Mapping[str, plain.Json]) -> run_values.RunStart:

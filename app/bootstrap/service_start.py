@@ -133,5 +133,6 @@ def _passes(failure: errors.ConfigurationError | errors.Unreadable) -> bool:
     if isinstance(failure, errors.Unreadable):
         return True
     return (
-        failure.code in ("index_away", "store_away", "store_busy") or failure.detail.get("errno") in disk_health.PASSING
+        failure.code in ("index_away", "store_away", "store_busy", "blobs_away")
+        or failure.detail.get("errno") in disk_health.PASSING
     )

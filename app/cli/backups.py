@@ -22,7 +22,8 @@ def backup(place: options.Place, as_json: bool, file: Path) -> int:
     """Copy the project's data directory to FILE, also while a service works in it."""
     from app.storage import backup as copies
 
-    copied = copies.write(place.settings().project.data_directory, file)
+    project = place.settings().project
+    copied = copies.write(project.data_directory, file, project.blobs_url)
     if as_json:
         terminal.say_json({"file": str(file), "runs": copied.runs, "files": copied.files, "skipped": copied.skipped})
     else:

@@ -14,6 +14,7 @@ from app.domain import authors, retention
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
 
+_LEAST_AGE_SECONDS = 3600
 _SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -84,6 +85,38 @@ def prune(
     found = place.ask(prune_runs, rule, expected)
     exit_codes.shown(found, as_json, _report)
     return exit_codes.ExitCode.FAILED if found["refused"] else exit_codes.ExitCode.DONE
+
+
+@use_case(
+    "POST /api/runs/collect",
+    Access.CHANGE,
+    body=lambda seconds, dry_run: {"older_than_seconds": seconds, "dry_run": dry_run},
+)
+async def collect_objects(folder: FolderClient, older_than_seconds: int, dry_run: bool) -> Answer:
+    """Remove objects that no run names, or count them."""
+    return await folder.application.upkeep.collect(older_than_seconds, authors.LOCAL, dry_run=dry_run)
+
+
+@click.command()
+@click.option("--older-than", type=durations.duration, default="7d", metavar="DURATION", show_default=True)
+@click.option("--yes", is_flag=True, help="Remove them; without it they are only counted.")
+@options.as_json
+@options.anywhere
+def collect(place: options.Place, as_json: bool, older_than: int, yes: bool) -> int:
+    """Remove blobs and logs in object storage that no run names, at most 1,000 at a time.
+
+    Those of unfinished runs stay, and so do those that are younger than an hour.
+    """
+    if older_than < _LEAST_AGE_SECONDS:
+        raise click.UsageError("A run may be about to name them: --older-than must be at least 1h.")
+    found = place.ask(collect_objects, older_than, not yes)
+    return exit_codes.shown(found, as_json, _collected)
+
+
+def _collected(found: Answer) -> str:
+    told = f"{found['unnamed']} of {found['objects']} objects are named by no run, {found['size_bytes']} bytes"
+    more = "; more are left for another order" if found["more"] else ""
+    return f"{told}{more}: {'repeat with --yes to remove them' if found['dry_run'] else 'removed'}"
 
 
 def _report(found: Answer) -> str:

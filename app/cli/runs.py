@@ -326,5 +326,13 @@ def _moved(moved: Answer, as_json: bool) -> int:
     return exit_codes.shown(moved, as_json, formats.moved)
 
 
-for _command in (again.fork, bulk_orders.bulk, marking.label, marking.pin, marking.unpin, pruning.prune):
+for _command in (
+    again.fork,
+    bulk_orders.bulk,
+    marking.label,
+    marking.pin,
+    marking.unpin,
+    pruning.prune,
+    pruning.collect,
+):
     runs.add_command(_command)

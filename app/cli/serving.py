@@ -17,18 +17,23 @@ from app.cli import exit_codes, formats, options, terminal
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _STORE = "STORE_URL"
+_BLOBS = "BLOBS_URL"
 _IN_ENVIRONMENT_ONLY = frozenset(settings.PREFIX + name for name in ("API_TOKEN", "DATABASE_URL", _STORE))
 """What may hold a secret: a command line is seen by everybody on the machine."""
 
 
 def _with_settings(command: Command) -> Command:
     for item in reversed(settings.documented()):
-        if item.env not in _IN_ENVIRONMENT_ONLY:
-            name = item.env.removeprefix(settings.PREFIX)
+        name = item.env.removeprefix(settings.PREFIX)
+        if item.env not in _IN_ENVIRONMENT_ONLY and name != _BLOBS:
             flag = f"--{name.lower().replace('_', '-')}"
-            meaning = f"{item.meaning}  [{item.env}; default: {item.default}]"
-            command = click.option(flag, name, metavar="VALUE", help=meaning)(command)
+            command = click.option(flag, name, metavar="VALUE", help=_described(name))(command)
     return command
+
+
+def _described(name: str) -> str:
+    item = next(item for item in settings.documented() if item.env == settings.PREFIX + name)
+    return f"{item.meaning}  [{item.env}; default: {item.default}]"
 
 
 def _without_password(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -47,6 +52,7 @@ def _without_password(context: click.Context, option: click.Parameter, value: st
     callback=_without_password,
     help="Run store on Postgres, an address without password.  [CONTROL_ROOM_STORE_URL; default: folders]",
 )
+@click.option("--blobs", _BLOBS, metavar="URL", help=_described(_BLOBS))
 @_with_settings
 def serve(opens: bool, **given: str | None) -> int:
     """Serve a project and its web UI over HTTP until SIGTERM or Ctrl-C.

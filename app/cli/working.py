@@ -15,6 +15,7 @@ from app.cli import exit_codes, formats, options, terminal
 @click.option("--temporal", "TEMPORAL", metavar="HOST:PORT", help="Address of the Temporal server.")
 @click.option("--temporal-namespace", "TEMPORAL_NAMESPACE", metavar="NAME", help="Namespace on it.")
 @click.option("--project", "PROJECT", metavar="DIR", help="Project whose runs are executed.")
+@click.option("--blobs", "BLOBS_URL", metavar="URL", help="Object storage of blobs and logs, as services have it.")
 @click.option("--max-running", "MAX_RUNNING", metavar="N", help="Steps that are performed at the same time.")
 def worker(**given: str | None) -> int:
     """Perform the steps of runs that services on Temporal have accepted, until SIGTERM or Ctrl-C.

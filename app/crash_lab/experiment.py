@@ -108,7 +108,7 @@ def _settings(chosen: settings.Settings, project: Path) -> settings.Settings:
     return dataclasses.replace(
         chosen,
         project=dataclasses.replace(
-            chosen.project, project=project, allowed_roots=(), database_url=None, store_url=None
+            chosen.project, project=project, allowed_roots=(), database_url=None, store_url=None, blobs_url=None
         ),
         pool=dataclasses.replace(chosen.pool, stop_grace_seconds=0.0),
     )

@@ -77,6 +77,25 @@ class Repaired(TypedDict):
     """Result of each journal."""
 
 
+class Collected(TypedDict):
+    """What was found in object storage that no run names, or was removed from it."""
+
+    dry_run: bool
+    """Whether nothing was removed."""
+    older_than_seconds: int
+    """Age from which an object counts."""
+    objects: int
+    """Number of objects that were looked at."""
+    unnamed: int
+    """Number of them that no line of a run names."""
+    size_bytes: int
+    """Their size."""
+    removed: int
+    """Number of objects that were removed."""
+    more: bool
+    """Whether others are left for another order."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """A page of what was found when everything was checked."""
@@ -106,6 +125,11 @@ class Maintenance(Protocol):
         Args:
             after: Cursor of the page before.
             most: How many at most; less where checking them takes long.
+        """
+
+    async def collect(self, older_than_seconds: int, *, dry_run: bool) -> Collected:
+        """Remove objects that no line of a run names and that were written so long ago; none where there is no object
+        storage.
         """
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> Repaired:

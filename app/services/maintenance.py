@@ -36,6 +36,19 @@ class Maintenance:
         """
         return await self._store.maintenance.verify_page(after, most)
 
+    async def collect(
+        self, older_than_seconds: int, author: authors.Author | None = None, *, dry_run: bool = True
+    ) -> dict[str, plain.Json]:
+        """Remove objects that no line of a run names, or only count them.
+
+        Raises:
+            errors.Unavailable: object storage does not answer.
+        """
+        with faults.as_errors():
+            if not dry_run:
+                await self._store.audit.append(author, "blobs.collected", "blobs", {"older_than": older_than_seconds})
+            return dict(await self._store.maintenance.collect(older_than_seconds, dry_run=dry_run))
+
     async def repair(
         self, run_id: str, author: authors.Author | None = None, *, dry_run: bool = False
     ) -> dict[str, plain.Json]:

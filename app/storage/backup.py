@@ -17,9 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import app
-from app import errors
+from app import clock, errors
 from app.domain import plain, runs
 from app.storage import layout, layout_version
+from app.storage.data_directory import DataDirectory
+from app.storage.disk.disk_port import Disk
+from app.storage.disk.os_disk import OsDisk
+from app.storage.objects import mark
+from app.storage.objects.disk import ObjectDisk
 
 FORMAT = 1
 """Format of the files that this program writes and reads."""
@@ -27,7 +32,9 @@ FORMAT = 1
 END = "backup.json"
 """Last member of a backup; without it the file was cut off."""
 
-LEFT_OUT = frozenset({layout.RUNS, layout.COMMITS, "processes", "service.json", "index.db", layout.STORE_MARK})
+LEFT_OUT = frozenset(
+    {layout.RUNS, layout.COMMITS, "processes", "service.json", "index.db", layout.STORE_MARK, layout.BLOBS_MARK}
+)
 """Names that are not copied: runs are copied separately, the rest belongs to the process or is rebuilt."""
 
 _LATE = (layout.RECEIPTS,)
@@ -51,21 +58,27 @@ class Copied:
     """Receipts that the copied journal of each run names."""
 
 
-def write(folder: Path, target: Path) -> Copied:
-    """Copy a data directory into a file, which is there only when it is whole.
+def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
+    """Copy a data directory into a file, which is there only when it is whole; blobs that are objects are in it, too.
+
+    Args:
+        blobs_url: Where blobs and logs are; None: in the folder.
 
     Raises:
-        errors.ConfigurationError: `backup_impossible`, the runs are in a database, or there is no data directory.
+        errors.ConfigurationError: `backup_impossible`, the runs are in a database, or there is no data directory;
+            `store_differs`, blobs are elsewhere.
         errors.Conflict: `file_exists`.
         OSError: a file could not be read or written.
     """
     _refuse_unsuited(folder, target)
+    identity = DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).read_identity()
+    disk = mark.opened(OsDisk(folder), mark.Target(url=blobs_url, looks_only=True), identity)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("xb") as file:
             os.fchmod(file.fileno(), 0o600)
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
-                copied = _fill(archive, folder)
+                copied = _fill(archive, folder, disk)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
@@ -75,7 +88,7 @@ def write(folder: Path, target: Path) -> Copied:
     return copied
 
 
-def _fill(archive: tarfile.TarFile, folder: Path) -> Copied:
+def _fill(archive: tarfile.TarFile, folder: Path, disk: Disk) -> Copied:
     copied = Copied()
     for path in _others(folder):
         with contextlib.suppress(FileNotFoundError):
@@ -85,7 +98,7 @@ def _fill(archive: tarfile.TarFile, folder: Path) -> Copied:
     while fresh := [run_id for run_id in _run_ids(folder) if run_id not in seen]:
         for run_id in fresh:
             seen.add(run_id)
-            _add_run(archive, copied, folder / layout.RUNS / run_id)
+            _add_run(archive, copied, folder / layout.RUNS / run_id, disk)
     for path in _receipt_files(folder):
         _add(archive, copied, path, _known_receipts(_read(folder / path), copied))
     end = {"format": FORMAT, "layout": _layout(folder), "written_by": app.__version__, "runs": copied.runs}
@@ -100,8 +113,8 @@ def _run_ids(folder: Path) -> list[str]:
     return sorted(found, key=lambda run_id: (not runs.is_internal(run_id), run_id))
 
 
-def _add_run(archive: tarfile.TarFile, copied: Copied, folder: Path) -> None:
-    files = _run(folder)
+def _add_run(archive: tarfile.TarFile, copied: Copied, folder: Path, disk: Disk) -> None:
+    files = _run(folder, disk)
     if files is None:
         copied.skipped.append(folder.name)
         return
@@ -131,7 +144,7 @@ def _receipt_files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
-def _run(folder: Path) -> dict[str, bytes] | None:
+def _run(folder: Path, disk: Disk) -> dict[str, bytes] | None:
     """Return the files of a run as of one moment; None if it is gone, or never stood still."""
     files: dict[str, bytes] = {}
     for name in _PROJECTIONS:
@@ -150,6 +163,12 @@ def _run(folder: Path) -> dict[str, bytes] | None:
             if inner not in files and not name.endswith(".new") and path.is_file() and not path.is_symlink():
                 with contextlib.suppress(FileNotFoundError):
                     files[inner] = _read(path)
+    if isinstance(disk, ObjectDisk):
+        for kind in (layout.BLOBS, layout.LOGS):
+            for name in disk.names(f"{layout.RUNS}/{folder.name}/{kind}"):
+                if f"{kind}/{name}" not in files and not name.endswith(".new"):
+                    with contextlib.suppress(FileNotFoundError):
+                        files[f"{kind}/{name}"] = disk.read(f"{layout.RUNS}/{folder.name}/{kind}/{name}")
     # A deleted run is moved away, perhaps while it was copied.
     return files if folder.is_dir() else None
 

@@ -39,6 +39,7 @@ _GITIGNORE = f"""\
 /processes/
 /runs/
 /sessions/
+/{layout.BLOBS_MARK}
 /{layout.STORE_MARK}
 """
 

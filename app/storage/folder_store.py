@@ -15,6 +15,8 @@ from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import InlineWorker, Threads, Workers
 from app.storage.index.index_port import Index
 from app.storage.index.index_queue import IndexQueue
+from app.storage.objects import mark
+from app.storage.objects.disk import ObjectDisk
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.opener import Adopt
 from app.storage.storage_context import StorageContext, WriteThrottle
@@ -52,11 +54,14 @@ class FolderStore(DiskStore):
         self._clock = clock
         self._probes = probes or _NO_PROBES
         self._queue: IndexQueue | None = None
+        self._blobs = mark.Target()
+        self._opened: tuple[Disk, str] | None = None
         self._commits = Threads(threads.commit, "commit")
         self._others = Threads(threads.other, "storage")
 
     def _prepare(self) -> tuple[StorageContext, str]:
-        bare, identity = self._open_disk()
+        opened, self._opened = self._opened, None
+        bare, identity = opened or self._open()
         faults, disk_health = ReadFaults(self._clock), DiskHealth()
         disk = CheckedDisk(bare, faults)
         # A process beside the service has few rows, and shows them at once.
@@ -73,12 +78,27 @@ class FolderStore(DiskStore):
             probes=self._probes,
             throttle=WriteThrottle(_PAUSE_SECONDS),
             feed=event_feed.EventFeed(self._clock.monotonic),
+            objects=bare if isinstance(bare, ObjectDisk) else None,
         )
         return context, identity
+
+    async def start(self, *, serve: bool = True) -> None:
+        """Open the store; where blobs are objects, their bucket first."""
+        if self._found is None and self._blobs.url is not None:
+            self._opened = await self._others.run(self._open)
+        await super().start(serve=serve)
+
+    def keep_blobs_in(self, target: mark.Target) -> None:
+        """Keep blobs, and logs of ended runs, in object storage if a target names one."""
+        self._blobs = target
 
     def keep_lines(self, most: int) -> None:
         """Cache the lines of evicted runs, up to a total: when one is opened again, only the rest is read."""
         self._parts.opener.kept.most_lines = most
+
+    def _open(self) -> tuple[Disk, str]:
+        disk, identity = self._open_disk()
+        return mark.opened(disk, self._blobs, identity), identity
 
     def _open_disk(self) -> tuple[Disk, str]:
         identity = self._directory.prepare()

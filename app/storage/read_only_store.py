@@ -18,6 +18,7 @@ from app.storage.disk.os_disk import OsDisk
 from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import InlineWorker, Threads
 from app.storage.index import read_only_index
+from app.storage.objects import mark
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.opener import Adopt
 from app.storage.storage_context import StorageContext, WriteThrottle
@@ -64,13 +65,23 @@ class ReadOnlyStore(DiskStore):
     """Runs in folders that are only read. Rows are compared with the folders before anything is shown."""
 
     def __init__(
-        self, directory: DataDirectory, index: Path, *, clock: clock.Clock, adopt: Adopt | None = None
+        self,
+        directory: DataDirectory,
+        index: Path,
+        *,
+        clock: clock.Clock,
+        adopt: Adopt | None = None,
+        blobs_url: str | None = None,
     ) -> None:
-        """Args: index: The index's file."""
+        """Args:
+        index: The index's file.
+        blobs_url: Where blobs are; None: in the folders.
+        """
         super().__init__(adopt)
         self._directory = directory
         self._index = index
         self._clock = clock
+        self._blobs = mark.Target(url=blobs_url, looks_only=True)
         self._threads = Threads(1, "storage")
 
     async def start(self, *, serve: bool = False) -> None:
@@ -79,9 +90,10 @@ class ReadOnlyStore(DiskStore):
         self._found = self._assembled(context, identity, index_is_new=await context.index.start())
 
     def _prepare(self) -> tuple[StorageContext, str]:
-        faults = ReadFaults(self._clock)
+        faults, identity = ReadFaults(self._clock), self._directory.read_identity()
+        disk = mark.opened(ReadOnlyDisk(self._directory.path), self._blobs, identity)
         context = StorageContext(
-            disk=CheckedDisk(ReadOnlyDisk(self._directory.path), faults),
+            disk=CheckedDisk(disk, faults),
             read_faults=faults,
             committer=FileCommitter(self._threads, probes.NoProbes()),
             workers=InlineWorker(self._threads),
@@ -93,7 +105,7 @@ class ReadOnlyStore(DiskStore):
             throttle=WriteThrottle(0.0),
             feed=event_feed.EventFeed(self._clock.monotonic),
         )
-        return context, self._directory.read_identity()
+        return context, identity
 
     def _let_go(self) -> None:
         self._threads.close()

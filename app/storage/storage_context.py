@@ -12,6 +12,7 @@ from app.storage.disk.disk_port import Disk
 from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import Workers
 from app.storage.index.index_port import Index
+from app.storage.objects.disk import ObjectDisk
 
 LARGEST_SHARE = 1 / 20
 """Part of the time that writing projections may take, of one run's and of all together."""
@@ -64,5 +65,7 @@ class StorageContext:
     """When projections are written; with infinite pauses they are written on request."""
     feed: event_feed.EventFeed
     """The newest events of all runs."""
+    objects: ObjectDisk | None = None
+    """Object storage of blobs and logs; None: they are with the rest."""
     ended: dict[str, stores.RunSummary] = field(default_factory=dict)
     """Runs that have ended though their rows lag behind: shown as their journals have them until the row follows."""

@@ -59,7 +59,15 @@ async def file_harness(
         yield made
 
 
-@pytest.fixture(params=[*FILES, "postgres", pytest.param("postgres, shared", marks=pytest.mark.slow)])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give tests of blobs and logs stores that keep them in object storage, too."""
+    if {"harness", "migrated"} <= set(metafunc.fixturenames):
+        objects = ["objects", "postgres with objects"] if metafunc.definition.get_closest_marker("blobs") else []
+        shared = pytest.param("postgres, shared", marks=pytest.mark.slow)
+        metafunc.parametrize("harness", [*FILES, "postgres", shared, *objects], indirect=True)
+
+
+@pytest.fixture
 async def harness(
     request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes
 ) -> AsyncIterator[store_harness.StoreHarness]:
@@ -68,6 +76,9 @@ async def harness(
     if request.param.startswith("postgres"):
         url, shared = request.getfixturevalue("databases")(), "shared" in request.param
         made = store_harness.PostgresStoreHarness(tmp_path, migrated, url, shared=shared)
+        if "objects" in request.param:
+            pytest.importorskip("obstore", reason="the extra objects is not installed")
+            made.keep_objects(f"file://{tmp_path}/objects")
     else:
         made = _of_files(request.param, tmp_path, migrated)
     async with _closing(made):
@@ -77,6 +88,9 @@ async def harness(
 def _of_files(kind: str, place: Path, migrated: bytes) -> store_harness.StoreHarness:
     if kind == "folder":
         return store_harness.FolderStoreHarness(place, migrated)
+    if kind == "objects":
+        pytest.importorskip("obstore", reason="the extra objects is not installed")
+        return store_harness.ObjectStoreHarness(place, migrated, f"file://{place}/objects")
     return store_harness.MemoryStoreHarness(lose_unsynced="power" in kind)
 
 

@@ -21,8 +21,12 @@ from app.storage.disk.os_disk import OsDisk
 from app.storage.folder_store import FolderStore
 from app.storage.index.sql.index import SqlIndex
 from app.storage.memory_store import MemoryStore
+from app.storage.objects.bucket import Bucket
+from app.storage.objects.disk import ObjectDisk
+from app.storage.objects.mark import Target
+from app.storage.postgres import store as postgres_store
 from app.storage.postgres.disk import PostgresDisk
-from app.storage.postgres.store import PostgresStore, Target
+from app.storage.postgres.store import PostgresStore
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.folder_log import FolderLog
 from app.storage.storage_context import StorageContext
@@ -243,6 +247,23 @@ class FolderStoreHarness(StoreHarness):
         return OsDisk(self.place)
 
 
+class ObjectStoreHarness(FolderStoreHarness):
+    """A store over a folder of the machine, whose blobs and logs are in object storage."""
+
+    def __init__(self, place: Path, migrated: bytes, url: str) -> None:
+        self.url = url
+        super().__init__(place, migrated)
+
+    def _built(self) -> FolderStore:
+        store = super()._built()
+        store.keep_blobs_in(Target(url=self.url, new_identity="blobs_of_a_test"))
+        return store
+
+    def files(self) -> Disk:
+        """Return the folder with the objects."""
+        return ObjectDisk(super().files(), Bucket(self.url))
+
+
 class MemoryStoreHarness(StoreHarness):
     """A store in memory."""
 
@@ -275,7 +296,13 @@ class PostgresStoreHarness(StoreHarness):
         self.url = url
         self.shared = shared
         self.index_url = index_url
+        self.objects = Target()
         self.store: _FaultyPostgresStore = _FaultyPostgresStore(self)
+
+    def keep_objects(self, url: str) -> None:
+        """Keep blobs and logs in object storage."""
+        self.objects = Target(url=url, new_identity="blobs_of_a_test")
+        self.store.keep_blobs_in(self.objects)
 
     async def crash(self) -> DiskStore:
         """Let go of everything and open the database anew."""
@@ -285,14 +312,15 @@ class PostgresStoreHarness(StoreHarness):
 
     def files(self) -> Disk:
         """Return the disk that the store has, whether it is open or not."""
-        return self.store.bare_disk()
+        disk = self.store.bare_disk()
+        return disk if self.objects.url is None else ObjectDisk(disk, Bucket(self.objects.url))
 
 
 class _FaultyPostgresStore(PostgresStore):
     def __init__(self, harness: PostgresStoreHarness) -> None:
         directory = DataDirectory(harness.place, clock=harness.clock, ids=clock.RandomIds())
         super().__init__(
-            Target(url=harness.url, new_identity="store_of_a_test", shared=harness.shared),
+            postgres_store.Target(url=harness.url, new_identity="store_of_a_test", shared=harness.shared),
             directory,
             SqlIndex(harness.index_url or directory.index_url()),
             clock=harness.clock,
@@ -300,6 +328,7 @@ class _FaultyPostgresStore(PostgresStore):
             adopt=harness.adopt,
         )
         self._faults = harness.faults
+        self.keep_blobs_in(harness.objects)
 
     def bare_disk(self) -> Disk:
         """Return the disk; a store that is not open yet is connected for it."""

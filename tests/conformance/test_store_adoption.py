@@ -209,6 +209,7 @@ async def test_a_finished_folder_written_by_hand_is_not_continued(harness: Store
     assert status == "done"
 
 
+@pytest.mark.blobs
 async def test_large_artifacts_become_blobs(harness: StoreHarness) -> None:
     """A text over 64 kB is kept as every large output is."""
     text = "long " * 20_000

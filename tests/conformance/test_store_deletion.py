@@ -12,6 +12,8 @@ from app.engine.stores import RunQuery
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, StoreHarness
 
+pytestmark = pytest.mark.blobs
+
 
 async def test_a_finished_run_goes_and_its_receipts_stay(harness: StoreHarness) -> None:
     """A deleted run is nowhere any more, after a crash too; what proves its tool executions is."""

@@ -15,6 +15,8 @@ from app.engine.stores import RunQuery
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, StoreHarness
 
+pytestmark = pytest.mark.blobs
+
 FORK = "20260210T143000Z-forked"
 LARGE = "The lantern was dark. " * 4000
 

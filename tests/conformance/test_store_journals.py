@@ -103,6 +103,7 @@ async def test_a_caller_that_goes_away_stops_no_commit(harness: StoreHarness) ->
     assert [record.key for record in (await harness.store.read(RUN)).records] == ["a", "b"]
 
 
+@pytest.mark.blobs
 async def test_large_outputs_are_kept_beside_the_journal(harness: StoreHarness) -> None:
     """A blob is there, checked against its hash, after a crash right behind its line."""
     log = await store_harness.begun(harness)
@@ -122,6 +123,7 @@ async def test_large_outputs_are_kept_beside_the_journal(harness: StoreHarness) 
     assert await store.read_blob(RUN, kept[1]) == value
 
 
+@pytest.mark.blobs
 async def test_a_blob_is_kept_once(harness: StoreHarness) -> None:
     """The same content again is the same blob, and one that was damaged is written anew."""
     log = await store_harness.begun(harness)
@@ -133,6 +135,7 @@ async def test_a_blob_is_kept_once(harness: StoreHarness) -> None:
     assert await log.get_blob(second) == "x" * 70_000
 
 
+@pytest.mark.blobs
 @pytest.mark.parametrize("damage", ["missing", "changed", "shorter"])
 async def test_a_lost_blob_is_told(harness: StoreHarness, damage: str) -> None:
     """A blob that is missing or wrong makes its run unreadable, names the line and deletes nothing."""
@@ -158,6 +161,7 @@ async def test_a_lost_blob_is_told(harness: StoreHarness, damage: str) -> None:
     assert harness.content("steps.jsonl") == journal
 
 
+@pytest.mark.blobs
 async def test_a_blob_that_leads_elsewhere_is_none(harness: StoreHarness) -> None:
     """A handle is a hash; nothing else can be read through it."""
     await store_harness.begun(harness)
@@ -247,6 +251,7 @@ async def test_a_failed_decision_is_not_folded_in(harness: StoreHarness) -> None
     assert kinds == ["taken", "started", "cancel_requested"]
 
 
+@pytest.mark.blobs
 async def test_a_failed_blob_is_no_blob(harness: StoreHarness) -> None:
     """A blob that could not be written leaves nothing behind, and can be kept later."""
     log = await store_harness.begun(harness)

@@ -218,6 +218,7 @@ async def test_missing_receipts_are_completed(harness: StoreHarness) -> None:
     assert (await store.find_receipt("rcpt_c"))["payload"] == {"found": "c"}
 
 
+@pytest.mark.blobs
 async def test_a_receipt_is_completed_from_blobs(harness: StoreHarness) -> None:
     """A payload or arguments too large for a line stand in full in the receipt."""
     log = await store_harness.begun(harness)
@@ -367,6 +368,7 @@ async def test_unreadable_snapshots_are_left_out(harness: StoreHarness) -> None:
 # -- logs
 
 
+@pytest.mark.blobs
 async def test_logs_are_kept_by_name(harness: StoreHarness) -> None:
     """A log is found under the name it was written with, whatever that is, and lies in the run's folder."""
     log = await store_harness.begun(harness)
@@ -391,6 +393,7 @@ async def test_logs_are_kept_by_name(harness: StoreHarness) -> None:
         assert await harness.store.read_log(RUN, name)
 
 
+@pytest.mark.blobs
 async def test_an_unknown_log_is_told_with_those_there_are(harness: StoreHarness) -> None:
     """A log that is not there is answered with the names of the others."""
     log = await store_harness.begun(harness)

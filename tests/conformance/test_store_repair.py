@@ -115,6 +115,7 @@ async def test_an_ending_that_no_longer_fits_goes(harness: StoreHarness) -> None
     assert "ended" in harness.content("control.jsonl.damaged-1").decode()
 
 
+@pytest.mark.blobs
 async def test_a_lost_blob_costs_the_lines_from_its_own_on(harness: StoreHarness) -> None:
     """Repair keeps the lines before the one whose blob is missing."""
     log = await store_harness.begun(harness)

@@ -39,6 +39,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "POST /api/runs/bulk",
         "PATCH /api/runs/{run_id}",
         "POST /api/runs/prune",
+        "POST /api/runs/collect",
         "GET /api/retention",
         "PUT /api/retention",
         "POST /api/runs/{run_id}/fork",

@@ -77,6 +77,7 @@ def of(state_dir: Path | None) -> Place:
         # Index and store of a service are not those of this folder.
         "DATABASE_URL": "",
         "STORE_URL": "",
+        "BLOBS_URL": "",
     }
     if not os.environ.get(_GRACE):
         laid["STOP_GRACE_SECONDS"] = "0"

@@ -16,7 +16,7 @@ from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
 from app.storage.journal import damage
 
-FOLDER = "blobs"
+FOLDER = layout.BLOBS
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -85,7 +85,11 @@ def _make_durable(files: Disk, folder: str, place: str) -> None:
 
 
 def _is_kept(files: Disk, path: str, blob: records.BlobRef) -> bool:
-    return files.has_file(path) and plain.sha256(files.read(path)) == blob.sha256
+    try:
+        return files.has_file(path) and plain.sha256(files.read(path)) == blob.sha256
+    except errors.Unreadable:
+        # It is written again.
+        return False
 
 
 class BlobLocks:

@@ -224,6 +224,8 @@ class FolderLog:
             _log.warning("projections are left behind: %s", fault.message, extra={"run_id": self.run_id})
         finally:
             self._projections.close()
+            if self.loaded.decisions.ended is not None:
+                await log_files.put_away(self._context, self._folder)
             self._lock.release()
             self._released(self.run_id, self._journal_position() if self._aside else None)
 

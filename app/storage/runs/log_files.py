@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
+from app import errors
 from app.domain import plain
 from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port
+from app.storage.storage_context import StorageContext
+
+_log = logging.getLogger(__name__)
 
 
 def replace(disk: disk_port.Disk, folder: str, name: str, text: str) -> None:
@@ -22,6 +28,16 @@ def append(disk: disk_port.Disk, folder: str, name: str, text: str) -> None:
         file.write(text.encode("utf-8", "replace"))
     finally:
         file.close()
+
+
+async def put_away(context: StorageContext, folder: str) -> None:
+    """Move the logs of a run that has ended to where such logs are kept; what cannot be moved stays readable."""
+    objects = context.objects
+    if objects is not None:
+        try:
+            await context.workers.run(lambda: objects.put_logs_away(folder))
+        except (OSError, errors.Unreadable) as error:
+            _log.warning("logs stay where they were written: %s", error, extra={"file": folder})
 
 
 def part(disk: disk_port.Disk, path: str, offset: int, most: int) -> stores.LogPart:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 from app import errors
 from app.engine import maintenance
@@ -74,6 +75,17 @@ class Maintenance:
         return await self._context.workers.run(
             lambda: verification.page(self._context.disk, after, most, lambda: time.monotonic() > until)
         )
+
+    async def collect(self, older_than_seconds: int, *, dry_run: bool) -> maintenance.Collected:
+        """Remove objects that no line of a run names, or count them."""
+        from app.storage.runs import collection
+
+        before = self._context.clock.now() - timedelta(seconds=older_than_seconds)
+        opened = frozenset(self._opener.logs)
+        found = await self._context.workers.run(
+            lambda: collection.collect(self._context, opened, before, dry_run=dry_run)
+        )
+        return {**found, "older_than_seconds": older_than_seconds}
 
     async def show(self, run_id: str) -> None:
         """Write the snapshots of a run that is open here out now; nothing where it is not."""

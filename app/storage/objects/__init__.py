@@ -1,0 +1,1 @@
+"""Blobs and logs of runs in object storage."""

@@ -1,0 +1,175 @@
+"""A bucket: objects by name in S3, Google Cloud Storage, Azure or a folder, with the errors of a file system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from app import errors
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+INSTALL = 'pip install "control-room[objects]"'
+"""Command that installs the extra."""
+
+_LOCAL_ERROR = re.compile(r"\(os error (\d+)\)")
+_RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
+_OPTIONS: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a bucket tells of an object."""
+
+    name: str
+    """Name in the bucket."""
+    size_bytes: int
+    """Length."""
+    changed_at: datetime
+    """When it was written."""
+
+
+class Bucket:
+    """Objects below an address; everything blocks and raises `OSError`, whose text holds no credentials."""
+
+    def __init__(self, url: str) -> None:
+        """Open what an address names; nothing is asked of a server.
+
+        Raises:
+            errors.ConfigurationError: `blobs_unusable`, the extra is missing or the address cannot be used.
+        """
+        try:
+            import obstore
+            from obstore import store
+        except ImportError as error:
+            message = f"object storage needs a library that is not installed: {INSTALL}"
+            raise errors.ConfigurationError(message, code="blobs_unusable") from error
+        self.shown = url
+        """Address for messages; it holds no secret."""
+        self._calls = obstore
+        self._root = Path(unquote(urlsplit(url).path)) if url.startswith("file:") else None
+        try:
+            if self._root is not None:
+                self._root.mkdir(mode=0o700, exist_ok=True)
+                self._store: ObjectStore = store.LocalStore(self._root)
+            else:
+                options = {**_OPTIONS, "allow_http": _insecure(os.environ)}
+                open_url: Any = store.from_url
+                self._store = open_url(url, client_options=options, retry_config=_RETRIES)
+        except OSError as error:
+            raise self.unusable(error) from error
+        except Exception as error:
+            # Every library of a provider has errors of its own; their texts can quote what they were given.
+            message = f"{url} cannot be used: {type(error).__name__}; see the variables that its provider reads"
+            raise errors.ConfigurationError(message, code="blobs_unusable") from error
+
+    def unusable(self, error: OSError) -> errors.ConfigurationError:
+        """Return the error of a bucket that cannot be used at the start."""
+        passing = error.errno in (errno.EIO, errno.ETIMEDOUT)
+        reason = error.strerror or os.strerror(error.errno or errno.EIO)
+        message = f"blobs cannot be kept in {self.shown}: {reason}"
+        return errors.ConfigurationError(message, code="blobs_away" if passing else "blobs_unusable")
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object; it is durable afterwards."""
+        with self._told(name):
+            self._calls.put(self._store, name, content, use_multipart=False)
+        if self._root is not None:
+            self._sync(self._root / name)
+
+    def get(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        """Return an object's content, or a part of it.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        with self._told(name):
+            if begin == 0 and end is None:
+                return bytes(self._calls.get(self._store, name).bytes())
+        size = self.look(name).size_bytes
+        end = size if end is None else min(end, size)
+        if begin >= end:
+            return b""
+        with self._told(name):
+            return bytes(self._calls.get_range(self._store, name, start=begin, end=end))
+
+    def look(self, name: str) -> Found:
+        """Return what is known of an object.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        with self._told(name):
+            return _found(self._calls.head(self._store, name))
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is an object."""
+        try:
+            self.look(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def all(self, prefix: str) -> Iterator[Found]:
+        """Yield the objects whose names begin with whole parts of a path."""
+        with self._told(prefix):
+            for chunk in self._calls.list(self._store, prefix):
+                yield from map(_found, chunk)
+
+    def remove(self, names: list[str]) -> None:
+        """Remove objects; those that are gone are passed over."""
+        # Servers remove many with one request; a folder stops at the first that is gone.
+        for some in [[name] for name in names] if self._root is not None else filter(None, [names]):
+            with suppress(FileNotFoundError), self._told(some[0]):
+                self._calls.delete(self._store, some)
+
+    def _sync(self, path: Path) -> None:
+        # The library leaves it to the system when a file and its name reach the disk.
+        assert self._root is not None
+        for place in (path, *path.parents):
+            handle = os.open(place, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            if place == self._root:
+                return
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        from obstore import exceptions
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
+        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError):
+            raise OSError(errno.EACCES, f"{self.shown} refuses access; check the credentials", name) from None
+        except (exceptions.BaseError, OSError) as error:
+            raise self._failed(name, error) from None
+
+    def _failed(self, name: str, error: BaseException) -> OSError:
+        # The library's own text can quote addresses and headers; no part of it is passed on.
+        local = _LOCAL_ERROR.search(str(error)) if self._root is not None else None
+        if local is not None:
+            number = int(local[1])
+            return OSError(number, os.strerror(number), name)
+        return OSError(errno.EIO, f"{self.shown} does not answer as it should ({type(error).__name__})", name)
+
+
+def _insecure(environ: Any) -> bool:
+    endpoint = environ.get("AWS_ENDPOINT_URL") or environ.get("AWS_ENDPOINT") or ""
+    return str(endpoint).startswith("http:")
+
+
+def _found(meta: Any) -> Found:
+    return Found(name=meta["path"], size_bytes=meta["size"], changed_at=meta["last_modified"])

@@ -1,0 +1,92 @@
+"""Collection: objects that no line of a run names are removed, once they are old enough."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
+from itertools import groupby
+
+from app import errors
+from app.engine import maintenance
+from app.storage import layout
+from app.storage.disk.disk_port import Disk
+from app.storage.objects.bucket import Found
+from app.storage.runs import deletion, opening
+from app.storage.storage_context import StorageContext
+
+_MOST = 1000
+_HASH = re.compile(rb"[0-9a-f]{64}")
+_JOURNALS = (layout.STEPS, layout.CONTROL, layout.START)
+
+
+def collect(
+    context: StorageContext, opened: Collection[str], before: datetime, *, dry_run: bool
+) -> maintenance.Collected:
+    """Remove what no run names and was written before a moment, at most 1,000 objects, or count it.
+
+    Args:
+        opened: Runs that are executing here; nothing of theirs is removed.
+
+    Raises:
+        errors.Unavailable: object storage does not answer.
+    """
+    found = maintenance.Collected(
+        dry_run=dry_run, older_than_seconds=0, objects=0, unnamed=0, size_bytes=0, removed=0, more=False
+    )
+    if context.objects is None:
+        return found
+    bucket = context.objects.bucket
+    try:
+        for run_id, objects in _by_run(bucket.all(f"{layout.RUNS}/")):
+            found["objects"] += len(objects)
+            old = [one for one in objects if one.changed_at < before]
+            if not old or run_id in opened:
+                continue
+            unnamed = _swept(context, run_id, old, dry_run=dry_run)
+            found["unnamed"] += len(unnamed)
+            found["size_bytes"] += sum(one.size_bytes for one in unnamed)
+            if found["unnamed"] >= _MOST:
+                found["more"] = True
+                break
+    except OSError as error:
+        raise errors.Unavailable(str(error.strerror), code="blobs_away") from error
+    return {**found, "removed": 0 if dry_run else found["unnamed"]}
+
+
+def _by_run(objects: Iterable[Found]) -> Iterator[tuple[str, list[Found]]]:
+    for run_id, group in groupby(objects, key=lambda one: one.name.split("/")[1]):
+        yield run_id, list(group)
+
+
+def _swept(context: StorageContext, run_id: str, objects: list[Found], *, dry_run: bool) -> list[Found]:
+    assert context.objects is not None
+    files = context.disk
+    try:
+        there = any(map(files.has_folder, (f"{layout.RUNS}/{run_id}", layout.new_folder(run_id))))
+        # While the run is held, nobody writes a line that names one of them.
+        lock = opening.take(files, run_id) if there else None
+        try:
+            unnamed = _unnamed(files, run_id, objects) if there else objects
+            if not dry_run:
+                context.objects.bucket.remove([one.name for one in unnamed])
+            return unnamed
+        finally:
+            if lock is not None:
+                lock.release()
+    except (errors.NotFound, errors.Conflict, errors.JournalCorrupt, errors.Unreadable):
+        # What it names cannot be told now.
+        return []
+
+
+def _unnamed(files: Disk, run_id: str, objects: list[Found]) -> list[Found]:
+    if not deletion.status(files, run_id).finished:
+        return []
+    folder = layout.run_folder(run_id)
+    named: set[bytes] = set()
+    # Journals that a repair put aside count, too.
+    for name in files.names(folder):
+        if name.startswith(_JOURNALS):
+            named |= set(_HASH.findall(files.read(f"{folder}/{name}")))
+    prefix = f"{layout.RUNS}/{run_id}/{layout.BLOBS}/"
+    return [one for one in objects if one.name.startswith(prefix) and one.name[len(prefix) :].encode() not in named]

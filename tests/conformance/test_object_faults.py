@@ -1,0 +1,300 @@
+"""Faults of object storage, and what it is refused for: over a server on loopback that speaks S3."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import environment_values, errors, settings
+from app.domain.records import BlobRef
+from app.storage.objects import bucket, mark
+from app.storage.objects.disk import MARK
+from app.storage.runs.folder_log import FolderLog
+from tests import object_server
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, ObjectStoreHarness
+
+pytest.importorskip("obstore", reason="the extra objects is not installed")
+
+CONTENT = b"x" * 70_000
+URL = "s3://runs/of/tests"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[object_server.ObjectServer]:
+    """Give a server that the environment leads to."""
+    with object_server.serving() as made:
+        for name, value in made.environ.items():
+            monkeypatch.setenv(name, value)
+        # No try is repeated behind our back, so that a fault is over when it is lifted.
+        monkeypatch.setitem(bucket._RETRIES, "max_retries", 0)
+        yield made
+
+
+@pytest.fixture
+async def kept(
+    tmp_path: Path, migrated: bytes, server: object_server.ObjectServer
+) -> AsyncIterator[ObjectStoreHarness]:
+    """Give a store whose blobs are on that server."""
+    made = ObjectStoreHarness(tmp_path, migrated, URL)
+    yield made
+    server.fault = None
+    await made.store.close()
+
+
+async def named(harness: ObjectStoreHarness) -> tuple[FolderLog, BlobRef]:
+    """Begin a run with a line that names a blob."""
+    log = await store_harness.begun(harness)
+    blob = await log.put_blob(CONTENT, text=True)
+    facts = {"output_hash": f"sha256:{blob.sha256}", "blob": blob.to_json(), "output": None}
+    await log.append_step(store_harness.step("a") | facts)
+    return log, blob
+
+
+def key(blob: BlobRef, run_id: str = RUN) -> str:
+    """Return the name of a blob's object on the server."""
+    return f"of/tests/runs/{run_id}/blobs/{blob.sha256}"
+
+
+@pytest.mark.parametrize("fault", ["refused", "stored"])
+async def test_a_blob_that_was_not_confirmed_is_named_by_no_line(
+    kept: ObjectStoreHarness, server: object_server.ObjectServer, fault: str
+) -> None:
+    """A put that fails, or seems to, is a fault of the step; repeated, it succeeds and the content is there once."""
+    log = await store_harness.begun(kept)
+    server.fault = fault
+    with pytest.raises(errors.StorageFault):
+        await log.put_blob(CONTENT, text=True)
+    server.fault = None
+    blob = await log.put_blob(CONTENT, text=True)
+
+    assert await log.get_blob(blob) == CONTENT.decode()
+    assert [name for name in server.objects if "/blobs/" in name] == [key(blob)]
+
+
+@pytest.mark.parametrize("fault", ["refused", "cut", "denied", "no bucket"])
+async def test_a_blob_that_cannot_be_read_is_not_missing(
+    kept: ObjectStoreHarness, server: object_server.ObjectServer, fault: str
+) -> None:
+    """What cannot be read now is unreadable, says nothing about damage, and is read again later."""
+    log, blob = await named(kept)
+    await store_harness.end(log)
+    await log.close()
+    server.fault = fault
+    with pytest.raises(errors.Unreadable):
+        await kept.store.read_blob(RUN, blob)
+    report = await kept.store.maintenance.verify(RUN)
+    server.fault = None
+
+    assert report["state"] == "unreadable"
+    assert report["advice"] is None or "delete" not in report["advice"]
+    assert await kept.store.read_blob(RUN, blob) == CONTENT.decode()
+    assert (await kept.store.maintenance.verify(RUN))["state"] == "sound"
+
+
+@pytest.mark.parametrize(("damage", "reason"), [("gone", "is missing"), ("changed", "is not what its name says")])
+async def test_a_blob_that_is_damaged_is_told(
+    kept: ObjectStoreHarness, server: object_server.ObjectServer, damage: str, reason: str
+) -> None:
+    """A missing and a changed object are told apart, as files are."""
+    log, blob = await named(kept)
+    await store_harness.end(log)
+    await log.close()
+    body, at = server.objects.pop(key(blob))
+    if damage == "changed":
+        server.objects[key(blob)] = body.replace(b"x", b"y"), at
+    report = await kept.store.maintenance.verify(RUN)
+
+    assert report["state"] == "damaged"
+    assert any(reason in (file["reason"] or "") for file in report["files"])
+
+
+async def test_logs_of_an_ended_run_are_objects(kept: ObjectStoreHarness, server: object_server.ObjectServer) -> None:
+    """Logs are files while a run writes, objects when it has ended, and files again when it is resumed."""
+    log, _ = await named(kept)
+    await log.append_log("a.log", "one\n")
+    before = [name for name in server.objects if "/logs/" in name]
+    await store_harness.end(log)
+    await log.close()
+    part = await kept.store.read_log_part(RUN, "a.log", 1, 2)
+    file = kept.place / "runs" / RUN / "logs" / "a.log"
+
+    assert before == []
+    assert not file.exists()
+    assert [name for name in server.objects if "/logs/" in name] == [f"of/tests/runs/{RUN}/logs/a.log"]
+    assert await kept.store.list_logs(RUN) == ["a.log"]
+    assert (part.content, part.size_bytes) == (b"ne", 4)
+
+    log = await kept.store.open(RUN)
+    await log.append_log("a.log", "two\n")
+    await log.close()
+
+    assert await kept.store.read_log(RUN, "a.log") == b"one\ntwo\n"
+
+
+async def test_a_deleted_run_leaves_no_object(kept: ObjectStoreHarness, server: object_server.ObjectServer) -> None:
+    """With the folder in the trash go the objects of its run."""
+    log, _ = await named(kept)
+    await store_harness.end(log)
+    await log.close()
+    await kept.store.delete(RUN)
+    await kept.store.sweep()
+
+    assert not [name for name in server.objects if "/runs/" in name]
+
+
+async def test_what_no_line_names_is_collected(kept: ObjectStoreHarness, server: object_server.ObjectServer) -> None:
+    """Only old objects of runs that have ended, or are gone, are removed, and none that a line names."""
+    log, blob = await named(kept)
+    lost = await log.put_blob(CONTENT + b"!", text=True)
+    gone = f"of/tests/runs/20200101T000000Z-gone00/blobs/{blob.sha256}"
+    server.objects[gone] = server.objects[key(blob)]
+    collect = kept.store.maintenance.collect
+
+    def aged() -> None:
+        old = kept.clock.now() - timedelta(days=8)
+        server.objects |= {name: (body, old) for name, (body, _) in server.objects.items()}
+
+    server.objects |= {
+        name: (body, kept.clock.now() - timedelta(seconds=1)) for name, (body, _) in server.objects.items()
+    }
+    young = await collect(7 * 86400, dry_run=False)
+    aged()
+    unfinished = await collect(7 * 86400, dry_run=False)
+    await store_harness.end(log)
+    await log.close()
+    aged()
+    counted = await collect(7 * 86400, dry_run=True)
+    there = set(server.objects)
+    removed = await collect(7 * 86400, dry_run=False)
+
+    assert young["unnamed"] == 0
+    assert unfinished["removed"] == 1
+    assert gone not in there
+    assert (counted["unnamed"], counted["removed"]) == (1, 0)
+    assert key(lost) in there
+    assert removed["removed"] == 1
+    assert key(lost) not in server.objects
+    assert await kept.store.read_blob(RUN, blob) == CONTENT.decode()
+
+
+async def test_blobs_from_before_are_read_where_they_are(
+    tmp_path: Path, migrated: bytes, server: object_server.ObjectServer
+) -> None:
+    """A store with runs can begin to use object storage, and cannot silently cease to."""
+    harness = ObjectStoreHarness(tmp_path, migrated, URL)
+    harness.store = store_harness.FolderStoreHarness._built(harness)
+    log, blob = await named(harness)
+    await log.close()
+    await harness.store.close()
+    harness.store = harness._built()
+    store = await harness.open()
+
+    assert await store.read_blob(RUN, blob) == CONTENT.decode()
+    assert key(blob) not in server.objects
+    await store.close()
+    with pytest.raises(errors.ConfigurationError, match="set CONTROL_ROOM_BLOBS_URL") as caught:
+        await store_harness.FolderStoreHarness._built(harness).start()
+    assert caught.value.code == "store_differs"
+    assert caught.value.detail["address"] == URL
+
+
+@pytest.mark.parametrize("other", ["emptied", "another bucket", "another store"])
+async def test_another_place_is_refused_by_name(
+    kept: ObjectStoreHarness, server: object_server.ObjectServer, tmp_path: Path, migrated: bytes, other: str
+) -> None:
+    """Blobs are not begun beside those there are, and no two stores share a place."""
+    await kept.open()
+    await kept.store.close()
+    if other == "emptied":
+        server.objects.clear()
+    elif other == "another bucket":
+        (tmp_path / "second").mkdir()
+        second = ObjectStoreHarness(tmp_path / "second", migrated, "s3://runs/of/others")
+        await second.open()
+        await second.store.close()
+        kept.url = second.url
+        kept.store = kept._built()
+    else:
+        (tmp_path / "second").mkdir()
+        kept.store = ObjectStoreHarness(tmp_path / "second", migrated, URL).store
+    with pytest.raises(errors.ConfigurationError) as caught:
+        await kept.open()
+
+    assert caught.value.code == "store_differs"
+    assert "s3://runs/of/" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [("denied", "blobs_unusable"), ("refused", "blobs_away"), ("no bucket", "blobs_unusable")]
+)
+async def test_a_bucket_that_cannot_be_used_is_told_at_the_start(
+    kept: ObjectStoreHarness,
+    server: object_server.ObjectServer,
+    caplog: pytest.LogCaptureFixture,
+    fault: str,
+    code: str,
+) -> None:
+    """The message names the address, and neither it nor a log holds credentials."""
+    server.fault = fault
+    with pytest.raises(errors.ConfigurationError, match=URL) as caught:
+        await kept.open()
+
+    assert caught.value.code == code
+    told = f"{caught.value.message} {json.dumps(caught.value.detail)} {caught.value.__cause__} {caplog.text}"
+    assert object_server.SECRET not in told
+    assert object_server.ACCESS not in told
+
+
+async def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message holds the command that installs it."""
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(errors.ConfigurationError, match=r'pip install "control-room\[objects\]"'):
+        bucket.Bucket(URL)
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/sys").exists(), reason="no folder refuses root here")
+async def test_a_folder_that_cannot_be_written_is_told() -> None:
+    """The reason is that of the system."""
+    place = "file:///proc/sys/objects"
+    with pytest.raises(errors.ConfigurationError, match=place) as caught:
+        mark.opened(store_harness.MemoryStoreHarness(lose_unsynced=False).files(), mark.Target(url=place), "store")
+
+    assert caught.value.code == "blobs_unusable"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://runs/of",
+        "s3:/runs",
+        "file://host/runs",
+        "file:///",
+        "s3://key:word@runs/of",
+        "az://runs?sig=word",
+        "http://[",
+    ],
+)
+def test_an_address_with_a_flaw_is_refused_without_being_repeated(url: str) -> None:
+    """Schemes are known, and credentials are not part of an address."""
+    flaw = environment_values.flaw_of_bucket(url)
+    remarks: list[Any] = [remark for remark in settings.check(settings.load({}, blobs_url=url), {}) if remark.fatal]
+
+    assert flaw is not None
+    assert "word" not in flaw
+    assert [remark.setting for remark in remarks] == ["CONTROL_ROOM_BLOBS_URL"]
+
+
+def test_the_mark_of_a_bucket_that_is_damaged_is_told(tmp_path: Path) -> None:
+    """What cannot be understood is not written over."""
+    (tmp_path / MARK).write_text("[]")
+    disk = store_harness.MemoryStoreHarness(lose_unsynced=False).files()
+    with pytest.raises(errors.ConfigurationError, match="put it back"):
+        mark.opened(disk, mark.Target(url=f"file://{tmp_path}"), "store")
