@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,7 +75,13 @@ class Function:
 def modules(folder: Path) -> tuple[Module, ...]:
     """Parse every Python file below a folder."""
     found = sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
-    return tuple(_parse(path) for path in found)
+    # There is no garbage among two million nodes; looking for it took four times as long as parsing.
+    gc.disable()
+    try:
+        return tuple(_parse(path) for path in found)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def functions(module: Module) -> Iterator[Function]:
