@@ -24,7 +24,7 @@ Read these files first; they explain the rest, in at most 2,000 lines:
 - `app/engine/runner.py`: one run from its journal to its end.
 - `app/engine/step_executor.py`: one step from its start to its journal line.
 - `app/engine/step_attempt.py`: what a step carries from phase to phase.
-- `app/domain/inputs.py`: what is delivered to a run from outside, such as the answer of a gate.
+- `app/domain/inputs.py`: values delivered to a run from outside, such as the answer to a gate.
 - `app/storage/journal/journal.py`: the journal: chained lines, many to one sync.
 - `app/worker/recovery.py`: what a start does with unfinished runs.
 - `app/engine/probes.py`: named points at which tests await, hold or kill.

@@ -17,7 +17,7 @@ _SPARE_BITS = 64
 
 
 class Clock(Protocol):
-    """Tell the time and wait."""
+    """Return the time, and wait."""
 
     def now(self) -> datetime:
         """Return the present instant, in UTC."""
@@ -82,7 +82,7 @@ class FakeClock:
         await waiter
 
     def advance(self, seconds: float) -> None:
-        """Move time forward and wake whoever's wait has passed."""
+        """Move time forward and wake every task whose wait has passed."""
         self._elapsed += seconds
         self._now += timedelta(seconds=seconds)
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
@@ -95,7 +95,7 @@ class FakeClock:
         self._now += timedelta(seconds=seconds)
 
     def next_wake_seconds(self) -> float | None:
-        """Return how far the nearest sleeper's end is, or None where nobody sleeps."""
+        """Return how far the nearest sleeper's end is, or None if no task sleeps."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] - self._elapsed if self._sleepers else None
@@ -136,7 +136,7 @@ def instant(text: str) -> datetime:
     """Read an instant written by `stamp`, or any ISO 8601 instant with an offset.
 
     Raises:
-        ValueError: the text is not an instant, has no offset, or lies outside of the years 1 to 9999 in UTC.
+        ValueError: the text is not an instant, has no offset, or is outside of the years 1 to 9999 in UTC.
     """
     try:
         at = datetime.fromisoformat(text)
@@ -147,4 +147,4 @@ def instant(text: str) -> datetime:
     try:
         return at.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError(f"{text!r} lies outside of the calendar in UTC") from error
+        raise ValueError(f"{text!r} is outside of the calendar in UTC") from error

@@ -52,7 +52,7 @@ class Flaw:
     path: str
     """JSON path of the place, `$` for the whole, e.g. `$.phase_a[0].tool`."""
     message: str
-    """What is wrong, in one sentence."""
+    """The flaw, in one sentence."""
     code: str = "invalid"
     """Stable name of the kind of flaw."""
     line: int | None = field(default=None, metadata={"omitted": True})

@@ -31,7 +31,7 @@ def block(lines: Iterable[str]) -> str:
 
 
 def title(text: str) -> str:
-    """Return a text on one line, without what is not printed."""
+    """Return a text on one line, without unprintable characters."""
     return " ".join(_STEERING.sub(" ", text).split())
 
 
@@ -46,7 +46,7 @@ def lines(text: str) -> list[str]:
 
 
 def as_json(encoded: str) -> str:
-    """Return JSON that means the same and shows as it is: what JSON lets stand in strings is written as escapes."""
+    """Return equivalent JSON that displays safely: characters that could affect a terminal are escaped."""
     return _STEERING_IN_JSON.sub(lambda found: json.dumps(found.group())[1:-1], encoded)
 
 

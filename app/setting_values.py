@@ -1,4 +1,4 @@
-"""What is said about settings: their documentation, and what a check of them found."""
+"""Values about settings: their documentation, and the findings of a check."""
 
 from __future__ import annotations
 

@@ -30,16 +30,16 @@ CRASH_AT = PREFIX + "CRASH_AT"
 """For tests only: `point:N` makes the process kill itself when it passes that probe for the Nth time."""
 
 RUN_ID = PREFIX + "RUN_ID"
-"""Tells what a run starts which run that is."""
+"""Variable that gives the id of the run to the programs that it starts."""
 
 DEPTH = PREFIX + "DEPTH"
-"""Tells what a run starts how many runs are above that one."""
+"""Variable that gives the number of runs above the run to the programs that it starts."""
 
 SECRET_NAMES = ("*_KEY", "*_TOKEN", "*_SECRET", "*_PASSWORD")
 """Variables that hold secrets where nothing else is set; patterns."""
 
 OUTSIDE = (RUN_ID, DEPTH, "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_AT)
-"""Variables with the prefix that are no settings: facts for what the service starts, the client's server, tests."""
+"""Variables with the prefix that are not settings: for started programs, the client's server, and tests."""
 
 
 CONTAINMENTS = ("auto", "namespace", "user_namespace", "guard")
@@ -262,7 +262,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Setti
 
 
 def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Remark]:
-    """Return what is wrong or doubtful about the settings; fatal remarks keep the service from starting."""
+    """Return errors and warnings about the settings; fatal ones keep the service from starting."""
     environ = os.environ if environ is None else environ
     return [
         *_unknown(environ),

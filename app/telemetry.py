@@ -76,7 +76,7 @@ def handler(stream: TextIO, mask: Callable[[Any], Any]) -> logging.Handler:
 
 
 class Repeats:
-    """Let through what is written again and again only now and then, with the number of times that it was left out."""
+    """Limit repeated log lines; a line that passes says how many were suppressed."""
 
     def __init__(self, now: Callable[[], float], most: int = 1) -> None:
         """Args: now: Seconds that only go forward. most: How often each thing is let through within `QUIET_SECONDS`."""

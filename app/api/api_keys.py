@@ -35,7 +35,7 @@ class KeyBody(BaseModel):
         {"name": "ada", "role": "approver", "labels": ["book:one"], "expires_at": "2027-02-10T00:00:00Z"}
     )
 
-    name: Annotated[str, Field(pattern=keys.NAME_PATTERN, description="Name of whoever will hold it.")]
+    name: Annotated[str, Field(pattern=keys.NAME_PATTERN, description="Name of its holder.")]
     role: access.Role = Field(
         access.Role.VIEWER, strict=False, description="What it may do; each role includes those before it."
     )

@@ -49,7 +49,7 @@ class Body:
 
 
 class BodyLimits:
-    """Read a request's body whole, and refuse what is too large or not strict JSON."""
+    """Read a request's body whole, and refuse one that is too large or not strict JSON."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

@@ -63,7 +63,7 @@ class BudgetBody(BaseModel):
     responses=declared(list[budgets.BudgetShown], "file_damaged", "file_unreadable", meaning="All budgets, by name."),
 )
 async def list_budgets(services: ServicesDep) -> Response:
-    """List budgets, with what was spent, what is reserved and what is left."""
+    """List budgets, with their spent, reserved and remaining amounts."""
     return as_json([found.to_json() for found in await services.budgets.list()])
 
 

@@ -34,7 +34,7 @@ class BulkBody(BaseModel):
         {"action": "label", "run_ids": ["20260210T143000Z-k3x9af"], "labels": {"book": "one"}},
     )
 
-    action: bulk.Action = Field(description="What is ordered.")
+    action: bulk.Action = Field(description="The action.")
     run_ids: Annotated[list[_RunId], Field(min_length=1, max_length=bulk.MOST_RUNS)] | None = Field(
         None, description="Runs, by id."
     )

@@ -69,7 +69,7 @@ class Services:
     hooks: hooks.Hooks
     """Deliveries from outside."""
     endpoints: endpoints.Endpoints
-    """Who is told what happens to runs."""
+    """Endpoints that receive messages about runs."""
     max_message_bytes: int
     """Largest message that a client of the WebSocket may send."""
     catalogue: recipes.Catalogue

@@ -23,7 +23,7 @@ DESCRIPTION = (
 TAGS = [
     {"name": "runs", "description": "Executions of recipes."},
     {"name": "triggers", "description": "Schedules, webhooks and file drops that start runs."},
-    {"name": "notifications", "description": "Who is told what happens to runs."},
+    {"name": "notifications", "description": "Endpoints that receive messages about runs."},
     {"name": "gates", "description": "Questions of runs to people, and their answers."},
     {"name": "issues", "description": "Findings of runs and notes of people."},
     {"name": "plans", "description": "Session plans: tasks and their dependencies, each task one run."},
@@ -33,7 +33,7 @@ TAGS = [
     {"name": "budgets", "description": "What runs may spend together."},
     {"name": "audit", "description": "Receipts of tool executions, and who changed what has no run."},
     {"name": "keys", "description": "Keys of people and programs, with roles and scopes."},
-    {"name": "upkeep", "description": "Verification of what is stored, and repair of runs."},
+    {"name": "upkeep", "description": "Verification of stored files, and repair of runs."},
     {"name": "service", "description": "Health and metrics."},
 ]
 """Groups of addresses."""

@@ -28,7 +28,7 @@ def install(app: FastAPI) -> None:
 
 
 def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.RequestInvalid:
-    """Return the refusal of a document that is no body, from what pydantic has found in it.
+    """Return the refusal of an invalid body, from the flaws that pydantic found.
 
     Args:
         shape: What it should have been, for hints at the names of its fields.

@@ -72,7 +72,7 @@ async def follow_all(
 ) -> Response:
     """Stream events of all runs as Server-Sent Events, with the fields of a run's own stream; ids are opaque.
 
-    The stream is a hint: it tells each event at least once, keeps the newest 10,000 of an hour, and after
+    The stream is a hint: it sends each event at least once, keeps the newest 10,000 of an hour, and after
     `event: reset` a client reads its lists again.
     """
     return FeedStream(following)
@@ -83,5 +83,5 @@ def _written(news: event_feeds.News) -> bytes:
         return b"event: reset\ndata: %b\nid: %b\n\n" % (plain.encode({"reason": news.reset}), news.cursor.encode())
     if news.encoded:
         return news.encoded
-    # An id without data moves the client's place and is no event.
+    # An id without data moves the client's place and is not an event.
     return b": ping\nid: %b\n\n" % news.cursor.encode()

@@ -43,7 +43,7 @@ async def list_gates(
     responses=declared(gates.GateDetail, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."),
 )
 async def show_gate(services: ServicesDep, gate_id: GateId) -> Response:
-    """Return a gate with what is decided on in parts, where it comes from, and its answer, if any."""
+    """Return a gate with the content to decide on in parts, its origin, and its answer, if any."""
     return as_json(await services.gates.detail(gate_id))
 
 

@@ -19,7 +19,7 @@ from app.api.dependencies import Services
 from app.domain import access
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", browser_sessions.PATH})
-"""Answered without a token: they tell nothing that a port scan would not, or exchange it for a sign-in."""
+"""Answered without a token: they reveal no more than a port scan, or exchange the token for a sign-in."""
 
 SUBPROTOCOL = "control-room"
 """Subprotocol of the WebSocket, for clients that have to name one."""

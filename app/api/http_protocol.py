@@ -35,7 +35,7 @@ class TooManyHeaders(Exception):
 
 
 class NotHttp(Exception):
-    """The parser lets pass what is of another version, or about neither a path nor a whole address."""
+    """The parser accepts other versions, and targets that are neither a path nor an absolute address."""
 
 
 class HeldFlow(FlowControl):
@@ -50,7 +50,7 @@ class HeldFlow(FlowControl):
 
 
 class Protocol(httptools_impl.HttpToolsProtocol):
-    """Parse requests slice by slice, and refuse what is too large, too slow or one too many with a problem document."""
+    """Parse requests slice by slice, and refuse those that are too large, too slow or too many with a problem."""
 
     def __init__(self, config: Any, *args: Any, counted: connections.Connections, **named: Any) -> None:
         super().__init__(config, *args, **named)
@@ -181,7 +181,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, or holds too many headers."""
+        """Refuse a head that is not HTTP, or has too many headers."""
         if self._found > self._limits.headers:
             self._refuse(431, "too_many_headers", f"a request has at most {self._limits.headers} headers")
         else:
@@ -298,7 +298,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._trust()
         self._counted.warnings.tell(code, detail, self._address)
         if self._answers_before():
-            # What is wrong with a later request must not appear inside the answer to an earlier one.
+            # The refusal of a later request must not appear inside the response to an earlier one.
             self.cycle.keep_alive = False
             return
         if self._in_body and self.cycle.response_complete:

@@ -1,4 +1,4 @@
-"""Routes of notifications: who is told what happens to runs, and what could not be delivered."""
+"""Routes of notifications: endpoints that receive messages about runs, and undelivered messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EndpointBody(BaseModel):
     argv: _Words = Field(
         default_factory=list, description="Program and arguments; the message is on its standard input, as JSON."
     )
-    kinds: list[notifications.Kind] = Field(default_factory=list, description="What is told; empty: everything.")
+    kinds: list[notifications.Kind] = Field(default_factory=list, description="Kinds of messages to send; empty: all.")
     recipe_id: Annotated[str, Field(max_length=200)] | None = Field(None, description="Only runs of this recipe.")
     label: Annotated[str, Field(max_length=400)] | None = Field(
         None, description="Only runs with this label, `name:value`."
@@ -108,7 +108,7 @@ class Replayed(shapes.Shape):
 async def list_endpoints(
     services: ServicesDep, if_none_match: responses.IfNoneMatch = None, wait: responses.Wait = None
 ) -> Response:
-    """List who is told what, with the number of messages that wait and that were given up."""
+    """List endpoints, with the number of messages that wait and that were given up."""
 
     async def read() -> responses.Page:
         return await services.endpoints.list_endpoints(), {}
@@ -120,7 +120,7 @@ async def list_endpoints(
 async def add_endpoint(
     services: ServicesDep, body: EndpointBody, author: AuthorDep, idempotency_key: responses.IdempotencyKey = None
 ) -> Response:
-    """Add who is told from now on: a webhook, addresses of e-mail, or a command."""
+    """Add an endpoint: a webhook, e-mail addresses, or a command."""
     added, existed = await services.endpoints.add(body.new(idempotency_key), author)
     return as_json(added, status=200 if existed else 201)
 

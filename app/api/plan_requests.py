@@ -53,7 +53,7 @@ _QUESTION = "What must be answered before it is started."
 
 def _optional(description: str, **limits: int) -> Any:
     def document(schema: dict[str, Any]) -> None:
-        # What is left out stays as it is; null would be something else.
+        # An omitted field stays as it is; null would be something else.
         schema.pop("default", None)
         schema.update(limits)
 
@@ -84,7 +84,7 @@ class TaskBody(BaseModel):
     model_config = request_models.strict({"description": "Write scene 21", "recipe_id": "creative_draft_scene"})
 
     id: TaskNumber | None = Field(None, description="Its number, by which others depend on it; by default the next.")
-    description: _Description = Field(description="What is to be done.")
+    description: _Description = Field(description="What the task does.")
     recipe_id: _RecipeId | None = Field(None, description=_RECIPE)
     args: dict[str, Any] = Field(default_factory=dict, description=_ARGS)
     deps: list[TaskNumber] = Field(default_factory=list, description=_DEPS, json_schema_extra=_MOST_TASKS)
@@ -113,7 +113,7 @@ class PlanBody(BaseModel):
         },
     )
 
-    intent: _Intent | None = Field(None, description="What is wanted as a whole; beside tasks it is only kept.")
+    intent: _Intent | None = Field(None, description="The goal of the whole plan; with tasks it is only stored.")
     tasks: list[TaskBody] = Field(
         default_factory=list,
         description="Tasks, in the order in which they are begun.",
@@ -157,7 +157,7 @@ class NewTaskBody(RevisedBody, TaskBody):
 
 
 class TaskEditBody(RevisedBody):
-    """What is to be changed of a task; what is left out stays."""
+    """Changes to a task; omitted fields stay."""
 
     model_config = request_models.strict({"description": "Write scene 22, from Mira's view", "deps": []})
 
@@ -181,7 +181,7 @@ class ScopingAnswerBody(RevisedBody):
 
     model_config = request_models.strict({"answer": "The lantern and the ferry, in scenes 3 to 9"})
 
-    answer: _Answer = Field(description="What is answered; the agents of the task read it.")
+    answer: _Answer = Field(description="The answer; the agents of the task read it.")
     args: dict[str, Any] = Field(default_factory=dict, description="Arguments put over those that the task has.")
     recipe_id: _RecipeId | None = Field(None, description="Recipe that does it, where the question was which.")
 

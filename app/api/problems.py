@@ -36,7 +36,7 @@ class Problem:
     title: str
     """The same sentence for every problem of the kind."""
     detail: str
-    """What is wrong this time."""
+    """This occurrence of the problem, in a sentence."""
     flaws: Sequence[errors.Flaw] = ()
     """Every single fault of an input, with its place."""
     facts: Mapping[str, plain.Json] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Problem:
         }
 
     def response(self) -> Response:
-        """Return the answer that tells it."""
+        """Return the response that reports it."""
         body = plain.encode(plain.plain(self.to_json()))
         return Response(body, self.status, dict(self.headers), media_type=MEDIA_TYPE)
 
@@ -86,7 +86,7 @@ def schema() -> dict[str, Any]:
         "properties": {
             "path": {"type": "string", "description": "JSON path of the place, or `query.NAME`, `header.NAME`."},
             "code": {"type": "string", "description": "Stable name of the kind of flaw."},
-            "message": {"type": "string", "description": "What is wrong, in one sentence."},
+            "message": {"type": "string", "description": "The flaw, in one sentence."},
             "line": {"type": "integer", "description": "Line in the source text, where it is known."},
         },
     }
@@ -99,7 +99,7 @@ def schema() -> dict[str, Any]:
             "type": {"type": "string", "description": f"`{TYPE_PREFIX}` and the code."},
             "title": {"type": "string", "description": "The same sentence for every problem of the kind."},
             "status": {"type": "integer", "description": "The HTTP status."},
-            "detail": {"type": "string", "description": "What is wrong this time."},
+            "detail": {"type": "string", "description": "This occurrence of the problem, in a sentence."},
             "code": {"type": "string", "description": "Stable name, for programs."},
             "flaws": {"type": "array", "items": flaw, "description": "Every fault of an input, with its place."},
             "facts": {"type": "object", "description": "What a program may want to know beside."},

@@ -29,7 +29,7 @@ MAX_LIMIT = 1000
 
 
 def _instant(text: object) -> datetime:
-    # A bare number is no instant here, though pydantic would read it as seconds since 1970.
+    # A bare number is not an instant here, though pydantic would read it as seconds since 1970.
     return clock.instant(str(text))
 
 
@@ -140,11 +140,11 @@ class StatsQuery(BaseModel):
 
 
 class UsageQuery(RunFilters):
-    """What sums of usage are told by, and the runs that they cover."""
+    """Grouping of sums of usage, and the runs that they cover."""
 
     by: run_sums.By = Field("recipe", description="What the sums are grouped by.")
     label_key: _Plain | None = Field(
-        None, description="Label whose values sums are told by; needed with `by=label`.", examples=["book"]
+        None, description="Label by whose values sums are grouped; required with `by=label`.", examples=["book"]
     )
     utc_offset: _Offset = Field("+00:00", description="How far local days are ahead of UTC.", examples=["+02:00"])
 
@@ -301,7 +301,7 @@ def revision(etag: str | None) -> int | None:
     """Return the revision that an `If-Match` asks for; None for any.
 
     Raises:
-        errors.RequestInvalid: it is no ETag of something that has revisions.
+        errors.RequestInvalid: it is not an ETag of something that has revisions.
     """
     if etag is None or etag.strip() == "*":
         return None

@@ -55,7 +55,7 @@ def fields_at(route: Any, loc: Sequence[str | int]) -> frozenset[str]:
     """Return the fields that a place of a request may have: of the query, or of an object in the body.
 
     Args:
-        loc: Place as pydantic tells it, `("body", "tasks", 0, "descripton")`.
+        loc: Position as pydantic reports it, `("body", "tasks", 0, "descripton")`.
     """
     if not loc or loc[0] != "body":
         return _parameters_of(route)

@@ -269,7 +269,7 @@ class IssueBody(BaseModel):
 
 
 class IssueEditBody(BaseModel):
-    """What is to be changed of an issue."""
+    """Changes to an issue."""
 
     model_config = strict({"status": "closed", "note": "mended in the second draft", "revision": 1})
 
@@ -278,7 +278,7 @@ class IssueEditBody(BaseModel):
     severity: engine_issues.Severity | None = Field(None, description="Another severity.")
     status: Literal["open", "closed"] | None = Field(None, description="Closes it, or opens it again.")
     note: Annotated[str, Field(min_length=1, max_length=issue_texts.NOTE_CHARACTERS)] | None = Field(
-        None, description="What is to be said with it; kept behind the notes before."
+        None, description="A note, stored after the earlier ones."
     )
     revision: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Revision that was seen; refused with `issue_changed` if it is another by now."

@@ -40,7 +40,7 @@ class RuleBody(BaseModel):
     @model_validator(mode="after")
     def _removes_something(self) -> RuleBody:
         if self.older_than_seconds is None and self.keep_bytes is None:
-            raise ValueError("say what is removed: `older_than_seconds`, or what `keep_bytes` leaves no room for")
+            raise ValueError("say what to remove: set `older_than_seconds` or `keep_bytes`")
         return self
 
     def rule(self) -> retention.Rule:

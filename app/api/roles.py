@@ -19,7 +19,7 @@ class Reach(Enum):
     NO_RUNS = "no_runs"
     """It shows and changes nothing of runs."""
     FILTERED = "filtered"
-    """Its route leaves out, and refuses, what is outside."""
+    """Its route omits, and refuses, anything outside of it."""
     RUN = "run"
     """The run in its path is looked at first."""
     GATE = "gate"

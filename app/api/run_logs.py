@@ -133,7 +133,7 @@ def _tail(tail: int, size: int) -> tuple[int, int] | None:
 
 
 def _range(wanted: str | None, size: int) -> tuple[int, int] | None:
-    """Return where a range begins and ends, an empty one if the log has none of it; None for what is no range."""
+    """Return the bounds of a range, empty if the log has none of it; None if the text is not a range."""
     asked = _RANGE.fullmatch(wanted or "")
     if asked is None or asked[0] == "bytes=-":
         return None

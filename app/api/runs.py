@@ -130,7 +130,7 @@ async def unpause_run(services: ServicesDep, run_id: RunId, author: AuthorDep, _
 async def limit_run(
     services: ServicesDep, run_id: RunId, author: AuthorDep, body: request_models.LimitsBody
 ) -> Response:
-    """Change what an unfinished run may take; null lifts a limit. One that is paused at it goes on if there is room."""
+    """Change the limits of an unfinished run; null lifts one. A run paused at a limit continues if it now fits."""
     return as_json((await services.budgets.limit(run_id, body.changes(), author)).to_json())
 
 

@@ -64,7 +64,7 @@ class PoliciesBody(BaseModel):
 
 @router.get("/prices", summary="Show prices", responses=declared(prices.Prices, *_SHOWN))
 async def show_prices(services: ServicesDep) -> Response:
-    """Return what models cost, for calls whose price their backend does not tell."""
+    """Return the prices of models, for calls whose backend reports none."""
     return as_json(await services.prices.show())
 
 

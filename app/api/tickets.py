@@ -39,7 +39,7 @@ class Tickets:
     def __init__(self, clock: clock.Clock, ids: clock.Ids) -> None:
         self._clock = clock
         self._ids = ids
-        # Hashes only: what is compared here could be timed.
+        # Hashes only, since the comparison could be timed.
         self._expiring: OrderedDict[str, tuple[float, access.Caller]] = OrderedDict()
 
     def issue(self, caller: access.Caller = access.ANYONE) -> tuple[str, dt.datetime]:

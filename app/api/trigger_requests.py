@@ -123,7 +123,7 @@ class FilesEditBody(BaseModel):
 
 
 class TriggerEditBody(BaseModel):
-    """What is to be changed of a trigger."""
+    """Changes to a trigger."""
 
     model_config = request_models.strict(
         {"paused": True}, {"overlap": "queue", "revision": 1}, {"webhook": {"new_address": True}}

@@ -141,6 +141,6 @@ async def deliver(
 ) -> Response:
     """Start the run of a delivery. The address is the credential; no token is needed."""
     body = await request.body()
-    # The gateway has refused what is not strict JSON.
+    # The gateway has refused bodies that are not strict JSON.
     value = json_text.read(body.decode(), exact=True) if body else None
     return as_json(await services.hooks.deliver(trigger_id, secret, request.headers, body, value), status=202)

@@ -43,6 +43,6 @@ async def converse(socket: WebSocket) -> None:
 
 @router.get(PATH, include_in_schema=False)
 async def explain(request: Request) -> Response:
-    """Say that this address is no page."""
+    """Say that this address is not a page."""
     headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
     return problems.of_status(426, "this address is a WebSocket", headers=headers).response()

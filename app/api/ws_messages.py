@@ -114,7 +114,7 @@ def read(content: str | bytes, max_bytes: int) -> Received:
     """Return the message that a client has sent.
 
     Raises:
-        errors.InputRefused: what is wrong with it, and where.
+        errors.InputRefused: its flaw, with the position.
     """
     if isinstance(content, bytes):
         raise errors.RequestInvalid("messages are text, not binary", code="binary_message")

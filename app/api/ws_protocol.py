@@ -124,7 +124,7 @@ class Sieve:
     """Pass a client's frames on, whole messages at a time (RFC 6455, 5.2).
 
     A message that is too large is dropped as it comes in, however it is cut into frames, and a small one that says so
-    stands in its place; the same for text that is none. What breaks the framing itself is passed on to be refused.
+    takes its place; the same for text that is not UTF-8. A broken framing is passed on to be refused.
     """
 
     def __init__(self, max_bytes: int) -> None:

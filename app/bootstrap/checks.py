@@ -17,7 +17,7 @@ from app.storage.disk import disk_health
 
 
 def examine(chosen: settings.Settings) -> list[settings.Remark]:
-    """Return what is wrong or doubtful about agents, prompts and recipes; nothing is started or changed."""
+    """Return errors and warnings about agents, prompts and recipes; nothing is started or changed."""
     people = roster_of(chosen)
     reference = reference_of(chosen, people, real_platform({}))
     broken = [(file, flaw) for file in people.broken for flaw in file.flaws]
@@ -108,7 +108,7 @@ def examine_backend(chosen: settings.Settings, name: str) -> str | None:
 
 def _lack_of_a_folder(data_directory: Path) -> list[settings.Remark]:
     there = next(path for path in (data_directory, *data_directory.parents) if os.path.exists(path))
-    # The rights of a folder of its own are set by whoever uses it.
+    # The user of a private folder sets its permissions.
     if not there.is_dir():
         problem = "is not a folder"
     elif there != data_directory and not os.access(there, os.W_OK | os.X_OK):

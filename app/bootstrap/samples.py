@@ -19,7 +19,7 @@ _MOST_NAMED = 10
 
 
 def add_sample(project: Path, name: str) -> list[str]:
-    """Put a sample into a project and return its files, relative to the project; what is there stays as it is.
+    """Put a sample into a project and return its files, relative to the project; existing files stay as they are.
 
     Raises:
         errors.ConfigurationError: `sample_in_the_way`, naming files of the project with other content; or a file cannot

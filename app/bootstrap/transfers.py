@@ -16,7 +16,7 @@ from app.storage.runs import transfer
 
 
 async def export_runs(chosen: settings.Settings, run_ids: Collection[str], folder: Path) -> dict[str, bool]:
-    """Copy runs from the store of a project to a folder, and tell of each whether it was not there yet.
+    """Copy runs from the store of a project to a folder, and report for each whether it was new.
 
     Args:
         run_ids: None of them: all.
@@ -32,7 +32,7 @@ async def export_runs(chosen: settings.Settings, run_ids: Collection[str], folde
 
 
 async def import_runs(chosen: settings.Settings, run_ids: Collection[str], folder: Path) -> dict[str, bool]:
-    """Copy runs from a folder to the store of a project, and tell of each whether it was not there yet.
+    """Copy runs from a folder to the store of a project, and report for each whether it was new.
 
     Args:
         run_ids: None of them: all.

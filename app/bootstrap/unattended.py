@@ -28,7 +28,7 @@ class Unattended:
     endpoints: endpoints.Endpoints
     """Use cases of notifications."""
     scheduler: scheduler.TriggerScheduler
-    """Takes what is due."""
+    """Takes due occurrences."""
     dispatcher: dispatcher.Dispatcher
     """Delivers notifications."""
     retention: retention.Retention

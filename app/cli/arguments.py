@@ -109,10 +109,10 @@ def parent_run_id(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def runs_above(environ: Mapping[str, str] = os.environ) -> int | None:
-    """Return how many runs are above a run that this process starts, as far as the environment tells.
+    """Return how many runs are above a run that this process starts, by the environment.
 
     Raises:
-        errors.ConfigurationError: it tells no number.
+        errors.ConfigurationError: it is not a number.
     """
     told = environ.get(settings.DEPTH)
     if not told:

@@ -22,7 +22,7 @@ class Program:
     """A command line program."""
 
     name: str
-    """What it is called; lines that tell an error begin with it."""
+    """Its name; error lines begin with it."""
     command: click.Command
     """What it does; returns the exit code."""
     usage: int
@@ -49,14 +49,14 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
         return _tell(program, exit_codes.sentences(error), error)
     except OSError as error:
         return _tell(program, [str(error)], error)
-    except Exception as error:  # noqa: BLE001 - the outermost boundary: a bug is told in a line as well
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: a bug is reported in one line as well
         if os.environ.get("CONTROL_ROOM_LOG_LEVEL", "").lower() == "debug":
             traceback.print_exc()
         return _tell(program, [f"internal error: {type(error).__name__}: {error}"], error)
 
 
 def _refuse_bytes(arguments: Sequence[str]) -> None:
-    # Python stands in for bytes that are no text with characters that nothing can be written with.
+    # Python replaces undecodable bytes by characters that cannot be written.
     for argument in arguments:
         try:
             argument.encode()
@@ -65,7 +65,7 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
 
 
 def _show(error: click.ClickException) -> None:
-    # The words given on the command line stand in it, names of files among them.
+    # It contains the words given on the command line, including names of files.
     error.message = printable.one_line(error.message or "")  # type: ignore[misc]
     told = io.StringIO()
     error.show(told)

@@ -77,7 +77,7 @@ def budgets() -> None:
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool) -> int:
-    """List budgets, with what was spent and what is left."""
+    """List budgets, with their spent and remaining amounts."""
     return exit_codes.shown(place.ask(list_budgets), as_json, _table)
 
 
@@ -133,7 +133,7 @@ def remove(place: options.Place, name: str) -> int:
 @options.as_json
 @options.anywhere
 def limits_(place: options.Place, as_json: bool, run_id: str, lifted: tuple[str, ...], **given: Any) -> int:
-    """Change what an unfinished run may take; one that is paused at a limit goes on if there is room."""
+    """Change the limits of an unfinished run; one paused at a limit continues if it now fits."""
     from app.domain import limits
 
     if unknown := [name for name in lifted if name not in limits.RANGES]:

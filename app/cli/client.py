@@ -18,7 +18,7 @@ class Access(Enum):
     """What a command does to a folder (docs/decisions/0051)."""
 
     READ = "read"
-    """Reads what is stored; works while a service runs."""
+    """Reads stored files; works while a service runs."""
     EXAMINE = "examine"
     """Looks at what would execute, and changes nothing; works while a service runs."""
     START = "start"

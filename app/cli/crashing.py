@@ -91,7 +91,7 @@ def _asked(given: Mapping[str, Any]) -> Any:
     if given["confer"] is not None:
         return conferences.NewConference(message=given["confer"])
     if given["intent"] is not None:
-        # Nobody answers the gate of a review there.
+        # No one answers the gate of a review there.
         return plan_requests.NewPlan(intent=given["intent"], review="off")
     args = arguments.collect(given["given"], given["args_file"])
     return requests.StartRequest(recipe_id=given["recipe"], args=args, description=given["description"])

@@ -62,12 +62,12 @@ def shown(found: Any, as_json: bool, text: Callable[[Any], str]) -> ExitCode:
 
 
 def of_status(status: str) -> ExitCode:
-    """Return the exit code that tells how a run stands."""
+    """Return the exit code for the state of a run."""
     return _OF_STATUS.get(status, ExitCode.DONE)
 
 
 def of_plan(status: str) -> ExitCode:
-    """Return the exit code that tells how a plan rests; one that still runs waits for an answer."""
+    """Return the exit code for the state of a plan; one that still runs waits for an answer."""
     return _OF_PLAN.get(status, ExitCode.DONE)
 
 
@@ -82,11 +82,11 @@ def of_error(error: BaseException) -> ExitCode:
 
 
 def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
-    """Return the lines that tell an error: what and its code, then its flaws with their places, and what to do."""
+    """Return the lines of an error: message and code, then its flaws with their positions, and what to do."""
     told = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] not in error.message]
     lines = [f"{error.message} [{error.code}]", *(f"  {flaw}" for flaw in told if flaw != error.message)]
     if any(flaw.get("code") == "args_type" for flaw in _flaws(error)):
-        lines.append("""  what is no text is given as JSON: --arg 'NAME:=["…"]'""")
+        lines.append("""  pass any value but a text as JSON: --arg 'NAME:=["…"]'""")
     if isinstance(error, errors.DataDirectoryBusy) and error.detail.get("url"):
         lines.append(f"  ask that one with --server {error.detail['url']}")
     return lines

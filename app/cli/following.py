@@ -37,7 +37,7 @@ class Shown(Enum):
 
 
 async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, answers: bool = False) -> int:
-    """Show a run until it rests; return the exit code that tells how it stands.
+    """Show a run until it rests; return the exit code for its state.
 
     Args:
         answers: Whether what the run asks is asked here, if there is a person and the output is for people.
@@ -131,7 +131,7 @@ class Progress:
         try:
             line = self._line(event)
         except (AttributeError, KeyError, TypeError, ValueError):
-            # Somebody has written it into the file of events by hand.
+            # A person has written it into the file of events by hand.
             line = f"  {event.get('type')}"
         self._clear()
         if line is not None:

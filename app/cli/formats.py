@@ -91,7 +91,7 @@ def _standing(line: Mapping[str, Any]) -> str:
 
 
 def _spent(line: Mapping[str, Any]) -> str | None:
-    """Return tokens read and written, and the price where it was told."""
+    """Return tokens read and written, and the price if it was reported."""
     usage = line.get("usage")
     if not usage:
         return None
@@ -290,7 +290,7 @@ def remarks(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def flaw(told: Mapping[str, Any]) -> str:
-    """Return one line that tells a flaw with its place."""
+    """Return one line with a flaw and its position."""
     place = told["path"] if told.get("line") is None else f"{told['path']} (line {told['line']})"
     return f"{place}: {told['message']}"
 

@@ -11,19 +11,19 @@ import click
 from app.cli import arguments, exit_codes, formats, options, unattended_cases
 
 KINDS = ("waits", "failed", "done", "stalled", "budget")
-"""What is told; a test compares them with the engine's."""
+"""Kinds of messages; a test compares them with the engine's."""
 
 
 @click.group()
 def notifications() -> None:
-    """Tell people and programs what happens to runs."""
+    """Notify people and programs about runs."""
 
 
 @notifications.command("list")
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool) -> int:
-    """List the endpoints: who is told what."""
+    """List endpoints and the messages that they receive."""
     return exit_codes.shown(place.ask(unattended_cases.list_endpoints), as_json, _rows)
 
 
@@ -135,7 +135,7 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> str:
 
 def _one(found: Mapping[str, Any]) -> str:
     secret = f"\nsigning secret: {found['signing_secret']}" if found.get("signing_secret") else ""
-    return f"endpoint {found['endpoint_id']} is told {_kinds(found)} by {found['channel']}{secret}"
+    return f"endpoint {found['endpoint_id']} receives {_kinds(found)} by {found['channel']}{secret}"
 
 
 def _kinds(one: Mapping[str, Any]) -> str:

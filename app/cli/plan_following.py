@@ -19,7 +19,7 @@ _WAITING = ("waiting", "paused")
 
 
 async def follow(client: Client, plan: Answer, as_json: bool) -> int:
-    """Show the changes of a plan until it rests; return the exit code that tells how it stands.
+    """Show the changes of a plan until it rests; return the exit code for its state.
 
     Args:
         plan: The plan as it is.
@@ -52,7 +52,7 @@ def rests(plan: Answer) -> bool:
 
 
 class _Told:
-    """Tells what has become of tasks, once each."""
+    """Prints the state of tasks, once each."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -85,9 +85,9 @@ class _Told:
     def _show_task(self, task: Answer) -> None:
         status, run_id, review = task["status"], task["run_id"], (task.get("review") or {}).get("status")
         if status == "running" and run_id is None:
-            # The run is about to be made; then there is more to tell.
+            # The run is about to be made; then there is more to print.
             return
-        # What stood so from the beginning is told by the plan's own line, unless it goes on.
+        # The plan's own line covers states that were there from the beginning, unless the task continues.
         fresh = self._tasks.get(task["id"]) != (status, run_id, review) and (self._begun or status == "running")
         self._tasks[task["id"]] = (status, run_id, review)
         if fresh:

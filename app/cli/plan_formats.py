@@ -33,7 +33,7 @@ def plans(found: Sequence[Plan]) -> str:
 
 
 def plan(found: Plan, gates: Sequence[Gate] = ()) -> str:
-    """Return a plan as a checklist, with what is asked, what has failed, and what can be typed next.
+    """Return a plan as a checklist, with open questions, failures, and commands to type next.
 
     Args:
         gates: Open gates of its runs.
@@ -59,7 +59,7 @@ def standing(found: Plan) -> str:
 
 
 def change(task: Task) -> str:
-    """Return what has become of a task, on one line; what it asks is told when the plan rests."""
+    """Return the state of a task on one line; its question is printed when the plan rests."""
     told = {
         "running": _under_way(task),
         "done": took(task),
@@ -96,7 +96,7 @@ def deciding_run(task: Task) -> Any:
 
 
 def proposals(found: Plan) -> list[Mapping[str, Any]]:
-    """Return the changes that the chief proposes and nobody has decided on."""
+    """Return the changes that the chief proposes and that await a decision."""
     return [each for each in found.get("proposals") or () if each["status"] == "open"]
 
 
@@ -148,7 +148,7 @@ def goes_on(found: Plan) -> bool:
 
 
 def question(task: Task) -> str:
-    """Return what is asked about a task."""
+    """Return the question about a task."""
     return str(task["scoping_question"] or "which recipe does it?")
 
 

@@ -62,7 +62,7 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
     terminal.show(verdicts, as_json, formats.verdicts)
     if not all(verdict["valid"] for verdict in verdicts):
         return exit_codes.ExitCode.USAGE
-    # Nobody has a backend for every bundled recipe.
+    # No project has a backend for every bundled recipe.
     ready = not targets or all(verdict["ready"] for verdict in verdicts)
     return exit_codes.ExitCode.DONE if ready else exit_codes.ExitCode.CONFIGURATION
 

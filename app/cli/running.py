@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
 @budgets.run_limits
 @click.option("--approvals", type=int, metavar="N", help="Keys that must agree at each gate; needs --server.")
-@click.option("--not-starter", is_flag=True, help="Whoever starts the run does not approve; needs --server.")
+@click.option("--not-starter", is_flag=True, help="The starter's own approval does not count; needs --server.")
 @click.option("--concurrency", "key", metavar="KEY", help="Limit how many runs of this key are under way.")
 @click.option("--concurrency-limit", "most", type=click.IntRange(1, 1000), default=1, help="How many those are.")
 @click.option(
@@ -111,7 +111,7 @@ def _request(
 
 
 def _naming_arguments(error: errors.InputRefused, chosen: tuple[str, ...]) -> errors.InputRefused:
-    """Return an error that tells how to give what is an argument, and no option, on the command line."""
+    """Return an error that shows how to pass an argument, which is not an option, on the command line."""
     named = [flaw.path.removeprefix("$.options.") for flaw in error.flaws if flaw.code == "not_an_option"]
     given = [pair for pair in chosen if pair.partition("=")[0].removesuffix(":") in named]
     if not given:

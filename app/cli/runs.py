@@ -307,7 +307,7 @@ async def _followed(client: Client, run_id: str, name: str) -> int:
 
 
 def _verified(found: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> int:
-    # Damage is told from what only cannot be read now.
+    # Damage is distinguished from files that cannot be read now.
     terminal.show(found, as_json, text)
     codes = {"sound": exit_codes.ExitCode.DONE, "damaged": exit_codes.ExitCode.FAILED}
     return codes.get(found["state"], exit_codes.ExitCode.CONFIGURATION)

@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _STORE = "STORE_URL"
 _BLOBS = "BLOBS_URL"
 _IN_ENVIRONMENT_ONLY = frozenset(settings.PREFIX + name for name in ("API_TOKEN", "DATABASE_URL", _STORE))
-"""What may hold a secret: a command line is seen by everybody on the machine."""
+"""Options that may hold a secret: every user of the machine can read a command line."""
 
 
 def _with_settings(command: Command) -> Command:
@@ -38,7 +38,7 @@ def _described(name: str) -> str:
 
 def _without_password(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
     if value is not None and re.match(r"[^:/?#]+://[^/?#@]*:[^/?#@]*@", value):
-        message = "everybody on the machine sees a password here: put it into CONTROL_ROOM_STORE_URL or ~/.pgpass"
+        message = "every user of the machine can read a password here: put it into CONTROL_ROOM_STORE_URL or ~/.pgpass"
         raise click.BadParameter(message)
     return value
 
@@ -74,6 +74,6 @@ def serve(opens: bool, **given: str | None) -> int:
 
 
 def _announce(line: str) -> None:
-    # A service goes on when nobody reads what it says.
+    # A service continues when its output has no reader.
     with contextlib.suppress(terminal.PipeClosed):
         terminal.say(line)

@@ -1,4 +1,4 @@
-"""The terminal: what is printed survives any encoding, and nothing printed can steer it."""
+"""The terminal: printed text survives any encoding, and cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def say_piece(text: str) -> None:
 
 
 def say_reply(text: str) -> None:
-    """Print a text of somebody else among lines of ours, and a blank line: as it is, but marked
+    """Print a text of another author among lines of ours, and a blank line: unchanged, but marked
     where a person watches.
     """
     _write(sys.stdout, (printable.quoted(text) if is_live() else text.rstrip("\n")) + "\n\n")
@@ -153,7 +153,7 @@ async def read_line() -> str | None:
 
 
 def stop_writing() -> None:
-    """Let what is still buffered for a reader that went away not fail once more when the interpreter ends."""
+    """Keep output buffered for a reader that went away from failing again when the interpreter ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 

@@ -170,7 +170,7 @@ async def list_gates(folder: FolderClient, query: gate_inbox.GateQuery) -> list[
 
 @use_case("GET /api/gates/{gate_id}")
 async def show_gate(folder: FolderClient, gate_id: str) -> Answer:
-    """Return a gate with what is decided on in parts, open or not."""
+    """Return a gate, open or not, with the content to decide on in parts."""
     return (await folder.application.gates.detail(gate_id)).to_json()
 
 

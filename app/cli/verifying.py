@@ -15,7 +15,7 @@ _KINDS |= {"conversation": "conversations", "audit": "audit log"}
 
 
 async def verify_everything(client: Client) -> Answer:
-    """Return how much of each kind was checked, and the reports of what is not sound."""
+    """Return the number of checked things of each kind, and the reports of unsound ones."""
     checked, states, reports = Counter[str](), Counter[str](), list[Answer]()
     drawn = 0
     async with aclosing(client.verify_all()) as pages:
@@ -32,7 +32,7 @@ async def verify_everything(client: Client) -> Answer:
 
 
 def report_of(found: Mapping[str, Any]) -> str:
-    """Return what is not sound as a table, what to do about it, and how much was checked."""
+    """Return unsound things as a table, what to do about them, and how much was checked."""
     rows = [(report["kind"], report["id"], report["state"], *_worst(report)) for report in found["reports"]]
     parts = [formats.table(("kind", "id", "state", "file", "reason"), rows)] if rows else []
     advice = [f"{report['id']}: {formats.advice(report)}" for report in found["reports"] if report["advice"]]

@@ -1,4 +1,4 @@
-"""Agent ports: one prompt to an agent, its reply, and what is written meanwhile."""
+"""Agent ports: one prompt to an agent, its reply, and the files written meanwhile."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class AgentPrompt:
     recorded: tuple[int, ...] = ()
     """Earlier tries of the step that left a line there."""
     retry_until_space: RetryUntilSpace = field(default=write_once, compare=False, repr=False)
-    """Write what is kept of the conversation, however long it takes: a reply may be paid for."""
+    """Write the record of the conversation, however long it takes: the reply may have cost money."""
     hear: Callable[[str], None] = field(default=unheard, compare=False, repr=False)
     """Takes in what the agent says and does while it does so, in pieces."""
     live: LiveStep = field(default_factory=LiveStep, compare=False, repr=False)
@@ -103,9 +103,9 @@ class AgentReply:
     agent_session_id: str | None = None
     """Conversation it spoke in, by the backend's own name for it."""
     usage: Usage | None = None
-    """Tokens and price of this turn; None where the backend tells neither."""
+    """Tokens and price of this turn; None if the backend reports neither."""
     finish: Finish | None = None
-    """`length` if the backend tells that the reply hit the length limit."""
+    """`length` if the backend reports that the reply hit the length limit."""
     covers: int | None = None
     """Earlier try of the step, left without a line, whose usage is contained in this turn's; None: there is none."""
     error: StepError | None = None

@@ -1,4 +1,4 @@
-"""Conversations: one speaks at a time in an agent session, and while a run has it, nobody else does."""
+"""Conversation claims: an agent session takes one prompt at a time, and belongs to one run while that runs."""
 
 # Why: docs/decisions/0106.
 
@@ -14,14 +14,14 @@ from app.domain import agent_sessions, runs
 from app.engine import dry_replay, ports, stores
 
 ARGUMENT = "agent_session_id"
-"""Argument of a run that names the conversation which it goes on with."""
+"""Argument of a run that names the conversation which it continues."""
 
 
 class ConversationClaims:
     """Say who may speak in a conversation (agent-recipes, 3.3).
 
     A run has a conversation from its claim until it has ended or speaks in another one. The claim is a file, and the
-    run's journals tell whether it still counts, so that no crash and no other process is passed over.
+    run's journals show whether it still counts, so that no crash and no other process is passed over.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ConversationClaims:
             errors.AgentFailed: `agent_session_damaged`.
             errors.StorageFault: the claim could not be made durable.
         """
-        # Whoever is refused must not hold it even for a moment, or the run that has it would find it taken.
+        # A refused run must not hold it even for a moment, or the run that has it would find it taken.
         await self._claimant(agent_session_id, run_id)
         async with self._sessions.hold(agent_session_id, run_id):
             if await self._claimant(agent_session_id, run_id) != run_id:
@@ -64,7 +64,7 @@ class ConversationClaims:
         try:
             kept = await self._sessions.find(fresh.agent_session_id)
         except errors.AgentFailed:
-            # What is damaged is what the person wants to get away from.
+            # The person wants to leave the damaged conversation.
             kept = None
         if kept is not None and order in kept.orders:
             return kept

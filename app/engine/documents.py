@@ -36,7 +36,7 @@ class Documents(Protocol):
         """
 
     async def remove(self, name: str) -> None:
-        """Remove a document, durably; one that does not exist is no fault.
+        """Remove a document, durably; a missing one is not a fault.
 
         Raises:
             errors.StorageFault: it could not be removed.

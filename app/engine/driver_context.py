@@ -81,7 +81,7 @@ class DriverContext:
         self._progress = progress
 
     def emit(self, key: str, facts: Mapping[str, plain.Json]) -> None:
-        """Tell something once."""
+        """Report something once."""
         self._tell(key, self._masker.mask(plain.plain(facts)))
 
     def project(self, projection: Projection) -> None:
@@ -89,7 +89,7 @@ class DriverContext:
         self._projections.append(projection)
 
     def board(self) -> Board:
-        """Return what is shown; it shares the slots, so it is to be read at once."""
+        """Return the visible state; it shares the slots, so read it at once."""
         return Board(progress=self._progress, slots=self._slots)
 
     def files(self, standing: ShownState) -> dict[str, plain.Json]:

@@ -40,9 +40,9 @@ class Ask(_Request):
     key: str
     """Name of the step."""
     operation: operations.Operation
-    """What is asked."""
+    """The requested operation."""
     place: Place
-    """Where the step stands in the recipe."""
+    """Position of the step in the recipe."""
     body: Mapping[str, plain.Json] = field(init=False)
     """The operation as plain JSON."""
     encoded: bytes = field(init=False)
@@ -55,7 +55,7 @@ class Ask(_Request):
     """The branch itself."""
 
     def forget_body(self) -> None:
-        """Keep no more than tells whether another request asks for the same."""
+        """Keep only the hash that identifies a repeated request."""
         self.body = _NO_BODY
         self.encoded = b""
 

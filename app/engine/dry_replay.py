@@ -19,7 +19,7 @@ from app.engine.stores import Loaded
 async def review(
     loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBlob, *, elsewhere: bool = False
 ) -> views.RunView:
-    """Return a run as its authority tells it.
+    """Return a run by its authority.
 
     Where the present driver does not fit the journal, the board shows only how many steps the journal holds.
 
@@ -52,7 +52,7 @@ async def replays(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) ->
 
 
 async def asked(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
-    """Return the gates at which a run that nobody executes now has come to wait for an answer.
+    """Return the gates at which a run without an executing process waits for an answer.
 
     Where the present driver does not fit the journal, there is none that could be answered.
     """

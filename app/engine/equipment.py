@@ -34,7 +34,7 @@ class Interner:
         self._newest: OrderedDict[str, tuple[_Frozen, _Frozen]] = OrderedDict()
 
     def shared(self, start: RunStart) -> RunStart:
-        """Return the same facts, with the recipe and what is frozen beside it in the copy that other runs have."""
+        """Return the same facts, sharing the frozen recipe and its parts with other runs."""
         known = self._newest.get(start.recipe_sha256)
         if known is not None and known == (start.recipe, start.frozen):
             self._newest.move_to_end(start.recipe_sha256)

@@ -1,6 +1,6 @@
 """The feed: the newest events of all runs, kept in memory for those who follow all of them."""
 
-# It costs a run one call for each write of its events, and one test for each event. Only while somebody follows are
+# It costs a run one call for each write of its events, and one test for each event. Only while a client follows are
 # events written out sooner than they would be.
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class EventFeed:
         self._writing: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self.followers = 0
-        """How many follow; while nobody does, events are written when it suits their run."""
+        """Number of followers; without one, events are written when it suits their run."""
         self.listeners = 0
-        """How many wait for what is written, without hurrying it."""
+        """Number of listeners, which wait for written events without hurrying them."""
         self.last = 0
         """Place of the newest event."""
 
@@ -106,13 +106,13 @@ class EventFeed:
             self._news = asyncio.Event()
 
     def stir(self, source: Source) -> None:
-        """Let a run write its events in a moment, since somebody follows."""
+        """Let a run write its events in a moment, since a client follows."""
         self._stirred[source] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(STIR_SECONDS, self._write_out)
 
     def behind(self, place: int) -> list[Portion]:
-        """Return what is kept behind a place, oldest first; the first portion may begin before it."""
+        """Return the kept portions after a place, oldest first; the first portion may begin before it."""
         found: list[Portion] = []
         for portion in reversed(self._kept):
             if portion.last <= place:

@@ -73,7 +73,7 @@ def line(
         "retry_at": attempt.retry_at,
     }
     if isinstance(asked, AgentCall) and asked.model is not None and "body" not in operation:
-        # A long prompt is not kept here, and sums of usage are told by model.
+        # A long prompt is not kept here, and sums of usage are grouped by model.
         fields["model"] = asked.model
     if result.finish:
         fields["finish"] = result.finish

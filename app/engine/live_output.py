@@ -36,7 +36,7 @@ async def not_kept(_name: str, _text: str) -> bool:
 
 
 class LiveOutput:
-    """One output of one try. Nobody waits for it: a log that cannot be written is given up, never the step."""
+    """One output of one attempt. The step never waits for it: a log that cannot be written is given up."""
 
     def __init__(
         self, step: LiveStep, append: AppendLog, name: str, masker: plain.Masker, time: clock.Clock = _CLOCK
@@ -82,7 +82,7 @@ class LiveOutput:
         self.hear(self._decoder.decode(content))
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         async with self._turn:
             if self._writing is not None:
                 self._writing.cancel()
@@ -117,7 +117,7 @@ class LiveOutput:
             self._is_over = True
 
     def _leave_out(self, most: int | None = None) -> None:
-        """Keep the whole lines of what is not written yet, and leave out what follows up to the next line."""
+        """Keep the complete unwritten lines, and drop the text up to the next line."""
         text = (self._held + "".join(self._pending))[:most]
         kept = text[: text.rfind("\n") + 1] + _LEFT_OUT
         self._pending, self._held, self._size, self._is_torn = [kept], "", len(kept), True

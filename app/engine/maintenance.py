@@ -1,4 +1,4 @@
-"""Upkeep: what is asked of a store about folders that may have been damaged."""
+"""Maintenance: a store's operations on folders that may be damaged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FileVerified(TypedDict):
     """Result of the verification of one file."""
 
     file: Annotated[str, shapes.Keywords({"examples": ["steps.jsonl"]})]
-    """File, relative to the folder of what is verified."""
+    """File, relative to the verified folder."""
     state: Annotated[str, Literal["ok", "torn", "corrupt", "unreadable"]]
     """`torn`: the end was never confirmed, and is cut off when the file is opened next; `unreadable`: it cannot be read
     now, so its content is unknown.
@@ -25,7 +25,7 @@ class FileVerified(TypedDict):
     line: int | None
     """First invalid line, from 1; None if the whole file is invalid."""
     reason: str | None
-    """What is wrong there."""
+    """The flaw there."""
 
 
 class Verification(TypedDict):
@@ -59,7 +59,7 @@ class JournalRepaired(TypedDict):
     aside: str | None
     """File in the same folder that keeps the whole damaged journal; None if nothing is cut off."""
     reason: str | None
-    """What is wrong after the kept lines."""
+    """The flaw after the kept lines."""
 
 
 class Repaired(TypedDict):
@@ -107,7 +107,7 @@ class Verified:
 
 
 class Maintenance(Protocol):
-    """Check what is stored, and repair runs."""
+    """Verify stored files, and repair runs."""
 
     async def verify(self, run_id: str) -> Verification:
         """Report on each file of a run's authority; nothing is changed.
@@ -136,7 +136,7 @@ class Maintenance(Protocol):
         """Cut a damaged run back to what can be believed, and leave it paused; the damaged files are kept aside.
 
         Args:
-            dry_run: Whether to change nothing and tell what would be changed.
+            dry_run: Whether to change nothing and report the changes that would be made.
 
         Raises:
             errors.NotFound, errors.Conflict, errors.JournalCorrupt: there is no such run, it is being written, or its

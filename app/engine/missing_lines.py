@@ -32,7 +32,7 @@ class MissingLines:
         """Return the error that parks the run, with the place and the way on."""
         of = f" of {self.known_lines}" if self.known_lines > self.lines else ""
         message = (
-            f"run {run_id}: {self.file} has {self.lines}{of} lines, {self.told_by} tells of more; steps whose lines are"
+            f"run {run_id}: {self.file} has {self.lines}{of} lines, {self.told_by} shows more; steps whose lines are"
             " gone would run again. Stop the service and put the file back from a copy, or unpause the run to continue"
             " from the lines that are left, or cancel it"
         )
@@ -40,7 +40,7 @@ class MissingLines:
 
 
 def unled(records: Iterable[Record], decisions: Decisions, scheduler: DriverScheduler) -> MissingLines | None:
-    """Return what is missing where steps were begun that a driver with this journal would not have asked for."""
+    """Return the missing lines if steps were begun that a driver with this journal would not have requested."""
     lines = list(records)
     known = {record.key for record in lines} | scheduler.asks.keys()
     begun = [

@@ -28,7 +28,7 @@ class StepWait:
     key: str
     """Step."""
     operation: operations.Operation
-    """What is performed."""
+    """The operation."""
     attempt: int
     """Which try; 0 before the first."""
     since: str | None
@@ -86,7 +86,7 @@ def waits_at_rest(loaded: Loaded, asks: Mapping[str, Ask]) -> list[StepWait]:
 
 
 def executed_elsewhere(view: views.RunView, loaded: Loaded, asks: Mapping[str, Ask]) -> views.RunView:
-    """Show what the journal tells of the open steps of a run that another process may be executing."""
+    """Show the open steps of a run from its journal, while another process may be executing it."""
     decided = loaded.decisions
     if view.status is not RunState.RUNNING or decided.cancel_requested_at is not None:
         return view

@@ -50,7 +50,7 @@ class Context(Protocol):
         """Run named branches in parallel and return what each returned, in the given order.
 
         With `fail_fast`, the first branch that raises cancels the others and its error is raised here; without, an
-        error stands in its branch's place. At most `limit` branches run at a time, started in order.
+        error takes its branch's place. At most `limit` branches run at a time, started in order.
         """
 
     async def gate(self, key: str, gate: Gate, place: Place | None = None) -> Record:
@@ -72,7 +72,7 @@ class Context(Protocol):
         """Put the run's progress on the board."""
 
     def emit(self, key: str, facts: Mapping[str, plain.Json]) -> None:
-        """Tell something, once in the life of the run, as an event `recipe.note`."""
+        """Report something, once in the life of the run, as an event `recipe.note`."""
 
     def project(self, projection: Projection) -> None:
         """Register what makes further files of the run folder, as often as its snapshots are written."""
@@ -145,7 +145,7 @@ class ComposingDialect(Protocol):
 
         Args:
             read: Returns the text of a file by its path from the folder of the recipes; raises `errors.InputRefused`
-                where there is none, or where it lies outside.
+                if there is none, or if it is outside.
         """
 
 
@@ -207,9 +207,9 @@ class Call:
     attempt: int
     """Which try, from 1."""
     operation: Operation
-    """What is asked."""
+    """The requested operation."""
     place: Place
-    """Where the step stands in the recipe."""
+    """Position of the step in the recipe."""
     due_at: str | None
     """When a timer, a gate or a wait is over; the same after a restart."""
     read_blob: Callable[[BlobRef], Awaitable[plain.Json]]
@@ -219,13 +219,13 @@ class Call:
     asked_at: str | None = None
     """When a gate was asked first; the same after a restart."""
     retry_until_space: RetryUntilSpace = write_once
-    """Write what is kept beside the run's folder, however long it takes."""
+    """Write the files kept outside the run's folder, however long it takes."""
     append_log: AppendLog = not_kept
-    """Append a masked text (name, text) to a log while the try goes on."""
+    """Append a masked text (name, text) to a log during the attempt."""
     live: LiveStep = field(default_factory=LiveStep)
-    """What the step shows while the try goes on."""
+    """What the step shows during the attempt."""
     masker: plain.Masker = _NO_SECRETS
-    """Hides secrets in what is cut or parsed before the engine sees it."""
+    """Hides secrets in output that is cut or parsed before the engine sees it."""
     recorded: tuple[int, ...] = ()
     """Earlier tries of the step that left a line in the journal."""
     exchanges: tuple[Exchange, ...] = ()

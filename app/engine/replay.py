@@ -67,7 +67,7 @@ def hand_out(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> None
     """Give one line to the branch that asks for its key; a try that is not final is only compared.
 
     Raises:
-        errors.NondeterminismFault: nobody asks for it, or another operation is asked for under its key.
+        errors.NondeterminismFault: no operation matches it, or another operation has its key.
     """
     ask = scheduler.asks.get(record.key)
     if ask is None:
@@ -88,7 +88,7 @@ class Exchanges:
         self._said: dict[str, list[ports.Exchange]] = {name: [] for name in agent_session_ids}
 
     def note(self, ask: Ask, record: Record) -> None:
-        """Take in a line; a prompt that got no reply is no part of a conversation."""
+        """Take in a line; a prompt without a reply is not part of a conversation."""
         said = self._of(ask)
         if said is not None and record.done and isinstance(ask.operation, operations.AgentCall):
             said.append(ports.Exchange(prompt=ask.operation.prompt, reply=record.output, blob=record.blob))

@@ -1,4 +1,4 @@
-"""Resuming: what is written when an ended run is sent on, and what must fit before that."""
+"""Resuming: the lines written when a stopped run is resumed, and the checks before that."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Standing:
     open: Sequence[OpenStep] = ()
     """Open steps of a run that is asleep."""
     updated_at: str | None = None
-    """When a run that is asleep last changed; None: its folder tells."""
+    """When an evicted run last changed; None: its folder has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ class RunEngine(Protocol):
             errors.NotFound: `gate_not_found`, `input_not_found`, the run has no such open step.
             errors.Conflict: `gate_decided`, `input_decided`, another delivery was first, or the time is over;
                 `gate_lapsed`, `input_lapsed`, it was asked anew since; `not_recorded`, the run came to rest before the
-                delivery counted. The same value under the same idempotency key is no conflict at an input.
+                delivery counted. The same value under the same idempotency key is not a conflict at an input.
             errors.WrongState: the run is not this engine's.
             errors.RequestInvalid: `unknown_decision`, the gate has no such option.
             errors.DiskFull: the delivery cannot be written now; it counts as soon as it can.
@@ -225,7 +225,7 @@ class RunEngine(Protocol):
         """Return the runs that hold capacity and are loaded, as they stand."""
 
     def standing(self, run_id: str) -> Standing | None:
-        """Tell how a run stands that is queued or asleep; None for one that is loaded, or that the engine does not
+        """Return the state of a run that is queued or evicted; None for one that is loaded, or that the engine does not
         have.
         """
 
@@ -254,7 +254,7 @@ class RunEngine(Protocol):
         """Wait until a run that was submitted has ended, and return how."""
 
     def status(self) -> EngineStatus:
-        """Tell how busy the engine is."""
+        """Return how busy the engine is."""
 
 
 def wrong_state(run_id: str, state: str, asked: str) -> errors.WrongState:

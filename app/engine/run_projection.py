@@ -29,7 +29,7 @@ CANCELLING = "cancelling"
 
 
 class RunProjection:
-    """Keep what is shown of a run current."""
+    """Keep the visible state of a run current."""
 
     def __init__(self, log: RunLog, context: DriverContext, time: clock.Clock, changed: Callable[[], None]) -> None:
         loaded = log.loaded
@@ -64,7 +64,7 @@ class RunProjection:
         self.steps = steps
 
     def view(self) -> views.RunView:
-        """Return the run as it stands; it shares what goes on growing, so it is to be read at once."""
+        """Return the run's present state; it shares growing collections, so read it at once."""
         fault = self.durability.fault if self.durability else None
         return views.RunView(
             start=self._log.loaded.start,

@@ -13,7 +13,7 @@ from app.domain.usage_sums import UsageSum
 from app.engine.stores import RunQuery
 
 By: TypeAlias = Literal["recipe", "agent", "model", "label", "day"]
-"""What sums of usage are told by."""
+"""Dimension by which sums of usage are grouped."""
 
 MOST_ROWS = 1000
 """Most rows of sums, those of the largest first; the total covers all."""
@@ -30,9 +30,9 @@ class UsageQuery:
     """Which sums of usage are asked for."""
 
     by: By = "recipe"
-    """What they are told by."""
+    """Dimension by which they are grouped."""
     label_key: str | None = None
-    """Label whose values they are told by."""
+    """Label by whose values they are grouped."""
     offset_minutes: int = 0
     """How far local time is ahead of UTC, for days."""
     runs: RunQuery = field(default_factory=RunQuery)
@@ -52,9 +52,9 @@ class UsageAmounts(shapes.Shape):
     output_tokens: int = 0
     """Tokens written."""
     cost_usd: float | None = None
-    """Sum of the prices that were told; None where none was."""
+    """Sum of the reported prices; None if there are none."""
     calls_without_price: int = 0
-    """Calls whose price nobody told; `cost_usd` does not contain them."""
+    """Calls without a reported price; `cost_usd` does not contain them."""
     cost_estimated_usd: float | None = None
     """Sum of the estimates for those, by the price file; None where there is none."""
 

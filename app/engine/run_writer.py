@@ -127,7 +127,7 @@ class RunWriter:
         return True
 
     def report(self, attempt: StepAttempt, failure: BaseException) -> None:
-        """Tell the runner that a step could not be executed, or the next one that attaches itself."""
+        """Report to the attached runner, or the next one, that a step could not be executed."""
         if self._abandoned:
             return
         if self.owner is not None:

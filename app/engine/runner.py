@@ -159,7 +159,7 @@ class Runner:
         return bool(self._steps) and all(step.away for step in self._steps.values()) and not self.log.has_owed_move
 
     def evict(self, call: Callable[[str], None]) -> EvictedRun:
-        """Release a run that may be evicted; `run` returns, and another runner continues with what is returned.
+        """Release a run that may be evicted; `run` returns, and another runner continues from the returned state.
 
         Args:
             call: Called with the run's id when one of its steps needs it.

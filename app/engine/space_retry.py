@@ -80,7 +80,7 @@ class SpaceRetry:
             try:
                 await self._outwait()
             except BaseException:
-                # Who is cut off waits for nothing any more; whoever still does says so in its turn.
+                # A cancelled waiter no longer waits; the remaining ones report in their turn.
                 self.fault = None
                 self._changed()
                 raise
@@ -106,7 +106,7 @@ class SpaceRetry:
         return await self.commit(lambda: self._log.get_blob(blob))
 
     def abandon(self) -> None:
-        """Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`."""
+        """Give up waiting for space, since the process stops; waiters get an `InterruptionFault`."""
         self._abandoned.give()
 
     def retry_now(self) -> None:

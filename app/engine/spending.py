@@ -40,9 +40,9 @@ class Quote:
     """What a call of an agent may take, as far as that is known before it is made."""
 
     tokens: int | None = None
-    """Tokens read and written; None: nobody can tell."""
+    """Tokens read and written; None: unknown."""
     cost_usd: float | None = None
-    """Price; None: nobody can tell."""
+    """Price; None: unknown."""
     is_capped: bool = False
     """Whether the agent is a program that can be told the most that it may cost."""
 
@@ -55,7 +55,7 @@ class SpendingStore(RunStore, Protocol):
 
 
 class Reservation(Protocol):
-    """What is reserved for one call of an agent."""
+    """The amounts reserved for one call of an agent."""
 
     @property
     def cap_usd(self) -> float | None:

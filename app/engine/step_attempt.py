@@ -56,6 +56,6 @@ class StepAttempt(LiveStep):
     cut: bool = False
     """Whether it was interrupted while its record was written, so that no further try begins."""
     reservation: Reservation | None = None
-    """What is reserved for the present try; None where it calls no agent."""
+    """Amounts reserved for the present attempt; None if it calls no agent."""
     task: asyncio.Task[None] | None = None
     """The task that executes it."""

@@ -226,7 +226,7 @@ class StepExecutor:
             elif attempt.ask.operation.outside:
                 raise fault
             else:
-                # What is stored beside the folder, as issues are, waits for room too.
+                # Files stored outside the folder, such as issues, wait for space too.
                 await self._heal(fault)
             try:
                 result = await performer.perform(call)

@@ -137,7 +137,7 @@ class RunLog(Waiting, Protocol):
         """Write everything out and let go of the files."""
 
     async def set_aside(self) -> None:
-        """Close a run that this process has taken and goes on with: opened again, it is as if it had stayed open."""
+        """Close a run that this process owns and will continue: opened again, it is as if it had stayed open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +312,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """Return a blob of a run that is not open."""
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[Event]:
-        """Return the events numbered above `after` that are written, at most `most`; what is before is not read."""
+        """Return the events numbered above `after` that are written, at most `most`; earlier ones are not read."""
 
     async def read_log(self, run_id: str, name: str) -> bytes:
         """Return a file under `logs/`."""

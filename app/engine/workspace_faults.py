@@ -22,7 +22,7 @@ def passes(number: int | None, *, reading: bool = False) -> bool:
     """Return whether an error is of the disk or of the machine's means, and says nothing about what was asked.
 
     Args:
-        reading: Whether a user's file was read, of which only the step can tell that it is broken.
+        reading: Whether a user's file was read, which only the step can recognise as broken.
     """
     return number in (_SHORT if reading else _PASSING)
 
@@ -38,7 +38,7 @@ def waits(path: str, error: OSError) -> errors.WorkspaceFault:
 
 @contextlib.contextmanager
 def waiting(path: str) -> Iterator[None]:
-    """Let the step wait if the system refuses what is done before anything of it counts."""
+    """Let the step wait if the system refuses an action before the step has had any effect."""
     try:
         yield
     except OSError as error:
@@ -48,13 +48,13 @@ def waiting(path: str) -> Iterator[None]:
 
 
 def parks(error: OSError) -> errors.StorageFault:
-    """Return the fault that parks the run of a step of which nobody knows what it has done."""
+    """Return the fault that parks the run of a step whose effects are unknown."""
     path = _path_of(error)
     return errors.StorageFault(_message(path, error), detail=facts(path, error))
 
 
 def failed(error: OSError) -> Result:
-    """Return the failure of a step that met an error which does not pass and that nobody foresaw."""
+    """Return the failure of a step that met a permanent, unexpected error."""
     return step_decisions.failed("internal_error", told(error), facts("", error))
 
 

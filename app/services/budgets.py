@@ -1,4 +1,4 @@
-"""Budgets: what runs may spend together, what one run may spend, and who goes on when there is room again."""
+"""Budgets: limits of runs together and of one run, and the runs that continue when a limit is raised."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class BudgetShown(budgets.Budget):
     used: budgets.Used
     """What calls of agents took; of a budget per day, since midnight."""
     reserved: budgets.Amounts
-    """What is reserved: for calls under way, and for those that ended without telling what they took."""
+    """Reserved amounts: for calls under way, and for those that ended without reporting usage."""
     left: budgets.Amounts
-    """What is left of each limit; below 0 by as much as it was exceeded."""
+    """Remainder of each limit; negative by the amount that exceeds it."""
     turns_at: shapes.Instant | None
     """When what was spent begins anew; None: never."""
 
@@ -53,7 +53,7 @@ class RunLimited(shapes.Shape):
     run_id: shapes.RunId
     """Id of the run."""
     status: states.RunState
-    """State of the run; one that was paused at a limit goes on if there is room now."""
+    """State of the run; one that was paused at a limit continues if it now fits."""
     budget: budgets.BudgetState
     """How its limits stand."""
 

@@ -31,7 +31,7 @@ class BulkOrder:
     """An order to many runs."""
 
     action: Action
-    """What is ordered."""
+    """The action."""
     run_ids: tuple[str, ...] | None = None
     """Runs; None: those of the filter."""
     filter: stores.RunQuery | None = None
@@ -43,7 +43,7 @@ class BulkOrder:
     marks: run_engine.Marks = field(default_factory=run_engine.Marks)
     """What `label` changes."""
     scope: access.Scope | None = None
-    """Runs that there are for whoever orders; None: all."""
+    """Runs visible to the caller; None: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

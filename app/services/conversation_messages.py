@@ -33,7 +33,7 @@ class Message:
     fields: Mapping[str, plain.Json] = field(default_factory=dict)
     """Its own fields."""
     seq: int | None = None
-    """Number of the event that it tells; None for an answer that no event caused."""
+    """Number of its event; None for an answer that no event caused."""
     run_id: str | None = None
     """Run that it is about."""
     position: int | None = None
@@ -63,7 +63,7 @@ def recipe_error(
 
 
 class Narrator:
-    """Tell one run. It must hear every event from the first on, also where a client knows many of them already."""
+    """Turn the events of one run into messages. It needs every event from the first on, even known ones."""
 
     def __init__(self, run_id: str, agent_session_id: str | None, *, plain_prompt: bool) -> None:
         """Args:
@@ -77,7 +77,7 @@ class Narrator:
         self.seq = 0
         """Number of the newest event heard."""
         self.over = False
-        """Whether the run's end was told."""
+        """Whether the run's end was reported."""
         self._plain = plain_prompt
         self._recipe: dict[str, plain.Json] = {}
         self._outcome: dict[str, plain.Json] = _NO_OUTCOME

@@ -22,7 +22,7 @@ from app.services.requests import StartRequest
 from app.services.runs import Listener, Runs, RunStartedListeners
 
 NEWEST_KEPT = 4096
-"""Conversations whose newest run is remembered; of others, their claims tell."""
+"""Conversations whose newest run is remembered; for others, the claims show it."""
 
 _DESCRIPTION_CHARACTERS = 200
 
@@ -40,7 +40,7 @@ class Begun:
 
 
 class ConversationService:
-    """Start, stop and tell runs by the conversations that they speak in."""
+    """Start, stop and follow runs by their conversations."""
 
     def __init__(
         self,

@@ -134,7 +134,7 @@ class FeedFollower:
         key = place, reached, wanted
         known = self._encoded.get(key)
         if known is None:
-            # Clients at the same place with the same wishes share what is encoded.
+            # Clients at the same place with the same filter share encoded events.
             known = self._encoded[key] = b"".join(self._events(wanted, place, reached))
             while len(self._encoded) > _SHARED:
                 self._encoded.popitem(last=False)

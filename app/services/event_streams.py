@@ -45,7 +45,7 @@ class Batch:
         return self._encoded
 
     def behind(self, position: int) -> Batch:
-        """Return what is numbered above `position`."""
+        """Return the events numbered above `position`."""
         if self.events[0].seq > position:
             return self
         return Batch([event for event in self.events if event.seq > position])
@@ -262,7 +262,7 @@ class EventFollower:
             feed.end()
 
     def _drop(self, run_id: str, feed: Feed) -> None:
-        # At once, so that no follower joins a feed that is no longer filled.
+        # At once, so that no follower joins a feed that has ended.
         filling = self._filling.pop(feed, None)
         if filling is not None:
             self._feeds[run_id].remove(feed)

@@ -1,4 +1,4 @@
-"""Faults of the engine and the storage, raised as errors that tell the caller what to do."""
+"""Faults of the engine and the storage, raised as errors that say what to do."""
 
 from __future__ import annotations
 

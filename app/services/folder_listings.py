@@ -28,7 +28,7 @@ TRUSTED_SECONDS = 1.0
 
 
 class Mark(NamedTuple):
-    """What is another as soon as a file or folder has changed."""
+    """Stamp that changes with every change of a file or folder."""
 
     fault: int = 0
     """Why it cannot be looked at, as the system numbers it; 0 where it can."""

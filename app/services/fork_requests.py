@@ -83,7 +83,7 @@ class PreviewReport(shapes.Shape):
     ok: bool
     """Whether the order would be accepted now."""
     problems: tuple[errors.Flaw, ...]
-    """What is in the way."""
+    """The obstacle."""
     steps: tuple[StepPreviewed, ...]
     """Steps in the order of the journal, then what comes next; at most 2,000."""
     taken_over: int
@@ -113,7 +113,7 @@ WORKSPACE_NOTE = (
 
 
 def as_flaws(error: errors.ControlRoomError) -> tuple[errors.Flaw, ...]:
-    """Return an error as what is in the way."""
+    """Return an error as an obstacle."""
     flaws = error.flaws if isinstance(error, errors.InputRefused) else ()
     return tuple(flaws) or (errors.Flaw(path="$", code=error.code, message=error.message),)
 

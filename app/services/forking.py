@@ -44,7 +44,7 @@ class Forks:
         dialects: Mapping[str, ports.Driver],
         begun: Callable[[runs.RunStart], None],
     ) -> None:
-        """Args: begun: Is told of every new run."""
+        """Args: begun: Called with every new run."""
         self._store = store
         self._engine = engine
         self._starter = starter
@@ -130,7 +130,7 @@ class Forks:
             candidates,
             dialect,
             functools.partial(self._store.read_blob, run_id),
-            # Who started a fork may be somebody whose approval counted for the source.
+            # The starter of a fork may be a person whose approval counted for the source.
             asks_again=getattr(start, "approvals", None) is not None,
         )
         start = dataclasses.replace(

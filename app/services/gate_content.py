@@ -15,7 +15,7 @@ MOST_CHARACTERS = 256 * 1024
 """Characters of a part; a longer one is cut off."""
 
 MOST_PARTS = 100
-"""Parts that are told apart; the rest is one text."""
+"""Recognised parts; the rest is one text."""
 
 Kind = Literal["text", "json", "table", "diff"]
 """Form of a part."""
@@ -26,7 +26,7 @@ _DIFF_BEGIN = re.compile(r"diff --git |--- \S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentPart(shapes.Shape):
-    """A part of what is decided on."""
+    """A part of the content to decide on."""
 
     name: str
     """`part 1`, `part 2` …, in the order of the question."""
@@ -39,7 +39,7 @@ class ContentPart(shapes.Shape):
 
 
 def parts(prompt: str) -> tuple[ContentPart, ...]:
-    """Return the parts of a question, in order; its options are told beside it."""
+    """Return the parts of a question, in order; its options are separate."""
     if _is_json(prompt):
         cut: list[tuple[Kind, str]] = [("json", prompt)]
     else:

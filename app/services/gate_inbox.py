@@ -102,7 +102,7 @@ class GateInbox:
         try:
             loaded = await self._store.read(run_id)
         except (errors.ControlRoomError, errors.StorageFault):
-            # It is gone meanwhile, or cannot be read; the run itself tells of that.
+            # It is gone meanwhile, or cannot be read; the run itself reports that.
             return []
         decided = loaded.decisions
         return [] if decided.paused or decided.cancel_requested_at else await self.open_gates_in(loaded)

@@ -63,7 +63,7 @@ class GateShown(shapes.Shape):
     default: str | None
     """Decision that is taken if no answer arrives in time."""
     shown_sha256: str
-    """Hash of what is decided on; send it back to decide on nothing else."""
+    """Hash of the content to decide on; send it back so that the answer counts for this content only."""
     decision: str | None
     """The decision."""
     message: str | None

@@ -60,7 +60,7 @@ class Trace:
         if not location.aside:
             self._settle(location.path[-1], record)
         elif (reached := self._at(location.path[-1].node)).status is not None:
-            # What is aside changes nothing about a step that came to something.
+            # Optional parts do not change the state of a step that has a result.
             reached.own = self.added
         self._path, self._outcome = location.path, self._drawing.outcome_of(record)
 
@@ -91,7 +91,7 @@ class Trace:
         reason = (view.ending or {}).get("reason")
         here = [passage.node for passage in reversed(self._path)]
         fitting = [edge for edge in self._closing if edge.source in here and _fits(edge, {self._outcome})]
-        # An exit is named by its reason; where the outcome was not kept, the reason tells which it was.
+        # An exit is named by its reason; if the outcome was not kept, the reason identifies it.
         fitting.sort(key=lambda edge: (not edge.target.endswith(f":{reason}"), here.index(edge.source)))
         return fitting[0] if fitting else None
 
@@ -108,7 +108,7 @@ class Trace:
         is_passed = (
             (end is not None and node.id == end.target)
             or (node.kind == "start" and is_begun)
-            # A check of a slot is no step; a run that is done has passed them all.
+            # A check of a slot is not a step; a run that is done has passed them all.
             or (node.kind == "check" and now.status is RunState.DONE)
         )
         return (StepState.DONE, 1, None) if is_passed else (None, 0, None)
@@ -129,7 +129,7 @@ class _Now:
         self._last = frozenset(passage.node for passage in path)
 
     def holds(self, node: str) -> bool:
-        """Return whether the run stands in a node."""
+        """Return whether the run is in a node."""
         return node in (self.running if self.opened else self._last)
 
 
@@ -196,7 +196,7 @@ def _status(reached: _Reached, holds: bool, run: RunState) -> StepState | None:
     if reached.own == reached.inside:
         is_prepared = reached.status is None and holds and not run.finished and run is not RunState.PAUSED
         return StepState.RUNNING if is_prepared else reached.status
-    # What contains other nodes is at work as long as the flow stands in it, and shares the run's end.
+    # A node that contains others is running while the flow is in it, and shares the run's end.
     if not holds:
         return StepState.DONE
     if not run.finished:

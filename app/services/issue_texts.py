@@ -26,7 +26,7 @@ KIND_PATTERN = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
 
 
 def flaws(title: str | None, body: str | None, note: str | None, kind: str | None) -> Iterator[errors.Flaw]:
-    """Yield what is wrong with the texts of an issue; None is nothing to check."""
+    """Yield the flaws of an issue's texts; None is not checked."""
     if title is not None and not (len(title) <= TITLE_CHARACTERS and re.fullmatch(TITLE_PATTERN, title)):
         yield _flaw("title", f"must be one line that is not blank, of at most {TITLE_CHARACTERS} characters")
     if body is not None and len(body) > BODY_CHARACTERS:

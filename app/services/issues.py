@@ -41,7 +41,7 @@ class NewIssue:
     """Key under which a repetition finds the same issue."""
 
     def sha256(self) -> str:
-        """Return the hash that tells a repetition from another issue with the same key."""
+        """Return the hash that distinguishes a repetition from another issue with the same key."""
         request_sha256 = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         if self.severity is None:
             # As the release before did, which knew of none.
@@ -72,7 +72,7 @@ class Edit:
     status: issues.Status | None = None
     """Closes it, or opens it again."""
     note: str | None = None
-    """What is to be said with it; kept with its time, behind the notes before."""
+    """A note, stored with its time after the earlier ones."""
     revision: int | None = None
     """Revision that was seen; refused if the issue has another by now. None: whatever it is."""
 

@@ -33,7 +33,7 @@ class NewKey:
     """A key that is asked for."""
 
     name: str
-    """Name of whoever will hold it."""
+    """Name of its holder."""
     role: Role = Role.VIEWER
     """What it may do."""
     recipes: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Keys:
         self._ids = ids
 
     def over(self, file: KeyFile) -> Keys:
-        """Return the same over the file as somebody else has opened it."""
+        """Return the same over a file opened by another process."""
         return Keys(file, self._audit, self._clock, self._ids)
 
     def list(self) -> list[keys.KeyShown]:

@@ -26,7 +26,7 @@ class Piece:
     """What a follower of a log gets next."""
 
     kind: str
-    """`text`, `reset` where the log was replaced by a shorter one and is told anew, `end`, or `alive`."""
+    """`text`, `reset` if a shorter log replaced it and is sent from its start, `end`, or `alive`."""
     offset: int = 0
     """Where the text begins, in bytes."""
     following: int = 0
@@ -69,7 +69,7 @@ class LogTails:
         position, decoder = begin.offset, codecs.getincrementaldecoder("utf-8")("replace")
         silent = 0.0
         while True:
-            # Asked before the look, so that what comes with the end is told, too.
+            # Asked before the read, so that text that comes with the end is sent, too.
             is_over = await has_ended()
             found = await self._look(run_id, name, position)
             if found is None:

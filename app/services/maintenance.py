@@ -13,7 +13,7 @@ class Maintenance:
     """Verify runs and all else that is stored, and repair runs."""
 
     def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, forget: Callable[[str], None]) -> None:
-        """Args: forget: Drops what is kept in memory of a run at rest."""
+        """Args: forget: Drops the cached state of a run at rest."""
         self._store = store
         self._engine = engine
         self._forget = forget
@@ -52,12 +52,12 @@ class Maintenance:
     async def repair(
         self, run_id: str, author: authors.Author | None = None, *, dry_run: bool = False
     ) -> dict[str, plain.Json]:
-        """Cut a damaged run back to what can be believed and leave it paused, or tell what that would keep.
+        """Cut a damaged run back to its trustworthy lines and leave it paused, or report what that would keep.
 
         Raises:
             errors.NotFound: there is no such run.
             errors.Conflict: `run_busy`, the run is loaded here or written by another process.
-            errors.JournalCorrupt: its start.json is damaged, so that there is nothing to continue from.
+            errors.JournalCorrupt: its start.json is damaged, so it cannot be continued.
             errors.DiskFull: the disk is full or failing.
         """
         run_reader.check_run_id(run_id)

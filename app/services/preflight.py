@@ -1,4 +1,4 @@
-"""Preflight: what a request would run, with which agents, and what is missing; nothing is written."""
+"""Preflight: the steps that a request would run, their agents, and missing prerequisites; nothing is written."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Preflight:
         """Return what a request would run; one that would be refused is reported with the problems.
 
         Raises:
-            errors.ControlRoomError: what is no fault of the request.
+            errors.ControlRoomError: faults other than the request's.
         """
         await self._catalogue.settle()
         try:

@@ -149,7 +149,7 @@ def _limited(
 
 
 def _left(start: runs.RunStart, paid: Sequence[records.Record]) -> runs.RunStart:
-    """Return a start whose limits are what is left of them."""
+    """Return a start whose limits are reduced to their remainders."""
     if start.limits.cost_usd is None and start.limits.tokens is None:
         return start
     spent = usage_sums.total_usage(paid)

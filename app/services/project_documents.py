@@ -65,7 +65,7 @@ class ProjectDocument(Generic[T]):
         """
         seen = self.file.signature()
         if seen != self._seen:
-            # A fault is told once for each state of the file.
+            # A fault is reported once for each state of the file.
             self._seen = seen
             try:
                 self.value = self.now()

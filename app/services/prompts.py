@@ -44,7 +44,7 @@ class LayerFlaw:
     file: str
     """The file."""
     flaw: errors.Flaw
-    """What is wrong, and where in it."""
+    """Its flaws, with their positions."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the flaw as plain JSON."""
@@ -56,7 +56,7 @@ class PromptRegistry:
     """The templates of all layers, one over the other."""
 
     templates: Mapping[str, library.PromptTemplate]
-    """Templates by prompt type; what is broken is left out."""
+    """Templates by prompt type; broken ones are omitted."""
     flaws: tuple[LayerFlaw, ...] = ()
     """Everything that is broken."""
     unread: Mapping[str, str] = field(default_factory=dict)

@@ -51,7 +51,7 @@ class Shared:
 
 @contextmanager
 def looked_at(name: str, dialect: str) -> Iterator[None]:
-    """Keep what goes wrong in a language's own code to the one recipe that it was met in; the log tells where it was.
+    """Confine an error in a language's code to the one recipe that raised it; the log says where.
 
     Raises:
         errors.RecipeInvalid: `dialect_fault`, or `too_deep`.
@@ -95,7 +95,7 @@ def source_of(path: Path) -> str:
     """Return the text of a recipe's file.
 
     Raises:
-        errors.RecipeInvalid: it cannot be read, or is no text of decent size; its one flaw says so.
+        errors.RecipeInvalid: it cannot be read, is not a text, or is too large; its one flaw says so.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -181,7 +181,7 @@ class RecipeFile:
     source: str = ""
     """Text of a broken file, as far as it can be read and put together."""
     is_long: bool = False
-    """Whether what is made of it takes too long for the event loop."""
+    """Whether processing it takes too long for the event loop."""
     beside: Mapping[str, folder_listings.Mark] = field(default_factory=dict)
     """Other files that were looked for to put the recipe together, by path, as they were then."""
 
@@ -308,7 +308,7 @@ class RecipeFiles:
         fitting = [name for name, known in self._dialects.items() if path.name.endswith(known.file_suffixes)]
         unlike = {name: self._unlikeness(name, path, source) for name in fitting}
         found = min(unlike, key=lambda name: (unlike[name], name != dialect), default=dialect)
-        # Only fields tell languages from one another: what a file lacks, it may lack in any of them.
+        # Only the fields present identify a language: a missing field may be missing in any of them.
         if found == dialect or (dialect in unlike and unlike[found][0] == unlike[dialect][0]):
             return ()
         folder = next((folder.path for folder in self.layer.folders if folder.dialect == found), None)

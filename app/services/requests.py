@@ -37,7 +37,7 @@ PRIORITIES = range(-100, 101)
 """Priorities; higher goes first."""
 
 RUNS_ABOVE = range(1_001)
-"""How many runs a request may tell to be above it."""
+"""Most runs that a request may declare above it."""
 
 _SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits", "approvals", "concurrency"})
 
@@ -90,7 +90,7 @@ class StartRequest:
     """Who continues the run."""
 
     def sha256(self) -> str:
-        """Return the hash that tells a repetition from another request with the same key."""
+        """Return the hash that distinguishes a repetition from another request with the same key."""
         asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name not in _SEPARATE}
         # Requests of earlier releases, which had none, keep their hash.
         bounds: dict[str, plain.Json] = {"limits": self.limits.to_json()} if self.limits != NO_LIMITS else {}
@@ -176,7 +176,7 @@ def check_labels(labels: Mapping[str, str | None]) -> None:
 
 
 def key_flaws(key: str | None) -> list[errors.Flaw]:
-    """Return what is wrong with the form of an idempotency key."""
+    """Return the flaws of an idempotency key's form."""
     if key is None or re.fullmatch(IDEMPOTENCY_KEY_PATTERN, key):
         return []
     return [_flaw("header.Idempotency-Key", "Idempotency-Key must be 1 to 255 printable ASCII characters")]

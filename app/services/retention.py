@@ -1,4 +1,4 @@
-"""Retention: removes finished runs by age, state, label and size; looks first, and spares what is pinned or needed."""
+"""Retention: removes finished runs by age, state, label and size; dry run first; pinned and needed runs are spared."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Retention:
             found = await self._documents.read_all()
         try:
             if _POLICY in found.damaged:
-                raise ValueError("it is no JSON object")
+                raise ValueError("it is not a JSON object")
             return retention.Policy.of(found.documents.get(_POLICY, {"rules": []}))
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             message = f"{FOLDER}/{_POLICY}.json holds no policy ({error}); set the policy anew, or remove the file"
@@ -238,7 +238,7 @@ class Retention:
         except errors.NotFound:
             return "needed"
         except (errors.JournalCorrupt, errors.Unreadable):
-            # What is damaged may be worth a repair, and says nothing of a pin.
+            # A damaged run may be worth a repair, and does not show its pin.
             return "damaged"
 
     async def _sized(self, found: list[RunPruned]) -> list[RunPruned]:

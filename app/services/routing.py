@@ -40,7 +40,7 @@ class RoutingResult(shapes.Shape):
     reason: str
     """Why this recipe, or why none."""
     questions: Mapping[str, str] = field(default_factory=dict)
-    """What is to be asked about arguments that neither the description nor the project gives."""
+    """Questions about arguments that neither the description nor the project gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ class RunGraphs:
         return GraphAnswer(body=body, etag=f'"{plain.sha256(body)[:32]}"')
 
     def forget(self, run_id: str) -> None:
-        """Drop what is kept of a run."""
+        """Drop the cached graph of a run."""
         self._traced.pop(run_id, None)
 
     async def _of(self, view: views.RunView) -> _Traced:

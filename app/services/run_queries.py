@@ -1,4 +1,4 @@
-"""Queries of runs: everything that is shown of them, whoever asks."""
+"""Queries of runs, for every interface."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ class RunQueries:
         return found[: query.limit], len(found) > query.limit
 
     def forget(self, run_id: str) -> None:
-        """Drop what is kept in memory of a run at rest."""
+        """Drop the cached state of a run at rest."""
         self._reader.forget(run_id)
         if "graphs" in self.__dict__:
             self.graphs.forget(run_id)
@@ -263,7 +263,7 @@ class RunQueries:
 
     @property
     def is_released(self) -> bool:
-        """Return whether the service stops, so that nobody waits any more."""
+        """Return whether the service stops, so that long polls end."""
         return self._follower.released
 
     async def released(self) -> None:

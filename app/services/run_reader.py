@@ -82,7 +82,7 @@ class RunReader:
         check_run_id(run_id)
         number = self._engine.change_number(run_id)
         cached = self._answers.get(run_id)
-        # Signs of life change no number: nobody waits for them, and they change the answer once a second at most.
+        # Signs of life change no number: no poll waits for them, and they change the answer once a second at most.
         spending = self._engine.spending
         signs = (*_signs(self._engine.view(run_id)), spending and spending.shown(run_id))
         known = cached is not None and (cached.number, cached.signs) == (number, signs)
@@ -181,7 +181,7 @@ class RunReader:
         return await self._slot(run_id, name, found)
 
     def forget(self, run_id: str) -> None:
-        """Drop what is kept of a run; who is about to be answered still is, but not from memory again."""
+        """Drop the cached state of a run; requests under way are still answered."""
         self._forgotten += 1
         self._answers.pop(run_id, None)
         for known in [known for known in self._reviews if known[0] == run_id]:

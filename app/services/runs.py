@@ -1,4 +1,4 @@
-"""Orders to runs: start, stop, continue and delete them, whoever asks."""
+"""Orders to runs: start, stop, continue and delete them, for every interface."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from app.services.previews import Previews
 
 Listener: TypeAlias = Callable[[runs.RunStart], None]
-"""Is told what begins; it may not wait."""
+"""Called with each new run; it may not wait."""
 
 
 class RunStartedListeners:
@@ -71,7 +71,7 @@ class Runs(RunQueries):
         """Accept a run and queue it; a repetition of a request with the same key finds the run that it made.
 
         Args:
-            own: What is executed where no recipe file tells it.
+            own: Recipe to execute if no recipe file defines it.
             author: Who starts it; None: Control Room itself.
 
         Raises:

@@ -108,7 +108,7 @@ class Starter:
 
         Args:
             parent: The run named by `parent_run_id`.
-            own: What is executed where no recipe file tells it.
+            own: Recipe to execute if no recipe file defines it.
 
         Raises:
             errors.RequestInvalid: a value of the wrong form, an unknown or broken recipe, wrong arguments; or

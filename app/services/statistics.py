@@ -15,7 +15,7 @@ from app.domain.access import Scope
 from app.engine import run_engine, run_sums
 
 LOOK_SECONDS = 0.25
-"""Longest time that what is in memory is not counted again."""
+"""Longest time between counts of the state in memory."""
 
 RECOUNT_SECONDS = 5.0
 """Longest time that rows are not counted again, since other processes may have changed them."""
@@ -24,7 +24,7 @@ LARGEST_SHARE = 1 / 20
 """Part of the time that counting rows may take, however many there are."""
 
 FREE_STEP_BYTES = 64 * 2**20
-"""Step in which free space is told, so that a write is no news."""
+"""Step in which free space is reported, so that a single write changes nothing."""
 
 _MOST_KEPT = 32
 
@@ -64,9 +64,9 @@ class Spend(shapes.Shape):
     output_tokens: int
     """Tokens written."""
     cost_usd: float | None
-    """Sum of the prices that were told; None where none was."""
+    """Sum of the reported prices; None if there are none."""
     calls_without_price: int
-    """Calls whose price nobody told."""
+    """Calls without a reported price."""
     cost_estimated_usd: float | None
     """Sum of the estimates for those, by the price file; None where there is none."""
 
@@ -128,7 +128,7 @@ class UsageShown(shapes.Shape):
     """Sums of usage."""
 
     by: run_sums.By
-    """What they are told by."""
+    """Dimension by which they are grouped."""
     rows: tuple[UsageNamed, ...]
     """At most 1,000 sums, the most expensive first, or 366 days, the newest first."""
     total: run_sums.UsageAmounts
@@ -136,7 +136,7 @@ class UsageShown(shapes.Shape):
 
 
 class Store(run_sums.SummingStore, Protocol):
-    """What is counted."""
+    """The counted thing."""
 
     async def has_space(self) -> bool:
         """Return whether new runs can be taken."""
@@ -230,7 +230,7 @@ class Statistics:
             return known
         task = self._counting.get(since)
         if task is None:
-            # One count for all who ask meanwhile, whoever of them goes away.
+            # One count for all requests meanwhile, even if some of them are cancelled.
             task = self._counting[since] = asyncio.create_task(self._count(since), name="count runs")
         return await asyncio.shield(task)
 

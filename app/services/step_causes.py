@@ -23,7 +23,7 @@ _ORDER: tuple[explanations.CauseKind, ...] = (
     "timer",
     "between_steps",
 )
-"""Which open step explains a run that has several: first what a person can change, then what is at work."""
+"""Which open step explains a run that has several: first causes that a person can change, then work under way."""
 
 _MORE = 5
 """Further open steps that are named."""

@@ -177,7 +177,7 @@ class _Search:
     def _scenes(self) -> None:
         if self._clue.numbers:
             story = self._story()
-            # Of a chapter only what is written can be looked at, unless an earlier task still writes the rest.
+            # Only written scenes of a chapter can be checked, unless an earlier task still writes the rest.
             groups = [
                 located if self._planned else [one for one in located if one.paths] or located[:1]
                 for located in story.numbered(self._clue)

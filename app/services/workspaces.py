@@ -31,7 +31,7 @@ class Workspaces:
         self._project = project.resolve()
         self._roots = (self._project, *(root.resolve() for root in allowed_roots))
         self.reserved = reserved.Reserved(folders=(data_directory.resolve(),))
-        """What is in these folders and does not belong to any run."""
+        """Content of these folders that does not belong to any run."""
 
     def choose(self, requested: str | None) -> str:
         """Return the folder asked for as an absolute path without symbolic links; the project where none is.

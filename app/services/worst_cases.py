@@ -48,7 +48,7 @@ def of_run(
     if cost is None:
         reasons += [_no_price(agent) for agent, found in quotes if found.cost_usd is None]
         if not quotes:
-            reasons.append("cost: nothing tells what the programs cost that the recipe runs; set cost_usd in limits")
+            reasons.append("cost: the programs that the recipe runs report no prices; set cost_usd in limits")
     if tokens is None:
         reasons.append("tokens: the prompts of the steps have no limit; set tokens in limits")
     return WorstCase(

@@ -1,4 +1,4 @@
-"""Accounts: what was spent of one limit or budget, with what is reserved for calls under way."""
+"""Accounts: the spent amounts of one limit or budget, and those reserved for calls under way."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Need:
     calls: int = 1
     """Itself."""
     tokens: int | None = None
-    """Tokens; None: nobody can tell."""
+    """Tokens; None: unknown."""
     cost_usd: float | None = None
-    """Price; None: nobody can tell."""
+    """Price; None: unknown."""
 
 
 class Account:
-    """Add up one limit or budget; a call counts once, however often it is told of."""
+    """Add up one limit or budget; a call counts once, however often it is reported."""
 
     def __init__(self, name: Mapping[str, str], limits: RunLimits, period: budgets.Budget | None = None) -> None:
         self.name = name

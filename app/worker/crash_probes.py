@@ -29,7 +29,7 @@ def parse(text: str) -> CrashProbes:
     """Read `point:N`, or a point alone for its first passing.
 
     Raises:
-        ValueError: N is no positive number, or the point is empty.
+        ValueError: N is not a positive number, or the point is empty.
     """
     point, _, count = text.partition(":")
     nth = int(count) if count else 1

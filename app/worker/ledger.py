@@ -1,8 +1,8 @@
 """The ledger: reserves and settles calls of agents in the accounts of runs and budgets, made anew from the journals."""
 
-# Nothing here survives a crash. The truth is in the journals: the `started` line of a call holds what is reserved for
-# it, its record what it took, and a call without a record counts as what was reserved. Accounts are made when they are
-# first asked for: of ended runs from their rows, of the others from their journals, which rows may lag behind.
+# Nothing here survives a crash. The truth is in the journals: the `started` line of a call holds its reserved amounts,
+# its record the usage, and a call without a record counts with the reserved amounts. Accounts are made at their first
+# use: of ended runs from their rows, of the others from their journals, which rows may lag behind.
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class Ledger:
 
 
 class Reservation:
-    """What is reserved for one call of an agent: `spending.Reservation`."""
+    """The amounts reserved for one call of an agent: `spending.Reservation`."""
 
     __slots__ = ("_is_over", "_is_rest", "_ledger", "_need", "call", "cap_usd")
 
@@ -248,8 +248,8 @@ class Reservation:
         is_rest: bool = False,
     ) -> None:
         """Args:
-        need: What is reserved; None: nothing limits the call.
-        is_rest: Whether the cap is what is left, and not that of each call.
+        need: Amounts to reserve; None: nothing limits the call.
+        is_rest: Whether the cap is the remainder, and not that of each call.
         """
         self._ledger = ledger
         self._need = need

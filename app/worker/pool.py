@@ -76,7 +76,7 @@ class Pool:
 
         Args:
             recover: Whether this process is the service of its data directory, which continues unfinished runs.
-            lock: Locks workspaces that runs hold alone against other processes; None: somebody else sees to that.
+            lock: Locks workspaces that runs hold alone against other processes; None: the caller does.
         """
         if self._recovery is None:
             if lock is not None:
@@ -127,7 +127,7 @@ class Pool:
         """Queue an accepted run."""
         known = run_id in self._active.active_runs
         row = None if known or self._active.stopping else await self._store.summary(run_id)
-        # Nobody would let it go any more if it came while the pool stops.
+        # A lock that arrived while the pool stops would never be released.
         if self._active.stopping:
             return states.RunState.PENDING
         if row is not None:
@@ -192,7 +192,7 @@ class Pool:
         """Return the gates that wait for an answer, of one run or of all."""
         return self._inputs.open_gates(run_id)
 
-    # -- what is seen of it
+    # -- its visible state
 
     def view(self, run_id: str) -> views.RunView | None:
         """Return the view of a loaded run."""
@@ -261,7 +261,7 @@ class Pool:
         return active_run.last
 
     def status(self) -> run_engine.EngineStatus:
-        """Tell how busy the pool is."""
+        """Return how busy the pool is."""
         capacity, shown = self._active.capacity, sum(not runs.is_internal(each) for each in self._active.active_runs)
         return run_engine.EngineStatus(
             running=capacity.taken,

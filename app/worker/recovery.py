@@ -25,7 +25,7 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
     fails, it is tried until it succeeds; what comes in meanwhile is executed.
     """
     rows = [summary for summary in await _unfinished(store, timer) if summary.owner == "service"]
-    # Whoever made an internal run wakes it when there is something to do.
+    # The creator of an internal run wakes it when there is work.
     unfinished = [summary for summary in rows if not runs.is_internal(summary.run_id)]
     for summary in unfinished:
         active.lineage.note(summary)
@@ -71,6 +71,6 @@ async def _look(store: stores.RunStore, active: ActiveRuns, summary: stores.RunS
 
 
 def _wait_for(active: ActiveRuns, summary: stores.RunSummary) -> None:
-    # Whether it holds its workspace is not known, so nobody else gets that meanwhile.
+    # Whether it holds its workspace is unknown, so no other run gets it meanwhile.
     active.hold_workspace(summary)
     active.reloads.begin(summary.run_id)

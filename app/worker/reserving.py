@@ -34,12 +34,12 @@ def below(run_id: str) -> spending.SpentQuery:
 
 
 def needed(value: object) -> Any:
-    """Return an amount of a parked run\'s error; None for what is none."""
+    """Return an amount of a parked run\'s error; None if it is not one."""
     return value if isinstance(value, int | float) else None
 
 
 def need_of(quote: spending.Quote, accounts: list[Account], time: clock.Clock) -> tuple[Need, float | None]:
-    """Return what to reserve for a call, and its cap: what is left, where nothing else bounds a program with a cap."""
+    """Return the amounts to reserve for a call, and its cap: the remainder, if nothing else bounds it."""
     lefts = (account.state(time.now()).left.cost_usd for account in accounts)
     left = min((amount for amount in lefts if amount is not None), default=None)
     cost, cap = quote.cost_usd, None

@@ -129,7 +129,7 @@ class RunCommands:
         return states.RunState.CANCELLED
 
     async def _pass_on(self, run_id: str, active_run: ActiveRun, author: Author | None) -> None:
-        # Before the run can end, since after a crash nobody would think of the children of a run that has.
+        # Before the run can end, since after a crash the children of an ended run would be forgotten.
         try:
             await self.cancel_children(run_id, author)
         finally:
@@ -193,7 +193,7 @@ class RunCommands:
             raise _wrong(run_id, summary.status, "unpaused: it is another's, resume takes it over")
         async with self._opened(run_id) as log:
             if log.loaded.missing is not None and summary.error_code != decisions.LINES_MISSING:
-                # Whoever has not been told of it must not let the run go past it.
+                # The run must not pass it before its waiter knows of it.
                 await log.move(runs.Transition.pause(run_id, self._now(), decisions.LINES_MISSING))
                 raise errors.WrongState(log.loaded.missing.error(run_id).message, detail={"status": "paused"})
             parked = summary.status == states.RunState.PAUSED or run_id in self._active.parked
@@ -336,7 +336,7 @@ class RunCommands:
 
 
 async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
-    # An order may be the first write after a failed one; while nothing else is written, nobody else heals the file.
+    # An order may be the first write after a failed one; while nothing else is written, nothing else repairs the file.
     try:
         return await log.decide(kind, facts)
     except errors.StorageFault:

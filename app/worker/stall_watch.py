@@ -1,4 +1,4 @@
-"""The stall watch: tells, once per silence, that an agent or program at work says nothing."""
+"""The stall watch: reports once per silence that a working agent or program produces no output."""
 
 from __future__ import annotations
 

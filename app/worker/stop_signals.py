@@ -1,4 +1,4 @@
-"""Stop signals: the first stops gracefully, the second cuts off what is in flight, the third ends the process."""
+"""Stop signals: the first stops gracefully, the second cancels steps in flight, the third ends the process."""
 
 # Ctrl-C leaves a run to resume and does not cancel it: cancelling is a decision that scripts read from exit code 3.
 # The command prints `control-room runs resume ID` and exits with 130. `orchestrate` gives no grace, because its

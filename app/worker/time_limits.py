@@ -74,7 +74,7 @@ class ActiveTime:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Timed:
-    """What is known of a run with a time limit, also while it is evicted."""
+    """Facts about a run with a time limit, kept while it is evicted."""
 
     limits: limits.RunLimits
     first_taken_at: str | None = None
@@ -225,5 +225,5 @@ def _begun(active_run: ActiveRun) -> float | None:
 def _only_waits(record: records.Record) -> bool:
     asked = record.line["operation"]
     body = asked.get("body") or {}
-    # Of what is too large for a line only gates and calls of tools are kept in files of their own.
+    # Of operations too large for a line, only gates and calls of tools are kept in files of their own.
     return (asked.get("kind") or body.get("kind")) in _WAITING or ("blob" in asked and record.line.get("tool") is None)

@@ -23,7 +23,7 @@ class Timers:
         self._clock = time
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Wait for what is left of the duration; never longer than all of it, whatever the wall clock says."""
+        """Wait for the rest of the duration; never longer than all of it, whatever the wall clock says."""
         assert isinstance(call.operation, operations.Timer)
         await self._clock.sleep(min(call.operation.seconds, self._left_seconds(call)))
         return records.Result()
@@ -86,5 +86,5 @@ class ChildRuns:
             await asyncio.gather(ended, over, return_exceptions=True)
 
     def take_unfinished(self, run_id: str) -> set[str]:
-        """Return the children of a run that somebody waited for and whose end was not seen, and forget them."""
+        """Return the awaited children of a run whose end was not seen, and forget them."""
         return self._begun.pop(run_id, set())

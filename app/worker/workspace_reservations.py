@@ -35,7 +35,7 @@ class WorkspaceReservations:
         self._locks: dict[str, Lock] = {}
 
     def guard(self, lock: LockWorkspace) -> None:
-        """Lock against other processes, from now on, what is held here."""
+        """Lock held workspaces against other processes from now on."""
         self._lock = lock
 
     def holder(self, workspace: str, run_id: str, ancestors: Collection[str]) -> str | None:
@@ -46,7 +46,7 @@ class WorkspaceReservations:
         return holders[-1]
 
     def lock(self, workspace: str) -> bool:
-        """Keep other processes out of a workspace that somebody here is about to hold; false if one is in there."""
+        """Keep other processes out of a workspace that a run here is about to hold; false if one is in there."""
         if self._lock is None or workspace in self._holders:
             return True
         lock = self._lock(workspace)

@@ -88,7 +88,7 @@ def test_commands_speak_to_a_service(tmp_path: Path, cli: Any) -> None:
     assert removed[0] == 0
 
 
-@pytest.mark.parametrize(("page", "count"), [("start-runs-by-themselves.md", 7), ("get-told.md", 6)])
+@pytest.mark.parametrize(("page", "count"), [("start-runs-by-themselves.md", 7), ("get-notified.md", 6)])
 def test_the_examples_of_the_pages_work(
     tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, page: str, count: int
 ) -> None:

@@ -35,7 +35,7 @@ _NO_ROOM = frozenset({errors.StorageFault.default_code, errors.DiskFull.default_
 
 
 def of_run(detail: Mapping[str, Any]) -> int:
-    """Return the exit code that tells how a run stands."""
+    """Return the exit code for the state of a run."""
     match detail["status"]:
         case "done":
             return ExitCode.DONE

@@ -55,7 +55,7 @@ def _resolved(named: str) -> Path | None:
 
 
 def _nearest(folder: Path, environ: Mapping[str, str]) -> Path:
-    # What lies in the home folder is the user's own and makes no project of everything below.
+    # Files in the home folder are the user's own and do not make every folder below it a project.
     home = settings.load(environ).project.home.resolve()
     found = (above for above in (folder, *folder.parents) if os.path.isdir(above / _DATA) and above != home)
     return next(found, folder)

@@ -23,7 +23,7 @@ _UNDONE = {
     "pending": "resume", "running": "resume", "failed": "resume", "cancelled": "resume",
     "paused": "unpause", "waiting": "show",
 }  # fmt: skip
-"""What a run that was not done goes on with."""
+"""Parts of an unfinished run that its continuation uses."""
 
 LIMITS = {
     "max_total_steps": "max_steps", "max_step_visits_exceeded": "max_visits", "max_restarts": "max_restarts",
@@ -32,7 +32,7 @@ LIMITS = {
 
 
 def run(project: projects.Project, request: requests.StartRequest, output: Output) -> int:
-    """Start a run, tell it as it happens, and return the exit code that says how it stands in the end.
+    """Start a run, print it as it happens, and return the exit code for its final state.
 
     Raises:
         errors.ControlRoomError: it cannot be started; then nothing was made.

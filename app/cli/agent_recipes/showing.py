@@ -21,7 +21,7 @@ _LACKING = frozenset({"missing_arg", "args_required"})
 
 
 def list_recipes(project: projects.Project, as_json: bool) -> int:
-    """Print every recipe with its description; broken ones with what is wrong with them."""
+    """Print every recipe with its description; broken ones with their flaws."""
     found = project.work_here(_described)
     if as_json:
         terminal.say_json(found)
@@ -50,10 +50,10 @@ def draw(project: projects.Project, request: requests.StartRequest, as_json: boo
 
 
 async def of_this_language(client: FolderClient, recipe_id: str) -> None:
-    """Refuse what is no recipe of this language.
+    """Refuse a name that is not a recipe of this language.
 
     Raises:
-        errors.UnknownRecipe: the nearest names are told, or the program that runs it.
+        errors.UnknownRecipe: the message names the nearest recipes, or the program that runs it.
     """
     entries = await client.call(use_cases.list_recipes)
     found = next((entry for entry in entries if entry["recipe_id"] == recipe_id), None)

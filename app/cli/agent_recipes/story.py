@@ -19,7 +19,7 @@ _TAG_CHARACTERS = 16
 
 
 class Story:
-    """Tell a run as it happens: replies on stdout, notes on stderr."""
+    """Print a run as it happens: replies on stdout, notes on stderr."""
 
     def __init__(self, said: Said | None, *, verbose: bool, events: bool) -> None:
         """Args: said: None: replies are not printed."""
@@ -29,7 +29,7 @@ class Story:
         self._backend = ""
 
     async def tell(self, event: Mapping[str, Any]) -> None:
-        """Tell one event."""
+        """Print one event."""
         told = event.get("data") or {}
         if event["type"] == "recipe.note":
             self._note(told)

@@ -179,7 +179,7 @@ def _short(text: str, lines: int = 1) -> str:
 
 
 def _decided(prompt: str, options: list[str]) -> str:
-    """Ask the person at the terminal; the first option is the default, and the answer where nobody can be asked."""
+    """Ask the person at the terminal; the first option is the default, and the answer if there is no terminal."""
     choice = " / ".join(options)
     terminal.say(f"   | {prompt}")
     if not terminal.is_answered():

@@ -28,7 +28,7 @@ class Backups:
 
     def __init__(self) -> None:
         self.show: Show | None = None
-        """Asked first; None until there is somebody to ask."""
+        """Asked first; None until a person can be asked."""
         self._last: dict[str, str] = {}
         self._made: dict[Path, list[Path]] = {}
 

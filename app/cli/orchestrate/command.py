@@ -45,7 +45,7 @@ def orchestrate() -> None:
 def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bool, **more: Any) -> int:
     """Run WORKFLOW from its beginning.
 
-    Ctrl-C stops what is under way, so that `resume` goes on with it.
+    Ctrl-C stops the step under way; `resume` continues with it.
     """
     queue = running.Queue(clean=clean_processed, archive=more["archive_processed"])
     try:
@@ -113,7 +113,7 @@ def watch(asked: running.Asked, workflow: Path, **more: Any) -> int:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="WORKFLOW...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def validate(files: tuple[Path, ...], as_json: bool) -> int:
-    """Check workflows, and tell everything that is wrong with them; exit code 2 if something is."""
+    """Check workflows, and report all their flaws; exit code 2 if there are any."""
     return showing.validate(places.of(None), files, as_json=as_json)
 
 

@@ -14,7 +14,7 @@ _REFUSED = (
 
 
 def of_run(detail: Mapping[str, Any]) -> ExitCode:
-    """Return the exit code that tells how a run stands that is not executed any more."""
+    """Return the exit code for the state of a run that no longer executes."""
     match detail["status"]:
         case "done":
             return ExitCode.DONE

@@ -1,4 +1,4 @@
-"""Keys of steps, taken apart: the loops that a step stands in, and what is done for it."""
+"""Keys of steps, parsed: the loops around a step, and the part of its work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 WAITING, LEFT_BEHIND = "waiting", "left_behind"
-"""Parts of keys under which waits, and processes that commands have left behind, are told."""
+"""Parts of keys for waits, and for processes that commands have left behind."""
 
 _PART = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)(?:#\d+)?(?:\[(?P<index>\d+)\])?")
 
@@ -24,7 +24,7 @@ class Key:
     loops: tuple[tuple[str, int], ...]
     """Loops around it by their keys, the outermost first, each with the index of its item."""
     part: str
-    """What is done for the step; empty where it is the step's own work."""
+    """The part of the step's work; empty for the step's own operation."""
 
 
 def read(key: str) -> Key:

@@ -38,7 +38,7 @@ _log = logging.getLogger("orchestrate")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What is logged of a run."""
+    """The log of a run."""
 
     run_id: str
     """The run."""

@@ -1,4 +1,4 @@
-"""What is given to several subcommands, and what it means (workflow-dsl, extended CLI options)."""
+"""Options of several subcommands, and their meaning (workflow-dsl, extended CLI options)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 LEVELS = ("debug", "info", "warn", "error")
 KEEP = "ORCHESTRATE_KEEP_RUNS"
-"""Days that runs are kept for, where `clean` is told nothing else."""
+"""Days for which runs are kept by default; `clean` can override it."""
 
 _INTERACTIVE = (
     "--on-error interactive is not supported: use stop, look at the run, and continue it with `orchestrate resume`."

@@ -45,11 +45,11 @@ class Place(options.Place):
         return self.data / RUNS / run_id
 
     def shown_root(self, run_id: str) -> str:
-        """Return a run's folder for people: from the workspace, where it lies there."""
+        """Return a run's folder for display: relative to the workspace, if it is in there."""
         return self.shown_path(self.run_root(run_id) if self.shown is None else self.shown / run_id)
 
     def shown_path(self, path: Path) -> str:
-        """Return a path from the workspace; as it is where it lies outside."""
+        """Return a path relative to the workspace; unchanged if it is outside."""
         return str(path.relative_to(self.workspace) if path.is_relative_to(self.workspace) else path)
 
     def command(self, *words: str) -> str:
@@ -88,7 +88,7 @@ def resolved(path: Path) -> Path:
     """Return a path without links, whether something is there or not.
 
     Raises:
-        OSError: links lead in a circle, which Python tells in another way in each version.
+        OSError: links form a cycle, which each Python version reports differently.
     """
     try:
         found = path.resolve()

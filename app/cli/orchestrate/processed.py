@@ -33,7 +33,7 @@ class Processed:
     """The folder `processed_dir` of a workflow, found safe."""
 
     root: reserved.Root
-    """Where it really lies: inside the workspace, and not the workspace itself."""
+    """Its real path: inside the workspace, and not the workspace itself."""
     name: str
     """Its name, under which an archive holds it."""
 
@@ -113,9 +113,9 @@ def of(workflow: Workflow, place: Place) -> Processed:
 
     root = reserved.Root(path=folder, base=place.workspace, reserved=reserved.Reserved(folders=(data,)))
     if data.is_relative_to(folder) or root.is_reserved():
-        raise _refused(named, "is where the runs lie, or another reserved folder")
+        raise _refused(named, "is the folder of the runs, or another reserved folder")
     if any(path.is_relative_to(folder) for path in (workflow.path, workflow.path.resolve())):
-        raise _refused(named, "is where the workflow lies")
+        raise _refused(named, "is the folder of the workflow")
     return Processed(root=root, name=Path(named).name)
 
 

@@ -1,4 +1,4 @@
-"""What is told of a run while it happens, and how it stands at its rest."""
+"""Reports about a run while it happens, and its state when it rests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = {"done": "completed", "cancelled": "failed"}
 
 
 class Telling:
-    """Tell one run."""
+    """Report one run."""
 
     def __init__(self, place: Place, workflow: Workflow, run_id: str, output: Output) -> None:
         self._place = place
@@ -36,10 +36,10 @@ class Telling:
         self._steps: Sequence[str] = [step["name"] for step in workflow.recipe.document["steps"]]
 
     async def follow(self, client: FolderClient, after: int | None) -> Answer:
-        """Tell the run until it rests; return it as it stands then.
+        """Report the run until it rests; return its state then.
 
         Args:
-            after: Number of the last event that was told before; None: the run is new.
+            after: Number of the last event reported before; None: the run is new.
         """
         from app.cli import following
 
@@ -60,7 +60,7 @@ class Telling:
         return detail
 
     def tell_rest(self, detail: Answer, fault: errors.ControlRoomError | None = None) -> ExitCode:
-        """Tell how the run stands; return the exit code that says it.
+        """Report the state of the run; return its exit code.
 
         Args:
             fault: What went wrong after the run.
@@ -76,7 +76,7 @@ class Telling:
         return ending
 
     def tell_way_on(self, detail: Answer) -> None:
-        """Tell what went wrong, if something did, and how to go on."""
+        """Report the failure, if any, and how to continue."""
         status = detail["status"]
         if detail.get("error"):
             terminal.warn(f"orchestrate: {formats.error(detail['error'])}")

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class How(Enum):
-    """What is done about a run that is to go on."""
+    """Ways to continue a run."""
 
     AS_IT_IS = "as it is"
-    """It goes on behind its last step; what is damaged or changed is refused."""
+    """It continues after its last step; a damaged run or a changed workflow is refused."""
     REPAIRED = "repaired"
     """It is cut back to what can be believed first."""
     ANEW = "anew"
@@ -37,7 +37,7 @@ class How(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Former:
-    """What is known of a run that another one takes the place of."""
+    """Facts about a run that another one replaces."""
 
     workflow_file: str
     context: Mapping[str, Any]
@@ -47,7 +47,7 @@ class _Former:
 
 
 def resume(asked: Asked, named: str, how: How) -> int:
-    """Send a run on, tell it as it happens, and return the exit code that says how it stands in the end.
+    """Resume a run, report it as it happens, and return the exit code for its final state.
 
     Args:
         named: Its id, or `latest`.
@@ -246,6 +246,6 @@ def _of_state(told: Mapping[str, Any]) -> _Former:
 
 
 async def _give_up(client: FolderClient, run_id: str) -> None:
-    # What is damaged cannot be ended, and goes on no more.
+    # A damaged run cannot be ended, and does not continue.
     with contextlib.suppress(errors.WrongState, errors.JournalCorrupt, errors.NotFound):
         await client.call(use_cases.cancel_run, run_id)

@@ -37,7 +37,7 @@ class Asked:
     place: Place
     """Where it works and is kept."""
     output: Output
-    """What is told of it."""
+    """Its reports."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the run, those that were given."""
     backup: bool = False
@@ -80,7 +80,7 @@ def run(
     queue: Queue,
     labels: Mapping[str, str] | None = None,
 ) -> int:
-    """Start a run, tell it as it happens, and return the exit code that says how it stands in the end.
+    """Start a run, report it as it happens, and return the exit code for its final state.
 
     Raises:
         errors.ControlRoomError: it cannot be started; then nothing was made or removed.
@@ -131,10 +131,10 @@ async def follow(
     after: int | None = None,
     afterwards: Callable[[], None] | None = None,
 ) -> ExitCode:
-    """Tell a run that executes here until it rests.
+    """Report a run that executes here until it rests.
 
     Args:
-        after: Number of the last event that was told by another process; None: the run is new.
+        after: Number of the last event reported by another process; None: the run is new.
         afterwards: Done when the run has completed.
     """
     import asyncio
@@ -176,7 +176,7 @@ def examine(client: FolderClient, request: requests.StartRequest, workflow: Work
 def request_of(
     asked: Asked, workflow: Workflow, context: Mapping[str, Any], labels: Mapping[str, str]
 ) -> requests.StartRequest:
-    """Return what is asked of a new run."""
+    """Return the request of a new run."""
     from app.services import requests
 
     return requests.StartRequest(

@@ -1,4 +1,4 @@
-"""What would run, and what is wrong with it, without anything being started."""
+"""Dry runs: the steps that would run, and the flaws of workflows; nothing is started."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> in
 
 
 def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
-    """Check workflows, and tell everything that is wrong with them."""
+    """Check workflows, and report all their flaws."""
     told = [_examined(place, path) for path in paths]
     if as_json:
         terminal.say_json(told)
@@ -49,10 +49,10 @@ def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
 
 
 def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
-    """Tell for machines, if they ask, why nothing was started; return the exit code that says it.
+    """Print as JSON, if requested, why nothing was started; return the exit code.
 
     Raises:
-        errors.ControlRoomError: it is for people, who are told elsewhere.
+        errors.ControlRoomError: the output is for people; the caller prints it.
     """
     if not as_json:
         raise error

@@ -28,7 +28,7 @@ class Workflow:
     path: Path
     """Its file, absolute."""
     shown: str
-    """The same from the workspace, where it lies there."""
+    """The same relative to the workspace, if it is in there."""
     text: str
     """What the file holds."""
     recipe: library.Recipe
@@ -36,7 +36,7 @@ class Workflow:
 
     @property
     def checksum(self) -> str:
-        """Return the hash that tells a changed workflow."""
+        """Return the hash that reveals a changed workflow."""
         return checksum(self.text)
 
     @property
@@ -126,7 +126,7 @@ def checksum(text: str) -> str:
 
 
 def flaws(error: errors.InputRefused) -> list[dict[str, Any]]:
-    """Return what is wrong with a workflow, as JSON."""
+    """Return the flaws of a workflow, as JSON."""
     return [flaw.to_json() for flaw in error.flaws or [errors.Flaw(path="$", code=error.code, message=error.message)]]
 
 

@@ -1,4 +1,4 @@
-"""The answer to a gate: exactly what is decided on, the options, a message, and a confirmation."""
+"""The answer to a gate: the exact content to decide on, the options, a message, and a confirmation."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class AnswerScreen(ModalScreen[None]):
         options.highlighted = (0 if before is None else before + by) % len(self._gate["options"])
 
     def action_scroll(self, by: int) -> None:
-        """Scroll what is decided on."""
+        """Scroll the content."""
         prompt = self.query_one("#prompt", VerticalScroll)
         prompt.scroll_relative(y=by * max(1, prompt.size.height - 1), animate=False)
 
@@ -108,7 +108,7 @@ class AnswerScreen(ModalScreen[None]):
 
 
 def _content(gate: Answer) -> str:
-    """Return what is decided on, as text."""
+    """Return the content to decide on, as text."""
     parts = [str(gate["prompt"])]
     parts += [f"{part['name']}:\n{part['text']}" for part in gate.get("shown") or ()]
     text = printable.visible("\n\n".join(parts))

@@ -71,7 +71,7 @@ class Source:
         self.client = client
         """Reaches the service."""
         self.clock = at
-        """Tells the time."""
+        """Returns the time."""
         self.board = Board()
         """What was last seen."""
         self.feeds: list[Feed] = []

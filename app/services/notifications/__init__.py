@@ -1,1 +1,1 @@
-"""Notifications: webhooks, e-mail and commands that tell what happens to runs."""
+"""Notifications: webhooks, e-mail and commands that report on runs."""

@@ -17,7 +17,7 @@ SHORT_MARGIN = timedelta(minutes=2)
 """The same for a process that looks again all the time."""
 
 BUDGET_REASONS = decisions.LIMIT_REASONS
-"""Reasons of pauses that tell of a budget."""
+"""Reasons of pauses at a budget."""
 
 _UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 

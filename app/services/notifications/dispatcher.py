@@ -1,6 +1,6 @@
 """The dispatcher: one task that turns events into messages, and delivers each at least once, a run's in order."""
 
-# Nothing that is told lives in memory alone. An endpoint's file holds an instant before which everything was delivered
+# No message lives in memory alone. An endpoint's file holds an instant before which everything was delivered
 # or given up, and the newest ids; what came later is read again from the events of the runs after any end of the
 # process. Ids are made of the event, so that a repetition can be recognised.
 
@@ -51,7 +51,7 @@ class _Outlet:
 
 
 class Dispatcher:
-    """Deliver messages; whoever starts it is the service of the data directory."""
+    """Deliver messages; only the service of a data directory starts it."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Dispatcher:
             self._task = asyncio.create_task(self._work(), name="notifications")
 
     async def stop(self) -> None:
-        """Stop, and wait for it; what is not delivered is told after the next start."""
+        """Stop, and wait for it; undelivered messages are sent after the next start."""
         lanes = [lane for outlet in self._outlets.values() for lane in outlet.lanes.values()]
         tasks = [task for task in (self._task, *lanes) if task is not None]
         for task in tasks:
@@ -114,7 +114,7 @@ class Dispatcher:
                 await self._clock.sleep(_RETRY_STORAGE_SECONDS)
 
     async def _turn(self) -> None:
-        """Take what is new, and sleep until more is."""
+        """Take new events, and sleep until there are more."""
         self._repository.changed.clear()
         await self._open_outlets()
         if not self._outlets:
@@ -123,7 +123,7 @@ class Dispatcher:
             return
         self._feed.listeners += 1
         try:
-            # Whoever publishes from here on wakes the wait below.
+            # A publication from here on wakes the wait below.
             news = asyncio.ensure_future(self._feed.news())
             await asyncio.sleep(0)
             await self._take()
@@ -249,7 +249,7 @@ class Dispatcher:
                 self._begin(outlet, letter.message)
 
     async def _save(self) -> None:
-        """Write down how far each endpoint is; what follows is told again after a kill."""
+        """Write down the progress of each endpoint; later messages are sent again after a kill."""
         now = clock.stamp(self._clock.now())
         for outlet in list(self._outlets.values()):
             if not outlet.is_dirty:

@@ -1,4 +1,4 @@
-"""Endpoints: list, add, try and remove who is told, and send dead letters again."""
+"""Endpoints: list, add, try and remove them, and send dead letters again."""
 
 from __future__ import annotations
 

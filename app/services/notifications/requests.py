@@ -37,7 +37,7 @@ class NewEndpoint:
     argv: tuple[str, ...] = ()
     """Program and arguments of a command."""
     kinds: tuple[str, ...] = ()
-    """What is told; empty: everything."""
+    """Kinds of messages to send; empty: all."""
     recipe_id: str | None = None
     """Only runs of this recipe."""
     label: str | None = None
@@ -46,7 +46,7 @@ class NewEndpoint:
     """Key under which a repetition finds the same endpoint."""
 
     def sha256(self) -> str:
-        """Return the hash that tells a repetition from another request with the same key."""
+        """Return the hash that distinguishes a repetition from another request with the same key."""
         asked = dataclasses.asdict(self) | {"idempotency_key": None}
         return plain.sha256(plain.canonical(plain.plain(asked)))
 

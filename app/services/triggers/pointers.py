@@ -1,4 +1,4 @@
-"""Pointers and signatures: what is taken from an occurrence, and how a delivery proves who sent it."""
+"""Pointers and signatures: values taken from an occurrence, and the proof of a delivery's sender."""
 
 from __future__ import annotations
 

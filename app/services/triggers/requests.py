@@ -61,14 +61,14 @@ class NewTrigger:
     """Key under which a repetition finds the same trigger."""
 
     def sha256(self) -> str:
-        """Return the hash that tells a repetition from another request with the same key."""
+        """Return the hash that distinguishes a repetition from another request with the same key."""
         asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return plain.sha256(plain.canonical(plain.plain(asked) | {"idempotency_key": None}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerEdit:
-    """What is to be changed of a trigger; None: as it is."""
+    """Changes to a trigger; None: unchanged."""
 
     name: str | None = None
     """Another name."""
@@ -102,7 +102,7 @@ class TriggerEdit:
 
 
 Examine = Callable[[requests.StartRequest], Awaitable[Any]]
-"""Raises what is wrong with a request for a run."""
+"""Raises the flaws of a request for a run."""
 
 
 def made(new: NewTrigger, trigger_id: str, at: str, author: Mapping[str, Any] | None) -> triggers.Trigger:
@@ -205,7 +205,7 @@ def start_request(trigger: triggers.Trigger, occurrence: str, args: Mapping[str,
 
 
 def flaws(trigger: triggers.Trigger) -> Iterator[errors.Flaw]:
-    """Yield what is wrong with the form of a trigger, but for what a start of its run would tell."""
+    """Yield the flaws of a trigger's form, except those that the start of its run would report."""
     if not 0 < len(trigger.name.strip()) <= len(trigger.name) <= NAME_CHARACTERS or not trigger.name.isprintable():
         yield _flaw("$.name", f"must be printable, not blank, and have at most {NAME_CHARACTERS} characters")
     for name, choices in (("overlap", triggers.Overlap), ("catch_up", triggers.CatchUp)):

@@ -1,4 +1,4 @@
-"""The scheduler: one task that takes what is due of all triggers, and sleeps until the next is."""
+"""The scheduler: one task that takes the due occurrences of all triggers, and sleeps until the next."""
 
 # Why: docs/decisions/0330.
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class TriggerScheduler:
-    """Work for the triggers of a data directory; whoever starts it is its service."""
+    """Work for the triggers of a data directory; only its service starts it."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class TriggerScheduler:
             self._task = asyncio.create_task(self._work(), name="triggers")
 
     async def stop(self) -> None:
-        """Stop, and wait for it; what is due meanwhile is taken at the next start."""
+        """Stop, and wait for it; occurrences due meanwhile are taken at the next start."""
         tasks = [task for task in (self._task, *self._waits.values()) if task is not None]
         for task in tasks:
             task.cancel()
@@ -97,7 +97,7 @@ class TriggerScheduler:
             self._probes.reach("triggers.awake")
 
     async def _turn(self) -> float | None:
-        """Take what is due, and return how long to sleep; None: until something changes."""
+        """Take due occurrences, and return how long to sleep; None: until something changes."""
         try:
             found = await self._repository.all()
         except errors.StorageFault as fault:
@@ -202,7 +202,7 @@ class TriggerScheduler:
 
 
 def _taken(trigger: triggers.Trigger, now: datetime) -> triggers.Trigger:
-    """Return a trigger with what is due waiting, and what it does not make up for noted as missed."""
+    """Return a trigger with due occurrences waiting, and those not made up for noted as missed."""
     at = clock.stamp(now)
     if clock.instant(trigger.cursor) > now + _SET_BACK:
         # The clock was set back. Occurrences come again, and find the runs that they made.

@@ -23,7 +23,7 @@ _FIRST_WINDOW, _WIDER = timedelta(hours=1), 8
 
 
 def flaws(schedule: triggers.Schedule) -> Iterator[errors.Flaw]:
-    """Yield what is wrong with a schedule."""
+    """Yield the flaws of a schedule."""
     given = [name for name in ("cron", "every_seconds", "at") if getattr(schedule, name) is not None]
     if len(given) != 1:
         yield _flaw("", "needs exactly one of cron, every_seconds and at", "missing")

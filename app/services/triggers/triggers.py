@@ -28,7 +28,7 @@ class Added:
     """What came of a request for a new trigger."""
 
     trigger: triggers.TriggerShown
-    """The trigger; a new one with what is shown once."""
+    """The trigger; a new one with the secrets that are shown once."""
     existed: bool
     """Whether an earlier request with the same idempotency key made it."""
 
@@ -179,7 +179,7 @@ class Triggers(TriggerQueries):
         await requests.check(trigger, examine, self._declared)
 
     def _with_secrets(self, trigger: triggers.Trigger) -> tuple[triggers.Trigger, dict[str, str | None]]:
-        """Return a trigger with what its webhook lacks of an address and a secret, and what is shown of them once."""
+        """Return a trigger with the missing address and secret of its webhook, and the new ones, shown once."""
         webhook, once = trigger.webhook, dict[str, str | None]()
         if webhook is None:
             return trigger, {}

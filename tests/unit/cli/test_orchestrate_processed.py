@@ -87,7 +87,7 @@ def test_what_is_not_below_the_workspace_is_refused(place: places.Place):
 def test_what_holds_runs_or_the_workflow_is_refused(place: places.Place, named: str):
     """Neither the runs nor the workflow itself can be removed as finished task files."""
     kept = places.of(Path("kept/state")) if named == "kept" else place
-    with pytest.raises(errors.RequestInvalid, match="is where the"):
+    with pytest.raises(errors.RequestInvalid, match="is the folder of the"):
         processed.of(workflow(place, named, "flows/flow.yaml"), kept)
 
 
