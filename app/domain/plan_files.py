@@ -5,20 +5,23 @@ Missing or null fields have their defaults, unknown fields stay, and each invali
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from app import clock, errors
-from app.domain import authors, plain, task_graphs, task_reviews
-from app.domain.plans import Plan, PlanState, Scoping, Task, TaskState
+from app.domain import authors, plain, shapes, task_graphs, task_reviews
+from app.domain.plans import Plan, Task
 
-_T = TypeVar("_T")
-_State = TypeVar("_State", bound=StrEnum)
+_Read: TypeAlias = Callable[[Any], Any]
 
 _LONG_AGO = "1970-01-01T00:00:00.000Z"
+_LEAST = {"last_task_id": 0, "runs_above": 0, "attempt": 0}
 _PRIORITIES = range(-100, 101)
 
 
@@ -41,139 +44,110 @@ def from_json(value: plain.Json) -> Plan:
     Raises:
         errors.InputRefused: as `read`.
     """
-    reader = _Reader("$", value)
-    listed = reader.take("tasks", _list, needed=True) or []
-    readers = [_Reader(f"$.tasks[{index}]", each) for index, each in enumerate(listed)]
-    found = [_task(each) for each in readers]
-    plan = _plan(reader)
-    flaws = [*reader.flaws, *(flaw for each in readers for flaw in each.flaws)]
+    flaws: list[errors.Flaw] = []
+    plan = _taken(Plan, value, "$", flaws, needed=("session_id", "tasks"))
+    found = [
+        _taken(Task, each, f"$.tasks[{index}]", flaws, needed=("id", "description"))
+        for index, each in enumerate(plan.get("tasks", ()))
+    ]
     if not flaws:
-        flaws = task_graphs.flaws([_node(task, index) for index, task in enumerate(found)])
+        nodes = [(task["id"], task.get("deps", ())) for task in found]
+        flaws = task_graphs.flaws(
+            [task_graphs.Node(id=each, deps=deps, path=f"$.tasks[{at}]") for at, (each, deps) in enumerate(nodes)]
+        )
     if flaws:
         raise _damaged(flaws)
-    return Plan(**plan, tasks=tuple(Task(**each) for each in found))
+    plan = {"created_at": _LONG_AGO, **plan}
+    # A task with a run set by hand has begun once; a plan with a parent is below one run.
+    plan = {"updated_at": plan["created_at"], "runs_above": int("parent_run_id" in plan), **plan}
+    return Plan(**plan | {"tasks": tuple(Task(**{"attempt": int("run_id" in task), **task}) for task in found)})
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Takes the fields of an object one by one, and notes their flaws."""
+def review(value: Any) -> task_reviews.Review:
+    """Read a task's review.
 
-    path: str
-    value: Any
-    flaws: list[errors.Flaw] = field(default_factory=list)
-    taken: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.value, dict):
-            self.flaws.append(errors.Flaw(path=self.path, message="must be an object"))
-            self.value = None
-
-    def take(self, name: str, read: Callable[[Any], Any], default: Any = None, *, needed: bool = False) -> Any:
-        """Return a field as it is read; its default where it is missing or null, or cannot be read."""
-        self.taken.add(name)
-        if self.value is None:
-            return default
-        given = self.value.get(name)
-        if given is None:
-            if needed:
-                self._tell(name, "is missing", "missing")
-            return default
-        try:
-            return read(given)
-        except ValueError as error:
-            self._tell(name, str(error))
-            return default
-
-    def rest(self) -> dict[str, plain.Json]:
-        """Return the fields that were not taken."""
-        return {name: each for name, each in (self.value or {}).items() if name not in self.taken}
-
-    def _tell(self, name: str, message: str, code: str = "invalid") -> None:
-        self.flaws.append(errors.Flaw(path=f"{self.path}.{name}", code=code, message=message))
+    Raises:
+        ValueError: it has another form.
+    """
+    found: task_reviews.Review = _shape(task_reviews.Review, value)
+    return found
 
 
-def _plan(reader: _Reader) -> dict[str, Any]:
-    created_at = reader.take("created_at", _instant, _LONG_AGO)
-    parent_run_id = reader.take("parent_run_id", _text)
-    fields = {
-        "session_id": reader.take("session_id", _text, "", needed=True),
-        "created_by": reader.take("created_by", _text, "user"),
-        "status": reader.take("status", _state(PlanState), PlanState.DRAFT),
-        "intent": reader.take("intent", _text),
-        "created_at": created_at,
-        "updated_at": reader.take("updated_at", _instant, created_at),
-        "revision": reader.take("revision", _number(1), 1),
-        "last_task_id": reader.take("last_task_id", _number(0), 0),
-        "awaits_chief": reader.take("awaits_chief", _flag, False),
-        "chief_run_id": reader.take("chief_run_id", _text),
-        "error": reader.take("error", _object),
-        "working_dir": reader.take("working_dir", _text),
-        "labels": reader.take("labels", _labels, {}),
-        "priority": reader.take("priority", _priority, 0),
-        "parent_run_id": parent_run_id,
-        "runs_above": reader.take("runs_above", _number(0), 0 if parent_run_id is None else 1),
-        "request_sha256": reader.take("request_sha256", _text),
-        "review": reader.take("review", _switch),
-        "reviewer": reader.take("reviewer", _reviewer),
-        "proposals": reader.take("proposals", proposals, ()),
-        "approved_by": reader.take("approved_by", _author),
-        "started_by": reader.take("started_by", _author),
-        "changed_by": reader.take("changed_by", _author),
-    }
-    return fields | {"other": reader.rest()}
+def proposals(value: Any) -> tuple[task_reviews.Proposal, ...]:
+    """Read proposals.
+
+    Raises:
+        ValueError: they have another form.
+    """
+    return tuple(_shape(task_reviews.Proposal, each) for each in _list(value))
 
 
-def _task(reader: _Reader) -> dict[str, Any]:
-    run_id = reader.take("run_id", _text)
-    fields = {
-        "id": reader.take("id", _number(1), 0, needed=True),
-        "description": reader.take("description", _text, "", needed=True),
-        "recipe_id": reader.take("recipe_id", _text),
-        "routed": reader.take("routed", _flag, False),
-        "args": reader.take("args", _object, {}),
-        "deps": reader.take("deps", _numbers, ()),
-        "dod": reader.take("dod", _dod, ""),
-        "scoping_question": reader.take("scoping_question", _text),
-        "asked_by": reader.take("asked_by", _text),
-        "scoping_answer": reader.take("scoping_answer", _text),
-        "scoping_before": reader.take("scoping_before", _scopings, ()),
-        "status": reader.take("status", _state(TaskState), TaskState.PENDING),
-        "run_id": run_id,
-        # A task with a run set by hand has begun once.
-        "attempt": reader.take("attempt", _number(0), 0 if run_id is None else 1),
-        "earlier_runs": reader.take("earlier_runs", _texts, ()),
-        "forced": reader.take("forced", _flag, False),
-        "error": reader.take("error", _object),
-        "started_at": reader.take("started_at", _instant),
-        "ended_at": reader.take("ended_at", _instant),
-        "idempotency_key": reader.take("idempotency_key", _text),
-        "request_sha256": reader.take("request_sha256", _text),
-        "review": reader.take("review", review),
-    }
-    return fields | {"other": reader.rest()}
+def _taken(kind: type, value: Any, path: str, flaws: list[errors.Flaw], needed: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields that are given and valid, and unknown ones as `other`; note flaws."""
+    if not isinstance(value, dict):
+        flaws.append(errors.Flaw(path=path, message="must be an object"))
+        return {}
+    known, taken = _readers(kind), dict[str, Any]()
+    for name, read_field in known.items():
+        if (given := value.get(name)) is not None:
+            try:
+                taken[name] = read_field(given)
+            except ValueError as error:
+                flaws.append(errors.Flaw(path=f"{path}.{name}", message=str(error)))
+        elif name in needed:
+            flaws.append(errors.Flaw(path=f"{path}.{name}", code="missing", message="is missing"))
+    return taken | {"other": {name: each for name, each in value.items() if name not in known}}
 
 
-def _node(task: Mapping[str, Any], index: int) -> task_graphs.Node:
-    return task_graphs.Node(id=task["id"], deps=task["deps"], path=f"$.tasks[{index}]")
+def _shape(kind: type, value: Any) -> Any:
+    readers, given = _readers(kind), _object(value)
+    optional = {each.name for each in dataclasses.fields(kind) if not _is_required(each)}
+    named = [name for name in readers if given.get(name) is not None or name not in optional]
+    return kind(**{name: readers[name](given.get(name)) for name in named})
+
+
+def _is_required(each: dataclasses.Field[Any]) -> bool:
+    return each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+
+
+@functools.cache
+def _readers(kind: type) -> dict[str, _Read]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {each.name: _reader(hints[each.name], each.name) for each in shapes.published(kind)}
+
+
+def _reader(hint: Any, name: str) -> _Read:
+    """Return what reads a field by its type; the notes of a type narrow it, as they do in the OpenAPI document."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _READERS:
+        return _READERS[hint]
+    if hint is int:
+        return _priority if name == "priority" else functools.partial(_number, least=_LEAST.get(name, 1))
+    if origin is typing.Annotated:
+        return _narrowed(inner[0], inner[1], name)
+    if origin in (typing.Union, types.UnionType):
+        given = [each for each in inner if each is not types.NoneType]
+        return _reader(given[0], name) if len(given) == 1 else _dod
+    if origin is tuple:
+        read_item = _reader(inner[0], name)
+        return _list if inner[0] is Task else lambda value: tuple(read_item(each) for each in _list(value))
+    if origin is not None:
+        return _labels if inner[1] is str else _object
+    if issubclass(hint, StrEnum):
+        return functools.partial(_one_of, names=[*hint], kind=hint)
+    return functools.partial(_shape, hint)
+
+
+def _narrowed(hint: Any, note: Any, name: str) -> _Read:
+    if typing.get_origin(note) is Literal:
+        return functools.partial(_one_of, names=typing.get_args(note))
+    if isinstance(note, type) and issubclass(note, StrEnum):
+        return functools.partial(_one_of, names=[*note])
+    return _reader(hint, name)
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else _refuse("must be a text")
-
-
-def _author(value: Any) -> dict[str, plain.Json]:
-    found = authors.in_line({"author": value}) or {}
-    return found if authors.is_author(found) else _refuse("must be an author, {name, claimed, via}")
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(_text(each) for each in _list(value))
-
-
-def _dod(value: Any) -> str | tuple[dict[str, Any], ...]:
-    if isinstance(value, list):
-        return tuple(_object(each) for each in value)
-    return value if isinstance(value, str) else _refuse("must be a text, or a list of checks")
 
 
 def _flag(value: Any) -> bool:
@@ -193,17 +167,10 @@ def _labels(value: Any) -> dict[str, str]:
     return found if all(isinstance(each, str) for each in found.values()) else _refuse("must hold texts")
 
 
-def _number(least: int) -> Callable[[Any], int]:
-    def read_number(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            _refuse(f"must be a whole number from {least} on")
-        return value
-
-    return read_number
-
-
-def _numbers(value: Any) -> tuple[int, ...]:
-    return tuple(_number(1)(each) for each in _list(value))
+def _number(value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        _refuse(f"must be a whole number from {least} on")
+    return value
 
 
 def _priority(value: Any) -> int:
@@ -212,81 +179,19 @@ def _priority(value: Any) -> int:
     return value
 
 
-def _state(kind: type[_State]) -> Callable[[Any], _State]:
-    def read_state(value: Any) -> _State:
-        names = [state.value for state in kind]
-        return kind(value) if value in names else _refuse(f"must be one of {', '.join(names)}")
-
-    return read_state
+def _one_of(value: Any, names: Sequence[str], kind: Callable[[str], str] = str) -> str:
+    return kind(value) if value in names else _refuse(f"must be one of {', '.join(names)}")
 
 
-def _scopings(value: Any) -> tuple[Scoping, ...]:
-    return tuple(_scoping(_object(each)) for each in _list(value))
+def _author(value: Any) -> dict[str, plain.Json]:
+    found = authors.in_line({"author": value}) or {}
+    return found if authors.is_author(found) else _refuse("must be an author, {name, claimed, via}")
 
 
-def _scoping(value: Mapping[str, Any]) -> Scoping:
-    return Scoping(
-        question=_text(value.get("question")),
-        answer=_text(value.get("answer")),
-        asked_by=_maybe(_text, value.get("asked_by")),
-    )
-
-
-def _switch(value: Any) -> str:
-    return str(value) if value in (task_reviews.ON, task_reviews.OFF) else _refuse("must be on or off")
-
-
-def _reviewer(value: Any) -> task_reviews.Reviewer:
-    found = _object(value)
-    return task_reviews.Reviewer(
-        by=_text(found.get("by")),
-        agent_id=_maybe(_text, found.get("agent_id")),
-        why=_maybe(_text, found.get("why")),
-        tasks=_numbers(found.get("tasks") or []),
-    )
-
-
-def review(value: Any) -> task_reviews.Review:
-    """Read a task's review.
-
-    Raises:
-        ValueError: it has another form.
-    """
-    found = _object(value)
-    texts = {name: _maybe(_text, found.get(name)) for name in ("run_id", "gate_id", "by", "why", "evidence")}
-    return task_reviews.Review(
-        status=_state(task_reviews.ReviewState)(found.get("status")),
-        number=_number(1)(found.get("number", 1)),
-        verdict=_maybe(_state(task_reviews.Verdict), found.get("verdict")),
-        usage=_maybe(_object, found.get("usage")),
-        **texts,
-    )
-
-
-def proposals(value: Any) -> tuple[task_reviews.Proposal, ...]:
-    """Read proposals.
-
-    Raises:
-        ValueError: they have another form.
-    """
-    return tuple(_proposal(_object(each)) for each in _list(value))
-
-
-def _proposal(value: Mapping[str, Any]) -> task_reviews.Proposal:
-    return task_reviews.Proposal(
-        id=_number(1)(value.get("id")),
-        after_task=_number(1)(value.get("after_task")),
-        kind=_state(task_reviews.ProposalKind)(value.get("kind")).value,
-        task=_maybe(_number(1), value.get("task")),
-        fields=_object(value.get("fields") or {}),
-        why=_text(value.get("why") or ""),
-        status=_state(task_reviews.ProposalState)(value.get("status") or task_reviews.ProposalState.OPEN.value),
-        problem=_maybe(_text, value.get("problem")),
-    )
-
-
-def _maybe(read: Callable[[Any], _T], value: Any) -> _T | None:
-    return None if value is None else read(value)
+def _dod(value: Any) -> str | tuple[Mapping[str, Any], ...]:
+    if isinstance(value, list):
+        return tuple(_object(each) for each in value)
+    return value if isinstance(value, str) else _refuse("must be a text, or a list of checks")
 
 
 def _instant(value: Any) -> str:
@@ -295,6 +200,9 @@ def _instant(value: Any) -> str:
         return clock.stamp(clock.instant(_text(value)))
     except (ValueError, OverflowError):
         return _refuse("must be an instant such as 2026-02-10T14:00:00Z")
+
+
+_READERS: Mapping[Any, _Read] = {str: _text, bool: _flag, shapes.Instant: _instant, authors.Shown: _author}
 
 
 def _refuse(message: str) -> NoReturn:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from app.domain import authors, plain, shapes, task_reviews
 from app.domain.access import Scope
@@ -113,9 +113,24 @@ TASK_MOVES: Mapping[TaskState, frozenset[TaskState]] = {
 """Every move a task can make; `docs/reference/states.md` draws it."""
 
 
+class _Kept(shapes.Shape):
+    """A shape in a file that people may edit; fields that were written there by hand stay."""
+
+    __slots__ = ()
+
+    other: Mapping[str, plain.Json]
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the fields as the file holds them: ours come first, in the order in which they are declared."""
+        return {
+            **(own := super().to_json()),
+            **{name: each for name, each in plain.plain(self.other).items() if name not in own},
+        }
+
+
 @shapes.open_ended
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scoping:
+class Scoping(shapes.Shape):
     """An earlier question about a task, with its answer."""
 
     published_as: ClassVar[str] = "ScopingShown"
@@ -130,7 +145,7 @@ class Scoping:
 
 @shapes.open_ended
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(_Kept):
     """A task of a session plan, which becomes one run; fields that were written into the file by hand stay in it."""
 
     published_as: ClassVar[str] = "TaskShown"
@@ -204,14 +219,10 @@ class Task:
         """Return whether its run continues or has ended well, so that it must not change."""
         return self.status in (TaskState.RUNNING, TaskState.DONE)
 
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the task as the file of its plan holds it."""
-        return _written(self)
-
 
 @shapes.open_ended
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(_Kept):
     """A session plan with all its tasks; fields that were written into the file by hand stay in it."""
 
     published_as: ClassVar[str] = "PlanShown"
@@ -302,10 +313,6 @@ class Plan:
         tasks = tuple(changed if task.id == changed.id else task for task in self.tasks)
         return dataclasses.replace(self, tasks=tasks)
 
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the plan as its file holds it."""
-        return _written(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary(shapes.Shape):
@@ -366,30 +373,3 @@ def _beginning(text: str | None) -> str | None:
     if text is None or len(text) <= SHOWN_CHARACTERS:
         return text
     return f"{text[: SHOWN_CHARACTERS - 1]}…"
-
-
-def _written(value: Any) -> dict[str, plain.Json]:
-    # Ours come first, in the order in which they are declared.
-    own = {
-        each.name: _plain(getattr(value, each.name)) for each in shapes.published(type(value)) if _is_set(value, each)
-    }
-    return own | {name: each for name, each in plain.plain(value.other).items() if name not in own}
-
-
-def _is_set(value: Any, each: dataclasses.Field[Any]) -> bool:
-    # Journals from before a field was added are compared with today's operations.
-    return not (shapes.is_omitted(each) and getattr(value, each.name) == each.default)
-
-
-def _plain(value: Any) -> plain.Json:
-    match value:
-        case StrEnum():
-            return value.value
-        case shapes.Shape() | Task():
-            return value.to_json()
-        case Scoping():
-            return dataclasses.asdict(value)
-        case tuple():
-            return [_plain(each) for each in value]
-        case _:
-            return plain.plain(value)

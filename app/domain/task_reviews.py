@@ -129,7 +129,7 @@ class Proposal(shapes.Shape):
     """Number within the plan, from 1."""
     after_task: int
     """Task after whose review it was proposed."""
-    kind: str
+    kind: Annotated[str, ProposalKind]
     """`add_task`, `edit_task` or `remove_task`."""
     task: int | None = None
     """Task that is to be edited or removed."""
