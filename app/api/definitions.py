@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,6 +21,20 @@ from app.services import inventory, preflight, recipe_versions, routing, workspa
 router = APIRouter(prefix="/api")
 
 
+async def _shown(
+    services: ServicesDep,
+    limits: LimitsDep,
+    recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
+) -> str:
+    if not _is_within(limits, recipe_id):
+        raise errors.NotFound(f"there is no recipe {recipe_id!r:.120}", code="recipe_not_found")
+    await services.catalogue.settle()
+    return recipe_id
+
+
+_RecipeId = Annotated[str, Depends(_shown)]
+
+
 @router.get(
     "/recipes", tags=["recipes"], summary="List recipes", responses=responses.whole(list[recipe_versions.RecipeListed])
 )
@@ -33,10 +47,10 @@ async def list_recipes(
 ) -> Response:
     """List all recipes; invalid ones include their errors."""
 
-    async def read() -> responses.Page:
+    async def read() -> list[Any]:
         await services.catalogue.settle()
         found = await asyncio.to_thread(services.catalogue.listed)
-        return [recipe for recipe in found if _is_within(limits, recipe["recipe_id"])][:limit], {}
+        return [recipe for recipe in found if _is_within(limits, recipe["recipe_id"])][:limit]
 
     return await responses.listed(services, if_none_match, wait, read)
 
@@ -62,14 +76,8 @@ async def validate_recipe(services: ServicesDep, body: request_models.ValidateBo
     summary="Show a recipe",
     responses=declared(recipe_versions.RecipeDetail, "recipe_not_found"),
 )
-async def show_recipe(
-    services: ServicesDep,
-    recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
-    limits: LimitsDep,
-) -> Response:
+async def show_recipe(services: ServicesDep, recipe_id: _RecipeId) -> Response:
     """Return a recipe with the JSON Schema of its arguments and its graph."""
-    _refuse_outside(limits, recipe_id)
-    await services.catalogue.settle()
     return as_json(await asyncio.to_thread(services.catalogue.describe, recipe_id))
 
 
@@ -79,14 +87,8 @@ async def show_recipe(
     summary="Show a recipe's graph",
     responses=declared(graphs.Graph, "recipe_not_found", "recipe_invalid"),
 )
-async def show_recipe_graph(
-    services: ServicesDep,
-    recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
-    limits: LimitsDep,
-) -> Response:
+async def show_recipe_graph(services: ServicesDep, recipe_id: _RecipeId) -> Response:
     """Return the flow of a recipe as nodes and edges, as its file is now."""
-    _refuse_outside(limits, recipe_id)
-    await services.catalogue.settle()
     return as_json(await asyncio.to_thread(services.catalogue.graph, recipe_id))
 
 
@@ -120,8 +122,8 @@ async def route_task(services: ServicesDep, body: request_models.RouteBody) -> R
 async def list_tools(services: ServicesDep, if_none_match: responses.IfNoneMatch = None) -> Response:
     """List the tools available to recipes, with the JSON Schema of their arguments."""
 
-    async def read() -> responses.Page:
-        return services.inventory.tools(), {}
+    async def read() -> list[Any]:
+        return services.inventory.tools()
 
     return await responses.listed(services, if_none_match, None, read)
 
@@ -150,9 +152,8 @@ async def list_agents(
 ) -> Response:
     """List the agents with their state and the run that each is working for."""
 
-    async def read() -> responses.Page:
-        found = await services.inventory.agents()
-        return [await _seen(services, limits, agent) for agent in found], {}
+    async def read() -> list[Any]:
+        return [await _seen(services, limits, agent) for agent in await services.inventory.agents()]
 
     return await responses.listed(services, if_none_match, wait, read)
 
@@ -193,11 +194,6 @@ async def show_receipt(
 
 def _is_within(limits: access.Scope | None, recipe_id: str) -> bool:
     return limits is None or not limits.recipes or recipe_id in limits.recipes
-
-
-def _refuse_outside(limits: access.Scope | None, recipe_id: str) -> None:
-    if not _is_within(limits, recipe_id):
-        raise errors.NotFound(f"there is no recipe {recipe_id!r:.120}", code="recipe_not_found")
 
 
 async def _seen(services: Services, limits: access.Scope | None, agent: dict[str, plain.Json]) -> dict[str, plain.Json]:

@@ -109,11 +109,7 @@ async def list_endpoints(
     services: ServicesDep, if_none_match: responses.IfNoneMatch = None, wait: responses.Wait = None
 ) -> Response:
     """List endpoints, with the number of messages that wait and that were given up."""
-
-    async def read() -> responses.Page:
-        return await services.endpoints.list_endpoints(), {}
-
-    return await responses.listed(services, if_none_match, wait, read)
+    return await responses.listed(services, if_none_match, wait, services.endpoints.list_endpoints)
 
 
 @router.post("", status_code=201, summary="Add an endpoint of notifications", responses=_ADDED)

@@ -135,14 +135,23 @@ async def paged(
         found, more = await read(wanted)
         return found, queries.next_link(request, queries.cursor(place(found[-1])) if more else None)
 
-    return await listed(services, if_none_match, query.wait, page)
+    return await _listed(services, if_none_match, query.wait, page)
 
 
 async def listed(
-    services: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
+    services: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Sequence[Any]]]
 ) -> Response:
     """Return a list, or 304 to a client that has it; with `wait`, as soon as it has changed."""
 
+    async def page() -> Page:
+        return await read(), {}
+
+    return await _listed(services, if_none_match, wait, page)
+
+
+async def _listed(
+    services: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
+) -> Response:
     async def look() -> Looked:
         rows, headers = await read()
         body = plain.encode([row.to_json() if isinstance(row, shapes.Shape) else row for row in rows])

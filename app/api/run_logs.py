@@ -37,11 +37,7 @@ async def list_logs(
     services: ServicesDep, run_id: RunId, wait: responses.Wait = None, if_none_match: responses.IfNoneMatch = None
 ) -> Response:
     """List the stored prompts, replies and command outputs."""
-
-    async def read() -> responses.Page:
-        return await services.runs.logs(run_id), {}
-
-    return await responses.listed(services, if_none_match, wait, read)
+    return await responses.listed(services, if_none_match, wait, lambda: services.runs.logs(run_id))
 
 
 @router.get(

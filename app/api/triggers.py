@@ -53,11 +53,7 @@ async def list_triggers(
     services: ServicesDep, if_none_match: responses.IfNoneMatch = None, wait: responses.Wait = None
 ) -> Response:
     """List all triggers, newest first, each with its next times and what came of its newest occurrences."""
-
-    async def read() -> responses.Page:
-        return await services.triggers.list_triggers(), {}
-
-    return await responses.listed(services, if_none_match, wait, read)
+    return await responses.listed(services, if_none_match, wait, services.triggers.list_triggers)
 
 
 @router.post("", status_code=201, summary="Create a trigger", responses=_ADDED)

@@ -1,13 +1,14 @@
-"""Marking: a change of a run's labels and its pin, written whatever the state of the run."""
+"""Marking: changes of a run's labels, its pin and its limits, and votes at its gates, written whatever it is doing."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from app import errors
 from app.domain import authors, decisions, events, plain, runs
-from app.engine import run_engine, stores
+from app.domain.limits import RunLimits
+from app.engine import run_engine, spending, stores
 
 
 async def mark(
@@ -31,17 +32,34 @@ async def mark(
     if not facts:
         return False
     written = {**facts, **authors.facts(author)}
-    reach("pool.before_labels")
-    try:
-        await log.decide(decisions.DecisionKind.LABELLED, written)
-    except errors.StorageFault:
-        # It may be the first write after a failed one.
-        await log.heal()
-        await log.decide(decisions.DecisionKind.LABELLED, written)
-    reach("pool.after_labels")
+    await _decide(log, decisions.DecisionKind.LABELLED, written, reach, "labels")
     shown = {"labels": facts.get("labels"), "pinned": facts.get("pinned"), "author": authors.in_line(written)}
     log.add_event(events.EventType.RUN_LABELLED, None, shown)
     return True
+
+
+async def limit(
+    log: stores.RunLog,
+    limits: RunLimits,
+    author: authors.Author | None,
+    reach: Callable[[str], None],
+    spends: spending.Spending | None,
+) -> None:
+    """Write down what an unfinished run may take from now on, and put it in force.
+
+    Raises:
+        errors.WrongState: it has ended, or will.
+        errors.StorageFault: it could not be made durable.
+    """
+    found, run_id = log.loaded.decisions, log.loaded.start.run_id
+    if found.ended or found.cancel_requested_at:
+        raise errors.WrongState(f"the run {run_id} is {found.status} and cannot be limited any more")
+    facts = {"limits": limits.to_json(), **authors.facts(author)}
+    await _decide(log, decisions.DecisionKind.LIMITED, facts, reach, "limit")
+    if spends is not None:
+        spends.limit(run_id, limits)
+    shown = {"limits": facts["limits"], "author": authors.in_line(facts)}
+    log.add_event(events.EventType.RUN_LIMITED, None, shown)
 
 
 async def _vote(
@@ -52,17 +70,27 @@ async def _vote(
     name = None if author is None else author.name
     if any(known.name == name for known in log.loaded.decisions.votes.get(vote.gate_id, ())):
         return False
-    reach("pool.before_vote")
-    try:
-        await log.decide(decisions.DecisionKind.VOTED, written)
-    except errors.StorageFault:
-        # It may be the first write after a failed one.
-        await log.heal()
-        await log.decide(decisions.DecisionKind.VOTED, written)
-    reach("pool.after_vote")
+    await _decide(log, decisions.DecisionKind.VOTED, written, reach, "vote")
     shown = {"gate_id": vote.gate_id, "decision": vote.decision, "author": authors.in_line(written)}
     log.add_event(events.EventType.GATE_VOTED, None, shown)
     return True
+
+
+async def _decide(
+    log: stores.RunLog,
+    kind: decisions.DecisionKind,
+    facts: Mapping[str, plain.Json],
+    reach: Callable[[str], None],
+    point: str,
+) -> None:
+    reach(f"pool.before_{point}")
+    try:
+        await log.decide(kind, facts)
+    except errors.StorageFault:
+        # It may be the first write after a failed one.
+        await log.heal()
+        await log.decide(kind, facts)
+    reach(f"pool.after_{point}")
 
 
 def _refuse_too_many(start: runs.RunStart) -> None:

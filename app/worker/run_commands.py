@@ -14,7 +14,7 @@ from app import clock, errors
 from app.domain import authors, decisions, events, plain, runs, states
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
-from app.engine import aio, limiting, marking, ports, resuming, run_engine, runner, stores
+from app.engine import aio, marking, ports, resuming, run_engine, runner, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
@@ -222,12 +222,12 @@ class RunCommands:
             if summary.owner == "foreign":
                 raise _wrong(run_id, summary.status, "limited: it is another's, resume takes it over")
             async with self._opened(run_id) as log:
-                await limiting.limit(log, limits, author, self._reach, self._spending)
+                await marking.limit(log, limits, author, self._reach, self._spending)
                 self._active.changes.note(run_id)
             return states.RunState(summary.status)
         log = await self._active.take_up(active_run)
         try:
-            await limiting.limit(log, limits, author, self._reach, self._spending)
+            await marking.limit(log, limits, author, self._reach, self._spending)
             _runner(active_run).touch()
         finally:
             self._active.advance(active_run)
