@@ -22,6 +22,12 @@ BY_USER = "user"
 BY_SYSTEM = "system"
 """Who asked a question: Control Room itself, because a task cannot be started as it is."""
 
+CHANGED = "plan_changed"
+"""Code of a change that is not written over what somebody else has written since."""
+
+DAMAGED = "plan_damaged"
+"""Code of a file that cannot be read as a plan."""
+
 SessionId = Annotated[str, shapes.Keywords({"examples": ["sp_5h2m9q0x7c"]})]
 """Id of a plan, and of its work session."""
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from app import errors
-from app.domain import plain, plan_files, plan_stores, plans
+from app.domain import plain, plan_files, plans
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk, Signature
@@ -46,7 +46,7 @@ class _Known:
 
 
 class Plans:
-    """`plan_stores.PlanStore` over files."""
+    """All session plans of a data directory. Whoever changes them holds the data directory."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
@@ -56,7 +56,11 @@ class Plans:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, session_id: str) -> plans.Plan | None:
-        """Return a plan as its file has it."""
+        """Return a plan as its file has it, None where there is none.
+
+        Raises:
+            errors.Conflict: `plan_damaged`; its file cannot be read, `flaws` tells why.
+        """
         if not layout.can_have_plan(session_id):
             return None
         known = self._known.get(session_id)
@@ -67,7 +71,16 @@ class Plans:
         return found.plan
 
     async def put(self, plan: plans.Plan, known: plans.Plan | None = None) -> None:
-        """Replace a plan's file, or make it; once begun that ends, whatever becomes of the caller."""
+        """Replace a plan's file, or make it; once begun that ends, whatever becomes of the caller.
+
+        Args:
+            known: What the file must still say; None: whatever it says.
+
+        Raises:
+            errors.Conflict: `plan_changed`, `plan_damaged`; it says something else, is gone, or cannot be read any
+                more, and stays as it is.
+            errors.StorageFault: it could not be made durable; the file is as before, or as it was to become.
+        """
         await worker_threads.uncut(self._put(plan, known))
 
     async def try_writing(self, session_id: str) -> None:
@@ -238,7 +251,7 @@ def _expect(files: Disk, known: plans.Plan, kept: _Known | None) -> None:
     found = _found(files, known.session_id, kept)
     if found is None or not _says_the_same(found.plan, known):
         told = f"the file of the plan {known.session_id} was changed by another program; it is left as it is"
-        raise errors.Conflict(told, code=plan_stores.CHANGED, detail={"session_id": known.session_id})
+        raise errors.Conflict(told, code=plans.CHANGED, detail={"session_id": known.session_id})
 
 
 def _says_the_same(one: plans.Plan, other: plans.Plan) -> bool:
@@ -327,6 +340,4 @@ def _place(summary: plans.PlanSummary) -> tuple[str, str]:
 
 def _damaged(path: str, why: str, flaws: tuple[errors.Flaw, ...] | list[errors.Flaw]) -> errors.Conflict:
     told = f"the file of the plan cannot be trusted: {path}: {why}; nothing was changed"
-    return errors.Conflict(
-        told, code=plan_stores.DAMAGED, detail={"file": path, "flaws": [each.to_json() for each in flaws]}
-    )
+    return errors.Conflict(told, code=plans.DAMAGED, detail={"file": path, "flaws": [each.to_json() for each in flaws]})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app import clock, errors
-from app.domain import plain, plan_files, plan_stores, plans, states
+from app.domain import plain, plan_files, plans, states
 from app.engine import ports, run_engine
 from app.flows.session_plan import driver, rules
 from app.services.plans.facts import Facts
@@ -227,10 +227,10 @@ class PlanInputs:
             pause: The one before; None: it could go on until now.
         """
         facts = {"session_id": session_id, "code": error.code}
-        if error.code == plan_stores.CHANGED:
+        if error.code == plans.CHANGED:
             _log.info("%s; it is read again", error.message, extra=facts)
             return 0.0
-        if error.code == plan_stores.DAMAGED:
+        if error.code == plans.DAMAGED:
             if session_id not in self._damaged:
                 _log.error("not gone on with until it can be read: %s", error.message, extra=facts)
             self._damaged.add(session_id)

@@ -6,16 +6,24 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from app import clock, errors
-from app.domain import audit, issues, plain, plan_stores, plans
-from app.services import requests
-from app.services.plans import failure_issues
+from app.domain import audit, issues, plain, plans
+from app.flows.session_plan import rules
+from app.services import issue_texts, requests
+
+if TYPE_CHECKING:
+    from app.storage import plans as stored
 
 _log = logging.getLogger(__name__)
 
 _MOST_ISSUES = 1000
+_FAILURE = "task"
+_CLOSED_BY_SUCCESS = frozenset({_FAILURE, "dod"})
+# Failures that have issues of their own, or that a person has brought about.
+_TOLD_OTHERWISE = frozenset({"dod_failed", "run_cancelled", rules.RUN_DELETED})
 
 
 class PlanRepository:
@@ -24,7 +32,7 @@ class PlanRepository:
     def __init__(
         self,
         *,
-        kept: plan_stores.PlanStore,
+        kept: stored.Plans,
         issues: issues.IssueStore,
         audit: audit.AuditLog,
         clock: clock.Clock,
@@ -152,7 +160,7 @@ class PlanRepository:
             if run_id is None:
                 continue
             for row in await self._issues.list(issues.IssueQuery(run_id=run_id, status="open", limit=_MOST_ISSUES)):
-                if row.kind in failure_issues.CLOSED_BY_SUCCESS:
+                if row.kind in _CLOSED_BY_SUCCESS:
                     await self._close(row.issue_id, task.run_id or run_id, note)
 
     async def _close(self, issue_id: str, run_id: str, note: str) -> None:
@@ -183,6 +191,37 @@ def _new_failures(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) 
     before = {task.id for task in known.tasks if task.status is plans.TaskState.FAILED}
     for task in changed.tasks:
         if task.status is plans.TaskState.FAILED and task.id not in before:
-            issue = failure_issues.issue(changed, task, masker)
+            issue = _issue(changed, task, masker)
             if issue is not None:
                 yield issue
+
+
+def _issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Issue | None:
+    """Return the issue of a failed task, None where none is due; the same failure of the same run has the same one."""
+    error: dict[str, Any] = dict(task.error or {})
+    if error.get("code") in _TOLD_OTHERWISE:
+        return None
+    # Hidden before anything is cut, so that no half of a secret is left.
+    told, error = masker.mask(task.description), masker.mask(error)
+    made = task.run_id or f"attempt {task.attempt}"
+    digest = plain.sha256(f"{plan.session_id}:{task.id}:{made}".encode())
+    return issues.made(
+        f"iss_{digest[:20]}",
+        task.ended_at or plan.updated_at,
+        title=f"Task {task.id} failed: {plain.preview(told)}"[: issue_texts.TITLE_CHARACTERS],
+        body=_body(task, told, error)[: issue_texts.BODY_CHARACTERS],
+        kind=_FAILURE,
+        run_id=task.run_id,
+        session_id=plan.session_id,
+        severity="error",
+        receipts=[],
+        facts={"kind": _FAILURE, "task": task.id, "code": error.get("code"), "step": error.get("key")},
+    )
+
+
+def _body(task: plans.Task, told: str, error: dict[str, Any]) -> str:
+    where = f" at the step {error['key']}" if error.get("key") else ""
+    by = f"Its run {task.run_id} failed{where}" if task.run_id else "No run could be made for it"
+    if error.get("code") in (rules.NOT_MET, rules.REVIEW_FAILED):
+        by = f"Its run {task.run_id} is done, but the task is not"
+    return f"{told}\n\n{by}: {error.get('message')} ({error.get('code')})"
