@@ -36,36 +36,23 @@ async def mark_run(folder: FolderClient, run_id: str, labels: Mapping[str, str |
 @options.anywhere
 def label(place: options.Place, as_json: bool, run_id: str, changes: tuple[str, ...]) -> int:
     """Set labels of a run (NAME=TEXT), or remove them (NAME-); ended runs too."""
-    return _marked(place, as_json, run_id, labels=arguments.label_changes(changes))
+    found = place.ask(mark_run, run_id, arguments.label_changes(changes), None)
+    return exit_codes.shown(found, as_json, _shown)
 
 
-@click.command()
-@click.argument("run_id")
-@options.as_json
-@options.anywhere
-def pin(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Keep a run whatever its age: no retention removes it."""
-    return _marked(place, as_json, run_id, pinned=True)
+def _pinning(name: str, meaning: str, *, pinned: bool) -> click.Command:
+    @click.command(name, help=meaning)
+    @click.argument("run_id")
+    @options.as_json
+    @options.anywhere
+    def pinning(place: options.Place, as_json: bool, run_id: str) -> int:
+        return exit_codes.shown(place.ask(mark_run, run_id, {}, pinned), as_json, _shown)
+
+    return pinning
 
 
-@click.command()
-@click.argument("run_id")
-@options.as_json
-@options.anywhere
-def unpin(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Let retention remove a run again."""
-    return _marked(place, as_json, run_id, pinned=False)
-
-
-def _marked(
-    place: options.Place,
-    as_json: bool,
-    run_id: str,
-    *,
-    labels: Mapping[str, str | None] | None = None,
-    pinned: bool | None = None,
-) -> int:
-    return exit_codes.shown(place.ask(mark_run, run_id, labels or {}, pinned), as_json, _shown)
+pin = _pinning("pin", "Keep a run whatever its age: no retention removes it.", pinned=True)
+unpin = _pinning("unpin", "Let retention remove a run again.", pinned=False)
 
 
 def _shown(found: Answer) -> str:

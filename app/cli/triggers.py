@@ -75,22 +75,20 @@ def add(place: options.Place, as_json: bool, **given: Any) -> int:
     return exit_codes.shown(place.ask(unattended_cases.add_trigger, _new(**given)), as_json, _one)
 
 
-@triggers.command()
-@click.argument("trigger_id")
-@options.as_json
-@options.anywhere
-def pause(place: options.Place, as_json: bool, trigger_id: str) -> int:
-    """Let a trigger start nothing until it is unpaused."""
-    return _paused(place, as_json, trigger_id, paused=True)
+def _add_pausing(name: str, meaning: str, *, paused: bool) -> None:
+    @triggers.command(name, help=meaning)
+    @click.argument("trigger_id")
+    @options.as_json
+    @options.anywhere
+    def pausing(place: options.Place, as_json: bool, trigger_id: str) -> int:
+        from app.services.triggers import requests
+
+        edit = requests.TriggerEdit(paused=paused)
+        return exit_codes.shown(place.ask(unattended_cases.edit_trigger, trigger_id, edit), as_json, _one)
 
 
-@triggers.command()
-@click.argument("trigger_id")
-@options.as_json
-@options.anywhere
-def unpause(place: options.Place, as_json: bool, trigger_id: str) -> int:
-    """Let a paused trigger continue; the time of the pause is not made up for."""
-    return _paused(place, as_json, trigger_id, paused=False)
+_add_pausing("pause", "Let a trigger start nothing until it is unpaused.", paused=True)
+_add_pausing("unpause", "Let a paused trigger continue; the time of the pause is not made up for.", paused=False)
 
 
 @triggers.command()
@@ -211,13 +209,6 @@ def _new(
         files=files if pattern or existing else None,
         **rest,
     )
-
-
-def _paused(place: options.Place, as_json: bool, trigger_id: str, *, paused: bool) -> int:
-    from app.services.triggers import requests
-
-    edit = requests.TriggerEdit(paused=paused)
-    return exit_codes.shown(place.ask(unattended_cases.edit_trigger, trigger_id, edit), as_json, _one)
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:
