@@ -15,13 +15,14 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import fastapi
 import uvicorn
 import uvloop
 
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
-from app.api import connections, dependencies, http_protocol, service, streaming, ws_protocol
+from app.api import connections, dependencies, http_protocol, service, streaming
 from app.services import bulk, event_feeds, preflight
 from app.storage import keys as key_files
 from app.ui import pages
@@ -231,7 +232,7 @@ def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvic
         app,
         # Uvicorn takes whatever makes a protocol.
         http=functools.partial(http_protocol.Protocol, counted=counted),  # type: ignore[arg-type]
-        ws=ws_protocol.Protocol,
+        ws=_web_socket,  # type: ignore[arg-type]
         ws_max_size=server.max_body_bytes,
         ws_per_message_deflate=False,
         lifespan="off",
@@ -241,6 +242,13 @@ def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvic
         proxy_headers=False,
         timeout_graceful_shutdown=_DRAIN_SECONDS,
     )
+
+
+def _web_socket(*given: Any, **named: Any) -> asyncio.Protocol:
+    # Loaded with the first WebSocket.
+    from app.api import ws_protocol
+
+    return ws_protocol.Protocol(*given, **named)
 
 
 def _announce(

@@ -10,7 +10,7 @@ from app.bootstrap.engines import Store
 from app.bootstrap.platform import Platform
 from app.domain import plain, plan_operations, records
 from app.engine import ports, run_engine, runner
-from app.flows import session_plan
+from app.flows.session_plan import driver
 from app.services import runs
 from app.services.plans import (
     adopt_tasks,
@@ -58,7 +58,7 @@ class PlanPerformers:
         """Return the engine's equipment with what the runs of plans need."""
         self.performers = equipment.performers
         performers = {**equipment.performers, **dict.fromkeys(KINDS, self)}
-        return dataclasses.replace(equipment, performers=performers, sources={session_plan.NAME: self.wait})
+        return dataclasses.replace(equipment, performers=performers, sources={driver.NAME: self.wait})
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform an operation of a plan."""

@@ -12,7 +12,7 @@ from app.engine import ports, probes
 from app.flows import registry as flows
 from app.storage import agent_sessions, data_directory, folder_store, store_mark
 from app.storage.objects import mark
-from app.storage.runs import opener
+from app.storage.runs import run_folders
 from app.worker import crash_probes
 
 
@@ -30,7 +30,7 @@ class OpenMode:
     """Whether the process performs steps for services on Temporal."""
 
 
-def _in_folders(kept: data_directory.DataDirectory, url: str, platform: Platform, adopt: opener.Adopt) -> Store:
+def _in_folders(kept: data_directory.DataDirectory, url: str, platform: Platform, adopt: run_folders.Adopt) -> Store:
     from app.storage.index.sql import index
 
     store_mark.refuse_database(kept)
@@ -57,7 +57,7 @@ class Platform:
     """Time."""
     probes: probes.Probes
     """Named crash points."""
-    make_store: Callable[[data_directory.DataDirectory, str, Platform, opener.Adopt], Store] = _in_folders
+    make_store: Callable[[data_directory.DataDirectory, str, Platform, run_folders.Adopt], Store] = _in_folders
     """Opens the run store of a data directory, with the URL of its index database."""
     watch: Callable[[ports.Performer], ports.Performer] = _unwatched
     """Wraps each performer that has external effects."""
@@ -96,7 +96,7 @@ def store_of(
     project: settings.ProjectSettings,
     directory: data_directory.DataDirectory,
     platform: Platform,
-    adopt: opener.Adopt,
+    adopt: run_folders.Adopt,
     *,
     looks_only: bool,
 ) -> Store:
@@ -116,7 +116,7 @@ def _store_of(
     project: settings.ProjectSettings,
     directory: data_directory.DataDirectory,
     platform: Platform,
-    adopt: opener.Adopt,
+    adopt: run_folders.Adopt,
     *,
     looks_only: bool,
 ) -> Store:

@@ -13,19 +13,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from app import clock, settings
-from app.domain import plain, views
-from app.domain import runs as run_values
-from app.services import run_queries
-from app.storage import data_directory, memory_store, read_only_store, store_mark
-from app.storage.runs import disk_store
+from app.domain import plain
+from app.storage import data_directory, read_only_store, store_mark
 
 if TYPE_CHECKING:
     from app.bootstrap import unattended
+    from app.domain import runs as run_values
+    from app.domain import views
     from app.domain.budgets import BudgetState
     from app.domain.limits import RunLimits
     from app.engine import ports, run_engine
-    from app.services import explanations, gates, issues, keys, maintenance, recipes
+    from app.services import explanations, gates, issues, keys, maintenance, recipes, run_queries
     from app.services.plans import plan_queries
+    from app.storage.runs import disk_store
 
 
 class _Idle:
@@ -120,6 +120,8 @@ class Reading:
     @cached_property
     def runs(self) -> run_queries.RunQueries:
         """Return the queries of runs."""
+        from app.services import run_queries
+
         return run_queries.RunQueries(
             store=self.store, engine=self._engine, dialects=_DRIVERS, clock=clock.SystemClock()
         )
@@ -219,14 +221,18 @@ class Reading:
     def _make_store(self, directory: data_directory.DataDirectory) -> disk_store.DiskStore:
         store_mark.refuse_database(directory)
         if not directory.is_used:
+            from app.storage import memory_store
+
             return memory_store.MemoryStore(clock=clock.SystemClock())
-        return read_only_store.ReadOnlyStore(
+        reads = read_only_store.ReadOnlyStore(
             directory,
             directory.index_file,
             clock=clock.SystemClock(),
             adopt=self._adopt,
             blobs_url=self._chosen.project.blobs_url,
         )
+        # Commands that read call nothing else of a store.
+        return cast("disk_store.DiskStore", reads)
 
     async def _adopt(self, manifest: Mapping[str, plain.Json]) -> run_values.RunStart:
         from app.services import adoption, workspaces

@@ -126,8 +126,19 @@ def _senders(
     chosen: settings.Settings, platform: Platform, processes: supervisor.Supervisor
 ) -> dict[str, senders.Sender]:
     given = chosen.notifications
+
+    def webhook() -> senders.Sender:
+        from app.services.notifications import webhook_sender
+
+        return webhook_sender.WebhookSender(webhook_sender.AddressGuard(given.notify_allowed), platform.clock)
+
+    def mail() -> senders.Sender:
+        from app.services.notifications import mail_sender
+
+        return mail_sender.MailSender(given.smtp_url, given.mail_from)
+
     return {
-        "webhook": senders.WebhookSender(senders.AddressGuard(given.notify_allowed), platform.clock),
-        "email": senders.MailSender(given.smtp_url, given.mail_from),
+        "webhook": senders.LateSender(webhook),
+        "email": senders.LateSender(mail),
         "command": senders.CommandSender(processes.run, chosen.project.project),
     }

@@ -1,4 +1,4 @@
-"""The commands that begin again from a step: fork a run, and what a resume or a fork would do."""
+"""The commands that continue a run, or begin again from one of its steps, and what that would do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import printable
-from app.cli import arguments, exit_codes, formats, options
+from app.cli import arguments, exit_codes, formats, options, use_cases
 from app.cli.client import Access, Answer, Client, use_case
 from app.domain import authors
 
@@ -56,6 +56,53 @@ def previewed(
     found = place.ask(preview_order, run_id, order, request)
     exit_codes.shown(found, as_json, _report)
     return exit_codes.ExitCode.DONE if found["ok"] else exit_codes.ExitCode.FAILED
+
+
+@click.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
+    """Continue a paused run; without --server, execute it in this process."""
+
+    async def work(client: Client) -> int:
+        return await _follow_here(client, await client.call(use_cases.unpause_run, run_id), as_json)
+
+    return place.work(work, Access.CHANGE)
+
+
+@click.command()
+@click.argument("run_id")
+@click.option("--from", "from_key", metavar="KEY", help="Step to resume from.  [default: the step that failed]")
+@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Replace an argument; repeatable.")
+@click.option("--current-recipe", is_flag=True, help="Continue with the recipe's current version.")
+@click.option(
+    "--conversation", type=click.Choice(["new"]), help="Start the agent's conversation anew, from the journal."
+)
+@click.option("--dry-run", is_flag=True, help="Only show which steps would run again.")
+@options.as_json
+@options.anywhere
+def resume(
+    place: options.Place,
+    as_json: bool,
+    run_id: str,
+    given: tuple[str, ...],
+    conversation: str | None,
+    dry_run: bool,
+    **how: Any,
+) -> int:
+    """Resume a failed, cancelled or interrupted run; without --server, execute it in this process."""
+    from app.services import fork_requests, requests
+
+    args = arguments.collect(given, None) or None
+    if dry_run:
+        return previewed(place, as_json, run_id, "resume", fork_requests.ForkRequest(args=args, **how))
+    request = requests.ResumeRequest(args=args, new_conversation=conversation == "new", **how)
+
+    async def work(client: Client) -> int:
+        return await _follow_here(client, await client.call(use_cases.resume_run, run_id, request), as_json)
+
+    return place.work(work, Access.CHANGE)
 
 
 @click.command()
@@ -137,3 +184,12 @@ def _report(found: Answer) -> str:
             found["workspace_note"],
         ]
     )
+
+
+async def _follow_here(client: Client, moved: Answer, as_json: bool) -> int:
+    from app.cli import following
+
+    if not client.executes:
+        return exit_codes.shown(moved, as_json, formats.moved)
+    output = following.Shown.DETAIL if as_json else following.Shown.TEXT
+    return await following.follow(client, moved["run_id"], output, answers=True)

@@ -102,7 +102,7 @@ def set_(
     """Create the budget NAME, or replace it; runs that wait for room in it go on."""
     from app.cli import arguments
     from app.domain import budgets as values
-    from app.domain import limits
+    from app.domain.limits import RunLimits
 
     pair = next(iter(arguments.labels([label]).items())) if label else None
     amounts = {each: given.pop(each) for each in values.MONEY}
@@ -110,7 +110,7 @@ def set_(
         name=name,
         label=None if pair is None else ":".join(pair),
         per="day" if per_day else None,
-        limits=limits.RunLimits(**amounts),
+        limits=RunLimits(**amounts),
         **given,
     )
     return exit_codes.shown(place.ask(put_budget, name, budget), as_json, lambda shown: _table([shown]))
@@ -126,18 +126,18 @@ def remove(place: options.Place, name: str) -> int:
     return exit_codes.ExitCode.DONE
 
 
-@click.command("limits")
+@click.command()
 @click.argument("run_id")
 @run_limits
 @click.option("--lift", "lifted", multiple=True, metavar="LIMIT", help="Limit to remove, e.g. cost_usd; repeatable.")
 @options.as_json
 @options.anywhere
-def limits_(place: options.Place, as_json: bool, run_id: str, lifted: tuple[str, ...], **given: Any) -> int:
+def limits(place: options.Place, as_json: bool, run_id: str, lifted: tuple[str, ...], **given: Any) -> int:
     """Change the limits of an unfinished run; one paused at a limit continues if it now fits."""
-    from app.domain import limits
+    from app.domain.limits import RANGES
 
-    if unknown := [name for name in lifted if name not in limits.RANGES]:
-        raise click.UsageError(f"--lift {unknown[0]}: there is no such limit; there are {', '.join(limits.RANGES)}")
+    if unknown := [name for name in lifted if name not in RANGES]:
+        raise click.UsageError(f"--lift {unknown[0]}: there is no such limit; there are {', '.join(RANGES)}")
     changes = {name: value for name, value in given.items() if value is not None} | dict.fromkeys(lifted)
     return exit_codes.shown(place.ask(limit_run, run_id, changes), as_json, _limited)
 

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from app.engine import stores
     from app.services import bulk as orders
 
-STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")
-"""States of a run."""
-
 
 def _filter(query: stores.RunQuery) -> dict[str, Any]:
     given = {item.name: getattr(query, item.name) for item in dataclasses.fields(query)}
@@ -46,7 +43,9 @@ async def give_order(folder: FolderClient, order: orders.BulkOrder) -> Answer:
 @click.command()
 @click.argument("action", type=click.Choice(("cancel", "pause", "unpause", "resume", "label", "delete")))
 @click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
-@click.option("--status", type=click.Choice(STATES), multiple=True, help="Only runs in this state; repeatable.")
+@click.option(
+    "--status", type=click.Choice(arguments.STATES), multiple=True, help="Only runs in this state; repeatable."
+)
 @click.option("--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
 @click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")

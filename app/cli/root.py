@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Sequence
 
 import click
 
 from app import __version__
 from app.cli import boundary, exit_codes
+from app.cli.lazy_commands import LazyCommands
 
 _MODULES = {
     "serve": "serving",
@@ -46,35 +46,9 @@ _MODULES = {
 """Module of each command, which is called there as on the command line."""
 
 
-class _Commands(MutableMapping[str, click.Command]):
-    """Commands by name; help alone imports them all."""
-
-    def __init__(self) -> None:
-        self._added: dict[str, click.Command] = {}
-
-    def __getitem__(self, name: str) -> click.Command:
-        if name not in self._added:
-            module = importlib.import_module(f"app.cli.{_MODULES[name]}")
-            self._added[name] = getattr(module, name)
-        return self._added[name]
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._added[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._added[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in _MODULES or name in self._added
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**_MODULES, **self._added})
-
-    def __len__(self) -> int:
-        return len({**_MODULES, **self._added})
-
-
-@click.group(commands=_Commands(), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    commands=LazyCommands(_MODULES), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.version_option(__version__, prog_name="control-room", message="%(prog)s %(version)s")
 def control_room() -> None:
     """Run agent recipes durably.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -11,34 +11,41 @@ import click
 
 from app import printable
 from app.cli import (
-    again,
     arguments,
-    budgets,
-    bulk_orders,
     exit_codes,
     formats,
-    marking,
     options,
-    pruning,
-    run_limits,
     terminal,
     use_cases,
-    verifying,
 )
-from app.cli.client import Access, Answer, Client
+from app.cli.client import Answer, Client
+from app.cli.lazy_commands import LazyCommands
+
+_MODULES = {
+    "resume": "again",
+    "unpause": "again",
+    "fork": "again",
+    "bulk": "bulk_orders",
+    "label": "marking",
+    "pin": "marking",
+    "unpin": "marking",
+    "prune": "pruning",
+    "collect": "pruning",
+    "limits": "budgets",
+    "why": "explaining",
+    "verify": "verifying",
+}
+"""Module of each command that is not here."""
 
 
-@click.group()
+@click.group(commands=LazyCommands(_MODULES))
 def runs() -> None:
     """List, show and control runs."""
 
 
-runs.add_command(budgets.limits_)
-
-
 @runs.command("list")
 @click.option(
-    "--status", type=click.Choice(bulk_orders.STATES), multiple=True, help="Only runs in this state; repeatable."
+    "--status", type=click.Choice(arguments.STATES), multiple=True, help="Only runs in this state; repeatable."
 )
 @click.option("--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
@@ -63,15 +70,6 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
 def show(place: options.Place, as_json: bool, run_id: str) -> int:
     """Show a run with its newest steps and its slots."""
     return exit_codes.shown(place.ask(use_cases.show_run, run_id), as_json, formats.run)
-
-
-@runs.command()
-@click.argument("run_id")
-@options.as_json
-@options.anywhere
-def why(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Explain why a run does not move, and what sends it on."""
-    return exit_codes.shown(place.ask(run_limits.explain_run, run_id), as_json, formats.explanation)
 
 
 @runs.command()
@@ -108,53 +106,6 @@ def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
 def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
     """Pause a run at its next step boundary."""
     return _moved(place.ask(use_cases.pause_run, run_id, interrupt=now), as_json)
-
-
-@runs.command()
-@click.argument("run_id")
-@options.as_json
-@options.anywhere
-def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Continue a paused run; without --server, execute it in this process."""
-
-    async def work(client: Client) -> int:
-        return await _follow_here(client, await client.call(use_cases.unpause_run, run_id), as_json)
-
-    return place.work(work, Access.CHANGE)
-
-
-@runs.command()
-@click.argument("run_id")
-@click.option("--from", "from_key", metavar="KEY", help="Step to resume from.  [default: the step that failed]")
-@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Replace an argument; repeatable.")
-@click.option("--current-recipe", is_flag=True, help="Continue with the recipe's current version.")
-@click.option(
-    "--conversation", type=click.Choice(["new"]), help="Start the agent's conversation anew, from the journal."
-)
-@click.option("--dry-run", is_flag=True, help="Only show which steps would run again.")
-@options.as_json
-@options.anywhere
-def resume(
-    place: options.Place,
-    as_json: bool,
-    run_id: str,
-    given: tuple[str, ...],
-    conversation: str | None,
-    dry_run: bool,
-    **how: Any,
-) -> int:
-    """Resume a failed, cancelled or interrupted run; without --server, execute it in this process."""
-    from app.services import fork_requests, requests
-
-    args = arguments.collect(given, None) or None
-    if dry_run:
-        return again.previewed(place, as_json, run_id, "resume", fork_requests.ForkRequest(args=args, **how))
-    request = requests.ResumeRequest(args=args, new_conversation=conversation == "new", **how)
-
-    async def work(client: Client) -> int:
-        return await _follow_here(client, await client.call(use_cases.resume_run, run_id, request), as_json)
-
-    return place.work(work, Access.CHANGE)
 
 
 @runs.command()
@@ -228,25 +179,6 @@ def logs(place: options.Place, as_json: bool, is_followed: bool, run_id: str, na
 
 
 @runs.command()
-@click.argument("run_id", required=False)
-@click.option("--all", "everything", is_flag=True, help="Check all runs, receipts, plans, issues and conversations.")
-@options.as_json
-@options.anywhere
-def verify(place: options.Place, as_json: bool, run_id: str | None, everything: bool) -> int:
-    """Verify a run's start file, journals and blobs. Nothing is changed.
-
-    Exit code 1 if something is damaged; 5 if something cannot be read now.
-    """
-    if (run_id is None) is not everything:
-        raise click.UsageError("Name a run, or give --all.")
-    if run_id is None:
-        found = place.work(verifying.verify_everything)
-        return _verified(found, as_json, verifying.report_of)
-    report = place.ask(use_cases.verify_run, run_id)
-    return _verified(report, as_json, formats.verification)
-
-
-@runs.command()
 @click.argument("run_id")
 @click.option("--dry-run", is_flag=True, help="Only show what would be cut off (the default).")
 @click.option("--yes", is_flag=True, help="Apply the repair.")
@@ -306,33 +238,5 @@ async def _followed(client: Client, run_id: str, name: str) -> int:
     return exit_codes.ExitCode.DONE
 
 
-def _verified(found: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> int:
-    # Damage is distinguished from files that cannot be read now.
-    terminal.show(found, as_json, text)
-    codes = {"sound": exit_codes.ExitCode.DONE, "damaged": exit_codes.ExitCode.FAILED}
-    return codes.get(found["state"], exit_codes.ExitCode.CONFIGURATION)
-
-
-async def _follow_here(client: Client, moved: Answer, as_json: bool) -> int:
-    from app.cli import following
-
-    if not client.executes:
-        return _moved(moved, as_json)
-    output = following.Shown.DETAIL if as_json else following.Shown.TEXT
-    return await following.follow(client, moved["run_id"], output, answers=True)
-
-
 def _moved(moved: Answer, as_json: bool) -> int:
     return exit_codes.shown(moved, as_json, formats.moved)
-
-
-for _command in (
-    again.fork,
-    bulk_orders.bulk,
-    marking.label,
-    marking.pin,
-    marking.unpin,
-    pruning.prune,
-    pruning.collect,
-):
-    runs.add_command(_command)

@@ -1,17 +1,38 @@
-"""Verification of everything that is stored, and how it is shown."""
+"""The command `runs verify`: a run, or everything that is stored, and how it is shown."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from app.cli import formats, terminal
+import click
+
+from app.cli import exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Answer, Client
 
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
 _KINDS |= {"conversation": "conversations", "audit": "audit log"}
+
+
+@click.command()
+@click.argument("run_id", required=False)
+@click.option("--all", "everything", is_flag=True, help="Check all runs, receipts, plans, issues and conversations.")
+@options.as_json
+@options.anywhere
+def verify(place: options.Place, as_json: bool, run_id: str | None, everything: bool) -> int:
+    """Verify a run's start file, journals and blobs. Nothing is changed.
+
+    Exit code 1 if something is damaged; 5 if something cannot be read now.
+    """
+    if (run_id is None) is not everything:
+        raise click.UsageError("Name a run, or give --all.")
+    if run_id is None:
+        found = place.work(verify_everything)
+        return _verified(found, as_json, report_of)
+    report = place.ask(use_cases.verify_run, run_id)
+    return _verified(report, as_json, formats.verification)
 
 
 async def verify_everything(client: Client) -> Answer:
@@ -48,3 +69,10 @@ def _worst(report: Mapping[str, Any]) -> tuple[str, str]:
 
 def _counted(checked: Mapping[str, int]) -> str:
     return ", ".join(f"{checked.get(kind, 0)} {name}" for kind, name in _KINDS.items())
+
+
+def _verified(found: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> int:
+    # Damage is distinguished from files that cannot be read now.
+    terminal.show(found, as_json, text)
+    codes = {"sound": exit_codes.ExitCode.DONE, "damaged": exit_codes.ExitCode.FAILED}
+    return codes.get(found["state"], exit_codes.ExitCode.CONFIGURATION)

@@ -21,7 +21,7 @@ from app.engine import ports, stores
 from app.storage import layout, memory_store
 from app.storage.disk import memory_disk
 from app.storage.index import memory_index
-from app.storage.runs import opener
+from app.storage.runs import run_folders
 
 _LIFE_SECONDS = 60.0
 
@@ -116,7 +116,7 @@ class Machine:
         return not {name, layout.new_folder(name).rpartition("/")[2]}.isdisjoint(names)
 
     def _make_store(
-        self, _kept: object, _url: str, platform: bootstrap.Platform, adopt: opener.Adopt
+        self, _kept: object, _url: str, platform: bootstrap.Platform, adopt: run_folders.Adopt
     ) -> bootstrap.Store:
         return memory_store.MemoryStore(
             clock=platform.clock, probes=platform.probes, adopt=adopt, disk=self.disk, index=self._index

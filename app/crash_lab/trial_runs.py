@@ -19,7 +19,7 @@ from app.crash_lab.experiment import Experiment
 from app.engine import ports, probes
 from app.storage import data_directory, folder_store
 from app.storage.index.sql import index
-from app.storage.runs import opener
+from app.storage.runs import run_folders
 
 RUN_IDS = tuple(f"20260210T143000Z-crash{number}" for number in range(1, 10))
 """The first runs of every experiment, so that their files have the same names in each."""
@@ -108,7 +108,7 @@ def _as_it_is(performer: ports.Performer) -> ports.Performer:
 
 
 def _in_folders(
-    kept: data_directory.DataDirectory, url: str, platform: bootstrap.Platform, adopt: opener.Adopt
+    kept: data_directory.DataDirectory, url: str, platform: bootstrap.Platform, adopt: run_folders.Adopt
 ) -> bootstrap.Store:
     # A tracer counts calls thread by thread, so that each file must have one thread that writes it.
     return folder_store.FolderStore(

@@ -18,14 +18,6 @@ NOTHING_SPENT = Usage(cost_usd=0.0)
 """Tokens and price of a conversation in which nothing was said."""
 
 
-def derived_id(text: str) -> str:
-    """Return the id of a conversation that is made of a text, in the form of a UUID."""
-    digits = plain.sha256(text.encode())
-    # Programs look at version and variant; 5 is the version of ids that are made of names.
-    version, variant = f"5{digits[13:16]}", f"{int(digits[16], 16) & 0x3 | 0x8:x}{digits[17:20]}"
-    return f"{digits[:8]}-{digits[8:12]}-{version}-{variant}-{digits[20:32]}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedUsage:
     """The tokens and the price of a whole conversation that a backend told after a turn."""

@@ -117,6 +117,14 @@ def labelled_sha256(value: bytes) -> str:
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
 
 
+def derived_id(text: str) -> str:
+    """Return the id of a conversation that is made of a text, in the form of a UUID."""
+    digits = sha256(text.encode())
+    # Programs look at version and variant; 5 is the version of ids that are made of names.
+    version, variant = f"5{digits[13:16]}", f"{int(digits[16], 16) & 0x3 | 0x8:x}{digits[17:20]}"
+    return f"{digits[:8]}-{digits[8:12]}-{version}-{variant}-{digits[20:32]}"
+
+
 def preview(value: Json) -> str:
     """Return the first two hundred characters of a value on one line."""
     text = value if isinstance(value, str) else encode(value).decode()

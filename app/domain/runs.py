@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from app.domain import agent_sessions, authors, plain, shapes
+from app.domain import authors, plain, shapes
 from app.domain.approvals import Approvals
 from app.domain.concurrency import Concurrency
 from app.domain.limits import NO_LIMITS, RunLimits
@@ -134,7 +134,7 @@ class RunStart(shapes.Shape):
         """Return the conversation in which the run speaks where its driver names one; a fork shares none."""
         if self.forked_from is None:
             return agent_session_id
-        return agent_sessions.derived_id(f"conversation {agent_session_id} of the fork {self.run_id}")
+        return plain.derived_id(f"conversation {agent_session_id} of the fork {self.run_id}")
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RunStart:

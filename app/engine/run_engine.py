@@ -10,7 +10,6 @@ from app import errors
 from app.domain import plain
 from app.domain.authors import Author
 from app.domain.gates import Answer, OpenGate
-from app.domain.inputs import Delivery
 from app.domain.limits import RunLimits
 from app.domain.records import Record
 from app.domain.runs import RunStart
@@ -18,6 +17,7 @@ from app.domain.states import RunState
 from app.domain.views import OpenStep, RunView
 
 if TYPE_CHECKING:
+    from app.domain.inputs import Delivery
     from app.engine.open_steps import StepWait
     from app.engine.spending import Spending
 

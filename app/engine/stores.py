@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
-from app.domain import audit, plain, shapes
+from app.domain import plain, shapes
 from app.domain.access import Scope
 from app.domain.decisions import DecisionKind, Decisions
 from app.domain.events import Event, EventType
@@ -20,6 +20,9 @@ from app.domain.unreadable import Readable, Unreadable, Waiting
 from app.engine import log_parts
 from app.engine.maintenance import KeptUp
 from app.engine.missing_lines import MissingLines
+
+if TYPE_CHECKING:
+    from app.domain import audit
 
 LogPart = log_parts.LogPart
 

@@ -9,7 +9,7 @@ from app.flows.conference import Conference
 from app.flows.decomposition import Decomposition
 from app.flows.prompt import Prompt
 from app.flows.review import Review
-from app.flows.session_plan import SessionPlan
+from app.flows.session_plan.driver import SessionPlan
 
 DRIVERS: Mapping[str, ports.Driver] = {
     "conference": Conference(),

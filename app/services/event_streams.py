@@ -6,12 +6,15 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from app import clock, errors
 from app.domain import events
-from app.engine import run_engine, stores
+from app.engine import stores
 from app.services import aio
+
+if TYPE_CHECKING:
+    from app.engine import run_engine
 
 KEPT_EVENTS = 4096
 """Events of a run that are cached for slow and late followers; they read older ones themselves."""

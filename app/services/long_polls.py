@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from app import clock
 from app.domain import views
-from app.engine import run_engine
 from app.services import aio
 from app.services.event_streams import EventFollower
 from app.services.run_reader import Ready, RunReader
+
+if TYPE_CHECKING:
+    from app.engine import run_engine
 
 PAUSE_SECONDS = 0.1
 """Time that a waiting poll takes at least while its run continues, so that many small changes are answered as one."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app import clock
 from app.domain import shapes, states, views
-from app.engine import run_engine, stores
+from app.engine import stores
+
+if TYPE_CHECKING:
+    from app.engine import run_engine
 
 KEPT_RUNS = 10_000
 """Ended runs whose progress is kept in memory."""

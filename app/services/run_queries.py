@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from app import clock, errors
 from app.domain import access, events, plain, receipts, records, runs, states, views
-from app.engine import run_engine, stores
+from app.engine import stores
 from app.services import event_streams, log_tails, run_reader, step_portions
 from app.services.event_streams import EventFollower
 from app.services.log_tails import LogTails
-from app.services.long_polls import LongPolls
 from app.services.progress import Progress, RunListed
 from app.services.run_reader import Ready, RunReader
 
 if TYPE_CHECKING:
-    from app.engine import ports
+    from app.engine import ports, run_engine
+    from app.services.long_polls import LongPolls
     from app.services.run_graphs import GraphAnswer, RunGraphs
 
 T = TypeVar("T")
@@ -44,7 +44,6 @@ class RunQueries:
         self._progress = Progress(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
         self._tails = LogTails(store=store, clock=clock, until_released=self._follower.until_released)
-        self._waiter = LongPolls(reader=self._reader, follower=self._follower, engine=engine, clock=clock)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return runs, newest first."""
@@ -269,6 +268,12 @@ class RunQueries:
     async def released(self) -> None:
         """Wait until the service stops."""
         await self._follower.until_released()
+
+    @functools.cached_property
+    def _waiter(self) -> LongPolls:
+        from app.services.long_polls import LongPolls
+
+        return LongPolls(reader=self._reader, follower=self._follower, engine=self._engine, clock=self._clock)
 
     async def _has_ended(self, run_id: str) -> bool:
         return (await self._reader.status(run_id)).finished

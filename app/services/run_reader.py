@@ -15,11 +15,11 @@ from app import clock, errors
 from app.domain import budgets, plain, records, runs, shapes, slots, states, views
 from app.domain import unreadable as unreadables
 from app.domain.limits import NO_LIMITS
-from app.engine import run_engine, stores
+from app.engine import stores
 from app.services import aio, requests
 
 if TYPE_CHECKING:
-    from app.engine import ports
+    from app.engine import ports, run_engine
 
 READY_ANSWERS = 256
 """Runs whose last answer is kept as bytes."""

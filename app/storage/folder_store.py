@@ -18,7 +18,7 @@ from app.storage.index.index_queue import IndexQueue
 from app.storage.objects import mark
 from app.storage.objects.disk import ObjectDisk
 from app.storage.runs.disk_store import DiskStore
-from app.storage.runs.opener import Adopt
+from app.storage.runs.run_folders import Adopt
 from app.storage.storage_context import StorageContext, WriteThrottle
 
 _PAUSE_SECONDS = 0.05

@@ -40,6 +40,9 @@ STORE_MARK = "store.json"
 """File that names the database with the runs of a data directory, if they are in one."""
 BLOBS_MARK = "blobs.json"
 """File that names the object storage of blobs and logs, if there is one."""
+
+BUCKET_MARK = "control-room.json"
+"""Object that tells whose bucket it is."""
 LATEST = "latest"
 """Link among the folders of runs that a command line keeps to its newest one."""
 

@@ -14,7 +14,7 @@ from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import Inline
 from app.storage.index.memory_index import MemoryIndex
 from app.storage.runs.disk_store import DiskStore
-from app.storage.runs.opener import Adopt
+from app.storage.runs.run_folders import Adopt
 from app.storage.storage_context import StorageContext, WriteThrottle
 
 _IDENTITY = "memory"

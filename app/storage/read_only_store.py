@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app import clock
 from app.engine import event_feed, probes
@@ -19,9 +20,13 @@ from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import InlineWorker, Threads
 from app.storage.index import read_only_index
 from app.storage.objects import mark
-from app.storage.runs.disk_store import DiskStore
-from app.storage.runs.opener import Adopt
+from app.storage.runs import stored_runs
+from app.storage.runs.run_folders import Adopt
+from app.storage.runs.stored_runs import StoredRuns
 from app.storage.storage_context import StorageContext, WriteThrottle
+
+if TYPE_CHECKING:
+    from app.storage.runs.inspection import Inspection
 
 
 class ReadOnlyDisk(OsDisk):
@@ -61,7 +66,7 @@ class ReadOnlyDisk(OsDisk):
         raise _refused(path)
 
 
-class ReadOnlyStore(DiskStore):
+class ReadOnlyStore(StoredRuns):
     """Runs in folders that are only read. Rows are compared with the folders before anything is shown."""
 
     def __init__(
@@ -84,10 +89,26 @@ class ReadOnlyStore(DiskStore):
         self._blobs = mark.Target(url=blobs_url, looks_only=True)
         self._threads = Threads(1, "storage")
 
-    async def start(self, *, serve: bool = False) -> None:
+    async def __aenter__(self) -> ReadOnlyStore:
         context, identity = self._prepare()
         context.read_faults.begin(context.workers)
-        self._found = self._assembled(context, identity, index_is_new=await context.index.start())
+        is_new = await context.index.start()
+        self._found = stored_runs.read_parts(context, identity, self._adopt, index_is_new=is_new, serves=False)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        context, self._found = self._parts.context, None
+        context.read_faults.end()
+        context.committer.close()
+        await context.index.close()
+        self._threads.close()
+
+    @property
+    def maintenance(self) -> Inspection:
+        """Return what checks runs."""
+        from app.storage.runs.inspection import Inspection
+
+        return Inspection(self._parts.context)
 
     def _prepare(self) -> tuple[StorageContext, str]:
         faults, identity = ReadFaults(self._clock), self._directory.read_identity()
@@ -106,9 +127,6 @@ class ReadOnlyStore(DiskStore):
             feed=event_feed.EventFeed(self._clock.monotonic),
         )
         return context, identity
-
-    def _let_go(self) -> None:
-        self._threads.close()
 
 
 class _NoLock:

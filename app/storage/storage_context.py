@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from app import clock
 from app.engine import event_feed, probes, stores
@@ -12,7 +13,9 @@ from app.storage.disk.disk_port import Disk
 from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import Workers
 from app.storage.index.index_port import Index
-from app.storage.objects.disk import ObjectDisk
+
+if TYPE_CHECKING:
+    from app.storage.objects.disk import ObjectDisk
 
 LARGEST_SHARE = 1 / 20
 """Part of the time that writing projections may take, of one run's and of all together."""

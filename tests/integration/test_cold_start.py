@@ -84,8 +84,8 @@ async def test_lists_load_few_modules(project: Project) -> None:
     assert not any(
         name.startswith(("app.flows", "app.engine.ports", "app.storage.plans")) for name in own["issues list"]
     )
-    assert len(own["issues list"]) <= 155, own["issues list"]
-    assert len(own["plan list"]) <= 185, own["plan list"]
+    assert len(own["issues list"]) <= 115, own["issues list"]
+    assert len(own["plan list"]) <= 140, own["plan list"]
 
 
 def test_a_list_of_recipes_that_have_not_changed_loads_nothing_that_reads_them(

@@ -12,7 +12,7 @@ import pytest
 from app import clock
 from app.domain import notifications
 from app.engine import event_feed
-from app.services.notifications import dispatcher, repository, senders
+from app.services.notifications import dispatcher, repository, webhook_sender
 from app.services.triggers import pointers
 from tests.integration import endpoints, powercuts, scheduled, served
 from tests.integration.project import Project
@@ -267,7 +267,7 @@ async def _second_life(project: Project, disk: powercuts.PowerCut, was_acknowled
 )
 def test_private_addresses_are_not_contacted(address: str, allowed: bool) -> None:
     """Only public addresses are contacted, and those of networks that the settings name."""
-    assert senders.AddressGuard(("192.168.7.0/24",)).allows("hooks.example.org", address) is allowed
+    assert webhook_sender.AddressGuard(("192.168.7.0/24",)).allows("hooks.example.org", address) is allowed
 
 
 async def test_a_name_is_checked_by_the_address_that_it_leads_to(tmp_path: Path) -> None:

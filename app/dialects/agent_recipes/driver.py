@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app import errors
 from app.dialects.agent_recipes import composition, outcomes, schema, transitions
-from app.domain import agent_sessions, frozen_agents, operations, plain, records, runs, slots
+from app.domain import frozen_agents, operations, plain, records, runs, slots
 from app.engine import ports
 
 BACKEND_ERROR, ORCHESTRATION_ERROR = "backend-error", "orchestration-error"
@@ -23,7 +23,7 @@ async def drive(ctx: ports.Context) -> runs.Ending:
 
 def agent_session_id(run_id: str, restarts: int) -> str:
     """Return the conversation that a run begins after so many restarts: made of the run's id, in the form of a UUID."""
-    return agent_sessions.derived_id(f"agent session {run_id} {restarts}")
+    return plain.derived_id(f"agent session {run_id} {restarts}")
 
 
 class _Machine:

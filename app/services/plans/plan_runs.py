@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from app import clock, errors
 from app.domain import inputs, plain, plans, runs, states
 from app.engine import run_engine, stores
-from app.flows import session_plan
+from app.flows.session_plan import driver
 from app.services import aio
 
 _LONGEST = 50
@@ -116,9 +116,9 @@ class PlanRuns:
     def _start(self, session_id: str, run_id: str, args: dict[str, plain.Json]) -> runs.RunStart:
         return runs.RunStart(
             run_id=run_id,
-            recipe_id=session_plan.NAME,
-            dialect=session_plan.NAME,
-            driver_version=session_plan.SessionPlan.driver_version,
+            recipe_id=driver.NAME,
+            dialect=driver.NAME,
+            driver_version=driver.SessionPlan.driver_version,
             created_at=clock.stamp(self._clock.now()),
             recipe={},
             recipe_sha256="",
@@ -145,7 +145,7 @@ class PlanRuns:
 
     async def _last_number(self, session_id: str) -> int:
         """Return the number of the newest run of a plan, since earlier ones may have been deleted; 0 without one."""
-        query = stores.RunQuery(recipe_id=session_plan.NAME, session_id=session_id, internal=True, limit=1_000)
+        query = stores.RunQuery(recipe_id=driver.NAME, session_id=session_id, internal=True, limit=1_000)
         stem = _run_id(session_id, 1)
         found = {row.run_id.removeprefix(stem) for row in await self._store.list_runs(query)}
         return max((int(end[1:] or "1") for end in found), default=0)

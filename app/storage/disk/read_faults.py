@@ -139,6 +139,11 @@ class ReadFaults:
         for fault in shared:
             raise _told(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
 
+    @property
+    def found(self) -> bool:
+        """Return whether a file cannot be read now."""
+        return bool(self._found or self._waiting)
+
     def by_run(self) -> dict[str, unreadables.Unreadable]:
         """Return the runs of whose files one cannot be read now, each with the one that failed first."""
         found: dict[str, unreadables.Unreadable] = {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -18,9 +17,6 @@ from typing import Any, TypeVar
 from app.storage import layout
 from app.storage.disk.disk_port import AppendFile, Disk, Lock, Signature, Syncer
 from app.storage.objects.bucket import Bucket
-
-MARK = "control-room.json"
-"""Object that tells whose bucket it is."""
 
 _RUN = r"runs/(?:\.trash/(?P<gone>[^/]+)\.\d+|(?P<fresh>\.new-)?(?P<run>[^/]+))"
 _FOLDER = re.compile(rf"{_RUN}(?:/(?P<kind>{layout.BLOBS}|{layout.LOGS}))?")
@@ -168,9 +164,9 @@ class ObjectDisk:
             return look()
         except FileNotFoundError:
             # A bucket that is gone, or a folder that is not mounted, says nothing about what it held.
-            if self.bucket.has(MARK):
+            if self.bucket.has(layout.BUCKET_MARK):
                 raise
-        raise OSError(errno.ESTALE, f"{self.bucket.shown} does not hold {MARK}", os.fspath(MARK))
+        raise OSError(errno.ESTALE, f"{self.bucket.shown} does not hold {layout.BUCKET_MARK}", layout.BUCKET_MARK)
 
     def _signature(self, key: str) -> Signature:
         found = self.bucket.look(key)

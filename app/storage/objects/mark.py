@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.domain import plain
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
-from app.storage.objects.bucket import Bucket
-from app.storage.objects.disk import MARK, ObjectDisk
+
+if TYPE_CHECKING:
+    from app.storage.objects.bucket import Bucket
 
 _PROBE = "control-room.probe"
 
@@ -52,6 +53,9 @@ def opened(disk: Disk, target: Target, store: str) -> Disk:
             )
             raise errors.ConfigurationError(message, code="store_differs", detail=known)
         return disk
+    from app.storage.objects.bucket import Bucket
+    from app.storage.objects.disk import ObjectDisk
+
     bucket = Bucket(target.url)
     try:
         identity = _agreed(bucket, known, store, target)
@@ -82,13 +86,13 @@ def _agreed(bucket: Bucket, known: dict[str, Any] | None, store: str, target: Ta
     if found is None:
         found = {"identity": target.new_identity, "store": store}
         if not target.looks_only:
-            bucket.put(MARK, plain.encode(found) + b"\n")
+            bucket.put(layout.BUCKET_MARK, plain.encode(found) + b"\n")
     return str(found["identity"])
 
 
 def _found(bucket: Bucket) -> dict[str, Any] | None:
     try:
-        return _parsed(bucket.get(MARK), f"{bucket.shown}/{MARK}", "identity", "store")
+        return _parsed(bucket.get(layout.BUCKET_MARK), f"{bucket.shown}/{layout.BUCKET_MARK}", "identity", "store")
     except FileNotFoundError:
         return None
 

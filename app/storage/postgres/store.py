@@ -22,7 +22,7 @@ from app.storage.postgres.database import Database, missing_driver
 from app.storage.postgres.disk import PostgresDisk
 from app.storage.postgres.ownership import Ownership
 from app.storage.runs.commit_log_lock import CommitLogLock
-from app.storage.runs.opener import Adopt
+from app.storage.runs.run_folders import Adopt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

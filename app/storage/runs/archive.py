@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app import errors
 from app.domain import events, plain, receipts, records, states
@@ -16,8 +16,10 @@ from app.storage.disk import disk_port
 from app.storage.index.index_port import ReceiptPlace
 from app.storage.runs import authority, blobs, events_file, log_files
 from app.storage.runs import receipts as receipt_files
-from app.storage.runs.folder_log import FolderLog
 from app.storage.storage_context import StorageContext
+
+if TYPE_CHECKING:
+    from app.storage.runs.folder_log import FolderLog
 
 _log = logging.getLogger(__name__)
 

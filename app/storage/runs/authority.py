@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
+from app import errors
 from app.domain import decisions, events, plain, records, runs
 from app.engine import stores
 from app.storage import layout
-from app.storage.disk.disk_port import Disk, SyncRefused
+from app.storage.disk.disk_port import Disk, Lock, SyncRefused
 from app.storage.journal import chain, damage
 from app.storage.journal.chain import Reading, Verdict
 from app.storage.runs import blobs, events_file
@@ -82,6 +83,23 @@ class Authority:
     def anchor(self) -> str:
         """Return the hash that the first line of each journal carries."""
         return self.steps.anchor
+
+
+def take(files: Disk, run_id: str) -> Lock:
+    """Hold a run's folder against other writers.
+
+    Raises:
+        errors.NotFound: there is no such folder.
+        errors.Conflict: `run_busy`, another process holds it.
+    """
+    try:
+        lock = files.lock(layout.run_folder(run_id))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise layout.no_run(run_id) from error
+    if lock is None:
+        message = f"run {run_id} is being written by another process"
+        raise errors.Conflict(message, code="run_busy", detail={"run_id": run_id})
+    return lock
 
 
 def read(disk: Disk, run_id: str, *, settled: bool = False, deep: bool = False) -> Authority:

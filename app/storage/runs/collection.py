@@ -12,7 +12,7 @@ from app.engine import maintenance
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.objects.bucket import Found
-from app.storage.runs import deletion, opening
+from app.storage.runs import authority, deletion
 from app.storage.storage_context import StorageContext
 
 _MOST = 1000
@@ -65,7 +65,7 @@ def _swept(context: StorageContext, run_id: str, objects: list[Found], *, dry_ru
     try:
         there = any(map(files.has_folder, (f"{layout.RUNS}/{run_id}", layout.new_folder(run_id))))
         # While the run is held, nobody writes a line that names one of them.
-        lock = opening.take(files, run_id) if there else None
+        lock = authority.take(files, run_id) if there else None
         try:
             unnamed = _unnamed(files, run_id, objects) if there else objects
             if not dry_run:

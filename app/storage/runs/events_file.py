@@ -5,6 +5,7 @@ Numbers rise along the file, so that the place of each is found by bisection.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.domain import decisions, events, plain
+from app.storage import layout
+from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
 
 BLOCK = 100_000_000
@@ -119,3 +122,12 @@ def _first(chunk: bytes) -> tuple[int, events.Event] | None:
             return begin, told[0]
         begin = end + 1
     return None
+
+
+def read_written(files: Disk, run_id: str) -> Written:
+    """Repair events.jsonl and return its content."""
+    path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+    with contextlib.suppress(FileNotFoundError):
+        disk_port.mend(files, path)
+        return written(files.read(path))
+    return Written()

@@ -148,7 +148,7 @@ def _opening(context: StorageContext, kept: KeptRun, found: Authority, lock: Loc
 def _written(files: Disk, kept: KeptRun) -> Written:
     path = f"{layout.run_folder(kept.authority.run_id)}/{layout.EVENTS}"
     if disk_port.mend(files, path) < kept.events_end:
-        return opening.read_written(files, kept.authority.run_id)
+        return events_file.read_written(files, kept.authority.run_id)
     more, former = events_file.written(files.read(path, kept.events_end)), kept.written
     return Written(
         last=max(former.last, more.last),

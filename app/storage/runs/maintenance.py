@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 
 from app import errors
@@ -11,19 +11,18 @@ from app.storage import layout
 from app.storage.disk import worker_threads
 from app.storage.disk.disk_port import Disk
 from app.storage.index.index_port import ReceiptPlace
-from app.storage.runs import authority, deletion, opening, sizes, transfer
+from app.storage.runs import authority, deletion, transfer
+from app.storage.runs.inspection import Inspection
 from app.storage.runs.opener import Opener
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.storage_context import StorageContext
 
-_PAGE_SECONDS = 2.0
 
-
-class Maintenance:
+class Maintenance(Inspection):
     """Look after the folders of runs."""
 
     def __init__(self, context: StorageContext, opener: Opener, reconciliation: Reconciliation) -> None:
-        self._context = context
+        super().__init__(context)
         self._opener = opener
         self._reconciliation = reconciliation
 
@@ -31,7 +30,7 @@ class Maintenance:
         """Put a finished run into the trash."""
         context = self._context
         self._opener.new_runs.let_go(run_id)
-        lock = await context.workers.run(lambda: opening.take(context.disk, run_id))
+        lock = await context.workers.run(lambda: authority.take(context.disk, run_id))
         try:
             await context.workers.run(lambda: _refuse_unfinished(context, run_id))
             if spare_pinned:
@@ -51,30 +50,8 @@ class Maintenance:
     async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
         """Keep the trustworthy part of a run, and leave it paused, or describe that; once begun it completes."""
         if dry_run:
-            from app.storage.runs import repair
-
-            return await self._context.workers.run(lambda: repair.repair(self._context, run_id, dry_run=True))
+            return await super().repair(run_id, dry_run=True)
         return await worker_threads.uncut(self._repair(run_id))
-
-    async def verify(self, run_id: str) -> maintenance.Verification:
-        """Report on each file of a run's authority."""
-        from app.storage.runs import repair
-
-        return await self._context.workers.run(lambda: repair.verify(self._context.disk, run_id))
-
-    async def sizes(self, run_ids: Sequence[str]) -> dict[str, int]:
-        """Return how many bytes the folders of runs have; those that are gone or cannot be read are left out."""
-        return await self._context.workers.run(lambda: sizes.of_runs(self._context.disk, run_ids))
-
-    async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
-        """Report on the next things that can be checked."""
-        from app.storage.runs import verification
-
-        time = self._context.clock
-        until = time.monotonic() + _PAGE_SECONDS
-        return await self._context.workers.run(
-            lambda: verification.page(self._context.disk, after, most, lambda: time.monotonic() > until)
-        )
 
     async def collect(self, older_than_seconds: int, *, dry_run: bool) -> maintenance.Collected:
         """Remove objects that no line of a run names, or count them."""
@@ -129,7 +106,7 @@ class Maintenance:
 
         context = self._context
         self._opener.new_runs.let_go(run_id)
-        lock = await context.workers.run(lambda: opening.take(context.disk, run_id))
+        lock = await context.workers.run(lambda: authority.take(context.disk, run_id))
         try:
             await context.committer.settle(run_id)
             told = await context.workers.run(lambda: repair.repair(context, run_id))

@@ -5,17 +5,13 @@ damaged one failed.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
 
 from app import clock, errors
-from app.domain import decisions, events, plain, runs
-from app.engine import missing_lines, stores
+from app.domain import decisions, events, runs
+from app.engine import missing_lines
 from app.storage import layout
 from app.storage.disk.disk_port import Lock
-from app.storage.journal import chain, damage
 from app.storage.journal.journal import JournalPosition
 from app.storage.runs import adoption, authority, census, kept_runs, opening
 from app.storage.runs import missing_lines as missing
@@ -24,13 +20,11 @@ from app.storage.runs.kept_runs import KeptRun, KeptRuns
 from app.storage.runs.new_runs import NewRuns
 from app.storage.runs.opening import FoundRun
 from app.storage.runs.rechecks import Rechecks
+from app.storage.runs.run_folders import RunFolders
 from app.storage.runs.settling import Settling
 from app.storage.storage_context import StorageContext
 
 _log = logging.getLogger(__name__)
-
-Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]]
-"""Makes the start of a run from the run.json of a folder written by hand: looks its recipe up and freezes it."""
 
 
 class Opener:
@@ -40,17 +34,21 @@ class Opener:
         self,
         context: StorageContext,
         identity: str,
-        adopt: Adopt | None,
-        renew: Callable[[str], Awaitable[None]],
+        folders: RunFolders,
+        logs: dict[str, FolderLog],
+        rechecks: Rechecks,
     ) -> None:
-        """Args: renew: Makes the row of a run anew from its folder."""
+        """Args:
+        folders: Reads folders that were written by hand.
+        logs: The runs that are open in this store.
+        rechecks: Keeps rows in line with folders that others have changed.
+        """
         self._context = context
         self._identity = identity
-        self._adopt = adopt
-        self.logs: dict[str, FolderLog] = {}
+        self._folders = folders
+        self.logs = logs
         """Runs open in this store."""
-        self.rechecks = Rechecks(context, self.logs, renew)
-        """Keeps rows in line with folders that others have changed."""
+        self._rechecks = rechecks
         self.settling = Settling(context)
         """What makes the runs durable that an earlier process left."""
         self._closings: set[asyncio.Future[None]] = set()
@@ -80,24 +78,6 @@ class Opener:
             task.add_done_callback(self._let_go)
             raise
 
-    async def look(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
-        """Read a run without taking or changing it.
-
-        Args:
-            deep: Whether blobs are hashed too.
-
-        Raises:
-            errors.NotFound, errors.JournalCorrupt: as the port says.
-        """
-        try:
-            return await self._context.workers.run(lambda: missing.read(self._context.disk, run_id, deep=deep).loaded())
-        except errors.NotFound:
-            found, start = await self._by_hand(run_id)
-        converted = adoption.convert(found, start, self._now(), inline=True)
-        anchor = plain.labelled_sha256(converted.start)
-        steps, control = chain.read(converted.steps, anchor), chain.read(converted.control, anchor)
-        return authority.judge(run_id, start, steps, control).loaded()
-
     async def _open(self, run_id: str) -> FolderLog:
         try:
             journal_position = self._journal_positions.get(run_id)
@@ -106,7 +86,7 @@ class Opener:
             lock, found = await self._context.workers.run(lambda: self._enter(run_id, journal_position, durable, kept))
             return await self._begin(run_id, lock, found)
         except errors.JournalCorrupt as error:
-            await self.rechecks.declare_failed(run_id, error)
+            await self._rechecks.declare_failed(run_id, error)
             raise
         except errors.Unreadable as fault:
             self._context.read_faults.wait_for(run_id, fault)
@@ -172,7 +152,7 @@ class Opener:
         self, run_id: str, journal_position: JournalPosition | None, durable: bool, kept: KeptRun | None
     ) -> tuple[Lock, FoundRun | None]:
         # In one job, since a hop costs as much as the opening of a short run.
-        lock = opening.take(self._context.disk, run_id)
+        lock = authority.take(self._context.disk, run_id)
         try:
             if kept is not None and (found := kept_runs.reopen(self._context, kept, lock)) is not None:
                 return lock, found
@@ -190,7 +170,7 @@ class Opener:
 
     async def _adopt_folder(self, run_id: str) -> adoption.Found:
         try:
-            found, start = await self._by_hand(run_id)
+            found, start = await self._folders.by_hand(run_id)
         except errors.RequestInvalid as refusal:
             await self._context.index.move(runs.Transition.pause(run_id, self._now(), refusal.code))
             raise
@@ -201,24 +181,6 @@ class Opener:
         if row is not None:
             await self._context.index.put_run(row)
         return found
-
-    async def _by_hand(self, run_id: str) -> tuple[adoption.Found, runs.RunStart]:
-        found = await self._context.workers.run(lambda: adoption.find(self._context.disk, run_id))
-        if self._adopt is None:
-            raise damage.corrupt(run_id, layout.START, "is missing, and the folder cannot be adopted")
-        made, told = await self._adopt(found.manifest), census.start_of(found.manifest, run_id)
-        start = dataclasses.replace(
-            made,
-            run_id=run_id,
-            created_at=told.created_at,
-            session_id=told.session_id or made.session_id,
-            idempotency_key=None,
-            request_sha256=None,
-            owner="service",
-            data_directory_id=self._identity,
-            adopted=True,
-        )
-        return found, start
 
     def _now(self) -> str:
         return clock.stamp(self._context.clock.now())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from app import errors
 from app.domain import decisions, events, gates, plain, records, states
 from app.storage import layout
-from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace
 from app.storage.journal import chain
@@ -87,23 +85,6 @@ def is_as_made(files: Disk, made: Authority) -> bool:
         return False
 
 
-def take(files: Disk, run_id: str) -> Lock:
-    """Hold a run's folder against other writers.
-
-    Raises:
-        errors.NotFound: there is no such folder.
-        errors.Conflict: `run_busy`, another process holds it.
-    """
-    try:
-        lock = files.lock(layout.run_folder(run_id))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise layout.no_run(run_id) from error
-    if lock is None:
-        message = f"run {run_id} is being written by another process"
-        raise errors.Conflict(message, code="run_busy", detail={"run_id": run_id})
-    return lock
-
-
 def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool = False) -> FoundRun:
     """Read a run that is held, cut torn ends off, and find out what its projections lack.
 
@@ -142,7 +123,7 @@ def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: J
 
 
 def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[Untold]) -> FoundRun:
-    written = read_written(context.disk, found.run_id)
+    written = events_file.read_written(context.disk, found.run_id)
     proven = [record for record in found.records if record.receipt_id is not None]
     wanted = {str(record.receipt_id) for record in proven}
     places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
@@ -157,15 +138,6 @@ def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[U
         places=list(places.values()),
         unproven=[record for record in proven if record.receipt_id not in places],
     )
-
-
-def read_written(files: Disk, run_id: str) -> Written:
-    """Repair events.jsonl and return its content."""
-    path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
-    with contextlib.suppress(FileNotFoundError):
-        disk_port.mend(files, path)
-        return events_file.written(files.read(path))
-    return Written()
 
 
 def _cut(context: StorageContext, run_id: str, file: str, reading: Reading) -> Iterator[Untold]:

@@ -19,9 +19,8 @@ from app.domain import decisions, events, plain, runs, states, views
 from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port
-from app.storage.runs import authority, events_file, missing_lines, opening
+from app.storage.runs import authority, events_file, missing_lines
 from app.storage.runs.events_file import BLOCK
-from app.storage.runs.projections import EventQueue
 from app.storage.storage_context import StorageContext
 
 _BELIEVED = 10_000
@@ -120,7 +119,7 @@ class Rechecks:
         # The holder of the folder owes the row.
         lock: disk_port.Lock | None = None
         with contextlib.suppress(errors.Conflict, errors.NotFound, errors.Unreadable):
-            lock = await self._context.workers.run(lambda: opening.take(self._context.disk, run_id))
+            lock = await self._context.workers.run(lambda: authority.take(self._context.disk, run_id))
         try:
             yield lock
         finally:
@@ -151,8 +150,10 @@ class Rechecks:
             self._believed.popitem(last=False)
 
     def _show_failed(self, run_id: str, error: errors.JournalCorrupt) -> None:
+        from app.storage.runs.projections import EventQueue
+
         files, folder = self._context.disk, layout.run_folder(run_id)
-        written = opening.read_written(files, run_id)
+        written = events_file.read_written(files, run_id)
         queue = EventQueue(run_id, written, written.last // BLOCK)
         content = events_file.encoded(queue.add(self._now(), events.EventType.RECOVERY_CORRUPT, None, error.detail))
         disk_port.append_whole(files, f"{folder}/{layout.EVENTS}", content, sync=True)

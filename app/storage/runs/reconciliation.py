@@ -22,7 +22,7 @@ from app.storage.disk import worker_threads
 from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun
 from app.storage.issues import Issues
-from app.storage.runs import census, opening, receipts
+from app.storage.runs import authority, census, receipts
 from app.storage.runs.unreadable_runs import UnreadableRuns
 from app.storage.storage_context import StorageContext
 
@@ -94,7 +94,8 @@ class Reconciliation:
         summary = found.summary if found is not None else self.unread.get(run_id)
         if summary is None:
             raise layout.no_run(run_id)
-        return self.unread.marked([self._context.ended.get(run_id, summary)])[0]
+        known = self._context.ended.get(run_id, summary)
+        return self.unread.marked([known])[0] if self._context.read_faults.found else known
 
     async def rebuild(self) -> dict[str, int]:
         """Make every row anew, and return how many there are."""
@@ -179,7 +180,7 @@ class Reconciliation:
         # A process that resumes a run, or owes its row, holds its folder: its content stays true until it is written.
         context = self._context
         with contextlib.suppress(errors.NotFound, errors.Conflict):
-            lock = await context.workers.run(lambda: opening.take(context.disk, run_id))
+            lock = await context.workers.run(lambda: authority.take(context.disk, run_id))
             try:
                 await context.index.apply(await context.workers.run(lambda: self._ended([run_id])), (), ())
             finally:

@@ -1,0 +1,38 @@
+"""Subcommands by name, each imported when it is first asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, MutableMapping
+
+import click
+
+
+class LazyCommands(MutableMapping[str, click.Command]):
+    """Commands of a group; help alone imports them all."""
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        """Args: modules: Module below `app.cli` of each command, which is called there as on the command line."""
+        self._modules = modules
+        self._added: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._added:
+            module = importlib.import_module(f"app.cli.{self._modules[name]}")
+            self._added[name] = getattr(module, name)
+        return self._added[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._added[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._added[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules or name in self._added
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._modules, **self._added})
+
+    def __len__(self) -> int:
+        return len({**self._modules, **self._added})

@@ -1,0 +1,127 @@
+"""The sender of webhooks, which contacts only addresses that it may."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import httpcore
+
+from app import clock
+from app.domain import notifications, plain
+from app.services.notifications.senders import SEND_SECONDS, NotDelivered
+from app.services.triggers import pointers
+
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class AddressGuard(httpcore.AsyncNetworkBackend):
+    """Connect to public addresses, and to those that the settings allow; what is checked is what is connected to."""
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        """Args: allowed: Host names, addresses and networks that may be contacted though they are not public."""
+        self._backend = httpcore.AnyIOBackend()
+        self._names = frozenset(each.lower() for each in allowed)
+        self._networks = [network for each in self._names if (network := _network(each)) is not None]
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address of a host that may be contacted.
+
+        Raises:
+            NotDelivered: none of its addresses may.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError, TimeoutError) as error:
+            raise NotDelivered(f"{host} has no address: {error}") from error
+        addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+        may = [address for address in addresses if self.allows(host, address)]
+        if not may:
+            message = f"{host} leads to {', '.join(addresses[:3])}, which is not public; CONTROL_ROOM_NOTIFY_ALLOWED"
+            raise NotDelivered(f"{message} names private addresses that may be contacted")
+        return await self._backend.connect_tcp(may[0], port, timeout, local_address, socket_options)
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """Refuse; no endpoint is a socket of this machine."""
+        raise NotDelivered("sockets of this machine are not contacted")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, as the library asks between its own tries; it makes none here."""
+        await self._backend.sleep(seconds)
+
+    def allows(self, host: str, address: str) -> bool:
+        """Return whether an address that a host has led to may be contacted."""
+        found = _inner(ipaddress.ip_address(address.partition("%")[0]))
+        if host.lower() in self._names or any(found in network for network in self._networks):
+            return True
+        return found.is_global and not found.is_multicast
+
+
+class WebhookSender:
+    """Post messages, signed by Standard Webhooks; redirects are not followed."""
+
+    def __init__(self, guard: AddressGuard, clock: clock.Clock) -> None:
+        self._guard = guard
+        self._clock = clock
+
+    async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
+        """Deliver a message."""
+        body, at = plain.encode(message.payload()), int(self._clock.now().timestamp())
+        key = pointers.key_of(endpoint.signing_secret or "")
+        assert key is not None
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Control-Room",
+            "webhook-id": message.message_id,
+            "webhook-timestamp": str(at),
+            "webhook-signature": pointers.signature(key, message.message_id, at, body),
+        }
+        timeout = dict.fromkeys(("connect", "read", "write", "pool"), SEND_SECONDS)
+        url = endpoint.url or ""
+        context = ssl.create_default_context() if url.startswith("https") else None
+        try:
+            async with (
+                asyncio.timeout(SEND_SECONDS),
+                httpcore.AsyncConnectionPool(ssl_context=context, network_backend=self._guard) as pool,
+                pool.stream(
+                    "POST", url, headers=list(headers.items()), content=body, extensions={"timeout": timeout}
+                ) as answer,
+            ):
+                status = answer.status
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError) as error:
+            raise NotDelivered(f"{type(error).__name__}: {error}"[:300]) from error
+        if not 200 <= status < 300:
+            redirect = "; redirects are not followed" if 300 <= status < 400 else ""
+            raise NotDelivered(f"the answer was {status}{redirect}")
+        return f"the answer was {status}"
+
+
+def _inner(address: _Address) -> _Address:
+    """Return the IPv4 address that an IPv6 address leads to by translation or a tunnel; else the address."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _TRANSLATED:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None

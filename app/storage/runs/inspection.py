@@ -1,0 +1,49 @@
+"""Inspection: what is checked and measured of stored runs without changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from app.storage.storage_context import StorageContext
+
+if TYPE_CHECKING:
+    from app.engine import maintenance
+
+_PAGE_SECONDS = 2.0
+
+
+class Inspection:
+    """Check the folders of runs, and all else that is stored."""
+
+    def __init__(self, context: StorageContext) -> None:
+        self._context = context
+
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
+        """Tell what a repair would keep of a run; what only reads repairs nothing."""
+        from app.storage.runs import repair
+
+        assert dry_run
+        return await self._context.workers.run(lambda: repair.repair(self._context, run_id, dry_run=True))
+
+    async def verify(self, run_id: str) -> maintenance.Verification:
+        """Report on each file of a run's authority."""
+        from app.storage.runs import repair
+
+        return await self._context.workers.run(lambda: repair.verify(self._context.disk, run_id))
+
+    async def sizes(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many bytes the folders of runs have; those that are gone or cannot be read are left out."""
+        from app.storage.runs import sizes
+
+        return await self._context.workers.run(lambda: sizes.of_runs(self._context.disk, run_ids))
+
+    async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
+        """Report on the next things that can be checked."""
+        from app.storage.runs import verification
+
+        time = self._context.clock
+        until = time.monotonic() + _PAGE_SECONDS
+        return await self._context.workers.run(
+            lambda: verification.page(self._context.disk, after, most, lambda: time.monotonic() > until)
+        )

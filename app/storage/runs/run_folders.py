@@ -1,0 +1,70 @@
+"""Run folders as they are read without being taken, those written by hand included."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from app import clock, errors
+from app.domain import plain, runs
+from app.engine import stores
+from app.storage import layout
+from app.storage.journal import chain, damage
+from app.storage.runs import adoption, authority, census
+from app.storage.runs import missing_lines as missing
+from app.storage.storage_context import StorageContext
+
+Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]]
+"""Makes the start of a run from the run.json of a folder written by hand: looks its recipe up and freezes it."""
+
+
+class RunFolders:
+    """Read the folders of runs."""
+
+    def __init__(self, context: StorageContext, identity: str, adopt: Adopt | None) -> None:
+        self._context = context
+        self._identity = identity
+        self._adopt = adopt
+
+    async def look(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
+        """Read a run without taking or changing it.
+
+        Args:
+            deep: Whether blobs are hashed too.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: as the port says.
+        """
+        try:
+            return await self._context.workers.run(lambda: missing.read(self._context.disk, run_id, deep=deep).loaded())
+        except errors.NotFound:
+            found, start = await self.by_hand(run_id)
+        converted = adoption.convert(found, start, clock.stamp(self._context.clock.now()), inline=True)
+        anchor = plain.labelled_sha256(converted.start)
+        steps, control = chain.read(converted.steps, anchor), chain.read(converted.control, anchor)
+        return authority.judge(run_id, start, steps, control).loaded()
+
+    async def by_hand(self, run_id: str) -> tuple[adoption.Found, runs.RunStart]:
+        """Return what a folder without start.json contains, and the start that is made from it.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such folder, or it cannot be adopted.
+            errors.RequestInvalid: its recipe cannot be frozen.
+        """
+        found = await self._context.workers.run(lambda: adoption.find(self._context.disk, run_id))
+        if self._adopt is None:
+            raise damage.corrupt(run_id, layout.START, "is missing, and the folder cannot be adopted")
+        made, told = await self._adopt(found.manifest), census.start_of(found.manifest, run_id)
+        start = dataclasses.replace(
+            made,
+            run_id=run_id,
+            created_at=told.created_at,
+            session_id=told.session_id or made.session_id,
+            idempotency_key=None,
+            request_sha256=None,
+            owner="service",
+            data_directory_id=self._identity,
+            adopted=True,
+        )
+        return found, start

@@ -1,0 +1,250 @@
+"""Stored runs: the half of the run store that reads, over whatever disk and index a subclass brings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app import errors
+from app.domain import plain
+from app.engine import stores
+from app.storage.index import sums
+from app.storage.issues import Issues
+from app.storage.runs.archive import Archive
+from app.storage.runs.rechecks import Rechecks
+from app.storage.runs.reconciliation import Reconciliation
+from app.storage.runs.run_folders import RunFolders
+from app.storage.storage_context import StorageContext
+
+if TYPE_CHECKING:
+    from app.domain import events, receipts, records
+    from app.domain import unreadable as unreadables
+    from app.engine import event_feed, run_sums, spending
+    from app.storage.audit import AuditLog
+    from app.storage.disk import disk_port
+    from app.storage.disk.read_faults import ReadFaults
+    from app.storage.documents import Documents
+    from app.storage.plans import Plans
+    from app.storage.runs.folder_log import FolderLog
+    from app.storage.runs.run_folders import Adopt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadParts:
+    """What an open store works with."""
+
+    context: StorageContext
+    """What logs share."""
+    identity: str
+    """Identity of the data directory."""
+    reconciliation: Reconciliation
+    """Brings rows in line with folders."""
+    logs: dict[str, FolderLog]
+    """Runs that are open for writing in this store."""
+    folders: RunFolders
+    """Reads runs without taking them."""
+    rechecks: Rechecks
+    """Keeps rows in line with folders that others have changed."""
+    archive: Archive
+    """Reads the folders of runs."""
+    issues: Issues
+    """The issues."""
+
+
+def read_parts(
+    context: StorageContext, identity: str, adopt: Adopt | None, *, index_is_new: bool, serves: bool
+) -> ReadParts:
+    """Return the parts that read, put together."""
+    logs: dict[str, FolderLog] = {}
+    issues = Issues(context)
+    reconciliation = Reconciliation(context, identity, issues, index_is_new=index_is_new, serves=serves)
+    return ReadParts(
+        context=context,
+        identity=identity,
+        reconciliation=reconciliation,
+        logs=logs,
+        folders=RunFolders(context, identity, adopt),
+        rechecks=Rechecks(context, logs, reconciliation.renew),
+        archive=Archive(context, logs),
+        issues=issues,
+    )
+
+
+class StoredRuns:
+    """Read runs, their rows, and what is stored beside them."""
+
+    def __init__(self, adopt: Adopt | None) -> None:
+        self._adopt = adopt
+        self._found: ReadParts | None = None
+        self._plans: Plans | None = None
+        self._audit: AuditLog | None = None
+
+    # -- runs
+
+    async def read(self, run_id: str) -> stores.Loaded:
+        """Read a run without taking or changing it; its row follows its folder."""
+        parts, found = self._parts, await self._parts.context.index.get_run(run_id)
+        doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
+        loaded = await parts.folders.look(run_id, deep=doubted)
+        if found is not None:
+            await parts.rechecks.note_sound(found.summary, loaded)
+        return loaded
+
+    # -- the content of a run's folder
+
+    async def read_blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
+        return await self._parts.archive.blob(run_id, blob)
+
+    async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
+        """Return the events numbered above `after`, or the next of them."""
+        await self._show([run_id])
+        return await self._parts.archive.events(run_id, after, most)
+
+    async def read_log(self, run_id: str, name: str) -> bytes:
+        return await self._parts.archive.log(run_id, name)
+
+    async def read_log_part(self, run_id: str, name: str, offset: int, most: int) -> stores.LogPart:
+        return await self._parts.archive.log_part(run_id, name, offset, most)
+
+    async def list_logs(self, run_id: str) -> list[str]:
+        return await self._parts.archive.log_names(run_id)
+
+    async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
+        """Return run.json and cache.json as they stand."""
+        await self._show([run_id])
+        return await self._parts.archive.snapshots(run_id)
+
+    # -- rows
+
+    async def read_progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
+        """Return how far runs have come."""
+        await self._show(run_ids)
+        return await self._parts.archive.progress(run_ids)
+
+    async def summary(self, run_id: str) -> stores.RunSummary:
+        """Return a run's row; a folder that turned up since the start gets one."""
+        return await self._parts.reconciliation.summary(run_id)
+
+    def unreadable(self, run_id: str) -> unreadables.Unreadable | None:
+        """Return the file of a run that cannot be read now."""
+        return self._parts.context.read_faults.by_run().get(run_id)
+
+    async def until_readable(self, run_id: str) -> None:
+        """Wait until every file of a run that could not be read can be."""
+        await self._parts.context.read_faults.until_readable(run_id)
+
+    def lags(self, run_id: str) -> bool:
+        """Return whether a run has ended though its row does not say so yet."""
+        return run_id in self._parts.context.ended
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """Return runs, newest first."""
+        found = await self._parts.reconciliation.list_runs(query)
+        if await self._parts.rechecks.check(found):
+            found = await self._parts.reconciliation.list_runs(query)
+        return found
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """Return the runs that this service must continue, oldest first."""
+        await self._parts.reconciliation.compare()
+        return [run for run in await self._parts.reconciliation.unread.list_unfinished() if run.owner == "service"]
+
+    async def count_by_status(self) -> dict[str, int]:
+        """Return how many runs are in each state that occurs."""
+        return await self._parts.reconciliation.unread.count_by_status()
+
+    @property
+    def feed(self) -> event_feed.EventFeed:
+        """Return the newest events of all runs."""
+        return self._parts.context.feed
+
+    @property
+    def changes(self) -> int:
+        """Return a number that rises whenever this process writes rows of runs."""
+        return self._parts.context.index.changes
+
+    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
+        """Count runs, and add usage up but that of the runs that are aside."""
+        await self._parts.reconciliation.once()
+        return await self._parts.context.index.totals(since, aside)
+
+    async def sum_usage(
+        self, query: run_sums.UsageQuery, live: run_sums.Live
+    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+        """Return sums of usage by name, and the total, with those of runs that execute now in place of their rows'."""
+        await self._parts.reconciliation.once()
+        return await sums.with_live(self._parts.context.index, query, live)
+
+    async def spent(self, query: spending.SpentQuery) -> spending.Spent:
+        """Return what runs have spent, as one moment shows it."""
+        await self._parts.reconciliation.once()
+        return await self._parts.context.index.spent(query)
+
+    async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """Return a receipt."""
+        await self._parts.reconciliation.index_unread_receipts()
+        return await self._parts.archive.receipt(receipt_id)
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
+        """Return a page of receipts."""
+        await self._parts.reconciliation.index_unread_receipts()
+        return await self._parts.archive.list_receipts(query)
+
+    async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        return await self._parts.archive.proven(receipt_id)
+
+    @property
+    def read_faults(self) -> ReadFaults:
+        """Return the files that cannot be read now."""
+        return self._parts.context.read_faults
+
+    @property
+    def checked_disk(self) -> disk_port.Disk:
+        """Return what the runs lie on."""
+        return self._parts.context.disk
+
+    @property
+    def issues(self) -> Issues:
+        """Return the issues."""
+        return self._parts.issues
+
+    @property
+    def audit(self) -> AuditLog:
+        """Return the changes of what has no run's journal."""
+        context = self._parts.context
+        if self._audit is None:
+            from app.storage.audit import AuditLog
+
+            self._audit = AuditLog(context)
+        return self._audit
+
+    @property
+    def plans(self) -> Plans:
+        """Return the session plans."""
+        context = self._parts.context
+        if self._plans is None:
+            from app.storage.plans import Plans
+
+            self._plans = Plans(context)
+        return self._plans
+
+    def documents(self, folder: str) -> Documents:
+        """Return the documents of a folder."""
+        from app.storage.documents import Documents
+
+        return Documents(self._parts.context, folder)
+
+    @property
+    def rechecks(self) -> Rechecks:
+        """Return what notices that folders were changed."""
+        return self._parts.rechecks
+
+    @property
+    def _parts(self) -> ReadParts:
+        if self._found is None:
+            raise errors.StorageFault("the store is closed")
+        return self._found
+
+    async def _show(self, run_ids: Sequence[str]) -> None:
+        """Write what is read of runs, where that was put off."""
