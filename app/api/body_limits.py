@@ -118,10 +118,10 @@ def has_body(scope: Scope) -> bool:
     """Return whether a request brings a body that is read."""
     if scope["method"] not in _WITH_BODIES:
         return False
-    return any(
-        name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
-        for name, value in scope["headers"]
-    )
+    for name, value in scope["headers"]:
+        if name == b"transfer-encoding" or (name == b"content-length" and value != b"0"):
+            return True
+    return False
 
 
 async def _read(receive: Receive, max_bytes: int) -> tuple[bytes, int]:

@@ -15,6 +15,7 @@ from app.api.dependencies import Services
 EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
 """Headers that pages of allowed origins can read."""
 
+_DATA = "/api/"
 _UNMATCHED = "unmatched"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
@@ -85,7 +86,8 @@ class Gateway:
             await problem.response()(scope, receive, answer.send)
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._pages is not None and scope["type"] == "http" and self._pages.serves(scope["path"]):
+        shown = scope["type"] == "http" and not scope["path"].startswith(_DATA)
+        if shown and self._pages is not None and self._pages.serves(scope["path"]):
             await self._pages(scope, receive, send)
             return
         scope, refusal = self._token.admitted(scope)

@@ -66,6 +66,7 @@ def catalogue_of(
         ),
         clock=time,
         is_current=cache.is_current,
+        watched=cache.watched,
     )
     return Catalogued(registry=registry, definition_cache=cache, catalogue=catalogue, route=route)
 

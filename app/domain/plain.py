@@ -42,19 +42,23 @@ def plain(value: object) -> Json:
     Raises:
         errors.InputRefused: a value has no JSON form (a set, a NaN, a key that is not text); `not_plain_json`.
     """
-    match value:
-        case None | bool() | int():
-            return value
-        case str():
-            return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-        case float():
-            if math.isfinite(value):
-                return value
-        case Mapping():
-            if all(isinstance(key, str) for key in value):
-                return {plain(key): plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain(item) for item in value]
+    # Every value that a run begins with and every output comes this way, part by part.
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict | Mapping):
+        made: dict[str, Json] = {}
+        for name, item in value.items():
+            if not isinstance(name, str):
+                break
+            made[name if name.isascii() else str(plain(name))] = plain(item)
+        else:
+            return made
     raise errors.InputRefused(f"{type(value).__name__} {value!r:.80} is not plain JSON", code="not_plain_json")
 
 

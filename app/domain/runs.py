@@ -159,6 +159,8 @@ class RunStart(shapes.Shape):
         Args:
             overrides: Fields and their values; of `labels`, what changed, null for one that was removed.
         """
+        if not overrides:
+            return self
         changed = {**self.labels, **overrides.get("labels", {})}
         labels = {name: text for name, text in changed.items() if text is not None}
         return dataclasses.replace(self, **{**overrides, "labels": labels})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from app.domain.inputs import Delivery
     from app.engine.open_steps import StepWait
     from app.engine.spending import Spending
+    from app.engine.stores import RunSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +126,12 @@ class RunEngine(Protocol):
     def expect(self, run_id: str) -> None:
         """Take note of a run that is about to be made, so that it is not taken for one that an earlier process left."""
 
-    async def submit(self, run_id: str) -> RunState:
-        """Queue an accepted run; return whether it has a slot at once (`running`) or waits (`pending`)."""
+    async def submit(self, run_id: str, fresh: RunSummary | None = None) -> RunState:
+        """Queue an accepted run; return whether it has a slot at once (`running`) or waits (`pending`).
+
+        Args:
+            fresh: The run as its creation left it; None: its row says what it is.
+        """
 
     async def wake(self, run_id: str) -> None:
         """Load an unfinished run that only waits, without capacity; a loaded one repeats failed writes and reads now.

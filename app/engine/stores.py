@@ -163,6 +163,8 @@ class Created:
     """The new run, or the one that the idempotency key found."""
     existed: bool
     """Whether it was there before."""
+    summary: RunSummary | None = None
+    """The new run as lists show it; None of one that was there before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

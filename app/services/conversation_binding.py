@@ -12,6 +12,12 @@ from app.domain import plain, runs, states, views
 from app.engine import conversation_claims, run_engine, stores
 from app.services.requests import StartRequest
 
+ARGUMENT = conversation_claims.ARGUMENT
+"""Argument of a run that names the conversation which it goes on with."""
+
+DIALECT = parse.DIALECT
+"""Language whose runs begin in a conversation of their own."""
+
 
 class ConversationBinding:
     """Create runs and send them on, each with its conversation if it can have it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -38,6 +39,11 @@ class DefinitionCache:
     def is_current(self, known: library.Library) -> bool:
         """Return whether a library is the present one: all prompts could be read, and none has changed since."""
         return known is self._library and not known.unread_prompts and self._found() == self._marks
+
+    def watched(self) -> Iterator[folder_listings.Watched]:
+        """Return what the library was read from, as it was last looked at."""
+        yield from (listing.watched for listing in self._listings.values())
+        yield from itertools.starmap(folder_listings.Watched, self._marks or ())
 
     def library(self) -> library.Library:
         """Return everything that recipes can refer to; the very same library as long as no prompt has changed."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +50,33 @@ class Mark(NamedTuple):
         return stat.S_ISDIR(self.mode)
 
 
+class Watched(NamedTuple):
+    """A file or folder as it was when it was looked at."""
+
+    path: str
+    """Where it is, or would be."""
+    mark: Mark
+    """Its mark then."""
+    until: float = math.inf
+    """When what was read of it has to be read again, whether or not its mark is another."""
+
+
+def stand(seen: Sequence[Watched], now: float) -> bool:
+    """Return whether everything that was looked at is as it was; False also where only another look can tell."""
+    for path, mark, until in seen:
+        if now >= until:
+            return False
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            if mark.fault != (error.errno or -1):
+                return False
+            continue
+        if mark != (0, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode):
+            return False
+    return True
+
+
 class Listing:
     """The names in one folder, which need not exist."""
 
@@ -71,6 +99,12 @@ class Listing:
         self._names = _listed(self.folder, self._names)
         self._listed_at = now
         return self._names
+
+    @property
+    def watched(self) -> Watched:
+        """Return the folder as it was last looked at, and until when its names count."""
+        settled = self._listed_at - self._marked_at >= TRUSTED_SECONDS
+        return Watched(self.folder, self._mark, self._listed_at + TRUSTED_SECONDS if settled else -math.inf)
 
     def _is_trusted(self, now: float) -> bool:
         # Of two changes within a tick of the disk's clock the second leaves no mark, so a listing counts only if the

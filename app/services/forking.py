@@ -83,7 +83,7 @@ class Forks:
             created = await self._store.create(start, taken_over=taken_over)
         if created.existed:
             return await self._repeated(created.run_id)
-        status = await self._engine.submit(created.run_id)
+        status = await self._engine.submit(created.run_id, created.summary)
         self._begun(start)
         return Forked(
             run_id=created.run_id,

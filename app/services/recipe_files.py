@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 import logging
 import stat
@@ -258,6 +259,15 @@ class RecipeFiles:
         """Return the number of files that can change."""
         return 0 if self.layer.fixed else len(self._known)
 
+    def watched(self) -> Iterator[folder_listings.Watched]:
+        """Return everything that can change, as it was last looked at."""
+        if not self.layer.fixed:
+            yield from (listing.watched for _, listing in self._listings)
+            yield from (listing.watched for listing in self._inner.values())
+            for found, file in self._known.items():
+                yield folder_listings.Watched(found.path, found.mark)
+                yield from itertools.starmap(folder_listings.Watched, file.beside.items())
+
     def _all_found(self) -> list[_Found]:
         return [file for dialect, listing in self._listings for file in self._found(dialect, listing, _MOST_DEPTH)]
 
@@ -345,6 +355,23 @@ def parsed(
 
 # A process that serves several projects, or is forked from one that has looked, reads what never changes once.
 _parsed_once = functools.lru_cache(maxsize=256)(parsed)
+
+
+def grouped(files: Iterable[RecipeFile]) -> dict[str, list[RecipeFile]]:
+    """Return files by the id of their recipe."""
+    groups: dict[str, list[RecipeFile]] = {}
+    for file in files:
+        groups.setdefault(file.recipe_id, []).append(file)
+    return groups
+
+
+def collisions(file: RecipeFile, group: list[RecipeFile]) -> list[errors.Flaw]:
+    """Return the flaw of a file whose id others claim as well."""
+    others = [str(other.path) for other in group if other.recipe is not None and other is not file]
+    if not others:
+        return []
+    message = f"recipe id {file.recipe_id} is also claimed by {', '.join(others)}"
+    return [errors.Flaw(path="$.recipe_id", code="duplicate_recipe_id", message=message)]
 
 
 def _broken(path: Path, dialect: str, *flaws: errors.Flaw, source: str = "") -> RecipeFile:

@@ -60,10 +60,12 @@ class Catalogue:
         readiness: Readiness,
         clock: clock.Clock,
         is_current: Callable[[library.Library], bool] | None = None,
+        watched: Callable[[], Iterable[folder_listings.Watched]] | None = None,
     ) -> None:
         """Args:
         library: Returns what recipes can refer to, and may have to read it first.
         is_current: Returns whether that is still what it has returned before, without reading it.
+        watched: Returns what that was read from; None: `is_current` alone can tell.
         """
         self._layers = [
             RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])), adapted=readiness.adapted)
@@ -81,6 +83,9 @@ class Catalogue:
         self._settling = asyncio.Lock()
         self._clock = clock
         self._settled_until = -math.inf
+        self._watched = watched
+        self._seen: tuple[folder_listings.Watched, ...] = ()
+        self._moment_seconds = 0.0
 
     async def settle(self) -> None:
         """Read what has changed, in a thread, so that the next reader on the event loop need not."""
@@ -89,10 +94,12 @@ class Catalogue:
         async with self._settling:
             if self._is_settled():
                 return
-            if not self._stands():
+            now = self._clock.monotonic()
+            if not ((self._seen and folder_listings.stand(self._seen, now)) or self._stands()):
+                self._seen = ()
                 await asyncio.to_thread(self._entries)
-            files = sum(layer.changing for layer in self._layers)
-            self._settled_until = self._clock.monotonic() + (1 + files) * FILE_MOMENT_SECONDS
+                self._moment_seconds = FILE_MOMENT_SECONDS * (1 + sum(layer.changing for layer in self._layers))
+            self._settled_until = self._clock.monotonic() + self._moment_seconds
 
     def all(self) -> list[Entry]:
         """Return every recipe that no later layer shadows, by id; broken files too."""
@@ -269,7 +276,11 @@ class Catalogue:
             listed = self._listing
             if listed is None or not self._is_current(listed.definition_cache):
                 return False
-            return all(layer.is_current for layer in self._layers)
+            if not all(layer.is_current for layer in self._layers):
+                return False
+            if self._watched is not None:
+                self._seen = (*self._watched(), *(seen for layer in self._layers for seen in layer.watched()))
+            return True
         finally:
             self._reading.release()
 
@@ -280,7 +291,7 @@ class Catalogue:
         self._recipe_versions = self._renewed(files, definition_cache, stocked)
         entries: dict[str, list[Entry]] = {}
         for layer, read in zip(self._layers, files, strict=True):
-            for recipe_id, group in _grouped(read).items():
+            for recipe_id, group in recipe_files.grouped(read).items():
                 shadows = tuple(dict.fromkeys(entry.layer for entry in entries.get(recipe_id, ())))
                 shown = [_entry(file, layer.layer, shadows) for file in group]
                 entries[recipe_id] = [
@@ -314,7 +325,7 @@ class Catalogue:
             unsound = self._unsound(file.dialect, file.source, file.path.stem, definition_cache) if file.source else ()
             return dataclasses.replace(entry, flaws=recipe_files.all_flaws(file.unmade, unsound) or file.flaws)
         recipe_version = self._recipe_versions[entry.path]
-        judged = dataclasses.replace(entry, flaws=(*_collisions(file, group), *recipe_version.flaws))
+        judged = dataclasses.replace(entry, flaws=(*recipe_files.collisions(file, group), *recipe_version.flaws))
         if not (judged.usable and file.is_long):
             return judged
         try:
@@ -365,21 +376,6 @@ def _entry(file: RecipeFile, layer: Layer, shadows: tuple[str, ...]) -> Entry:
 
 def _by_id(files: Sequence[Sequence[RecipeFile]]) -> dict[str, library.Recipe]:
     return {file.recipe_id: file.recipe for read in files for file in read if file.recipe is not None}
-
-
-def _grouped(files: Iterable[RecipeFile]) -> dict[str, list[RecipeFile]]:
-    groups: dict[str, list[RecipeFile]] = {}
-    for file in files:
-        groups.setdefault(file.recipe_id, []).append(file)
-    return groups
-
-
-def _collisions(file: RecipeFile, group: list[RecipeFile]) -> list[errors.Flaw]:
-    others = [str(other.path) for other in group if other.recipe is not None and other is not file]
-    if not others:
-        return []
-    message = f"recipe id {file.recipe_id} is also claimed by {', '.join(others)}"
-    return [errors.Flaw(path="$.recipe_id", code="duplicate_recipe_id", message=message)]
 
 
 def _first(named: Sequence[Entry]) -> Entry:

@@ -93,10 +93,13 @@ class Runs(RunQueries):
         self._engine.refuse(start)
         self._engine.expect(start.run_id)
         with faults.as_errors():
-            created = await self._conversation_binding.create(start, request)
+            if conversation_binding.ARGUMENT in start.args or start.dialect == conversation_binding.DIALECT:
+                created = await self._conversation_binding.create(start, request)
+            else:
+                created = await self._store.create(start, exclusive=request.exclusive)
         if created.existed:
             return await self._found(created.run_id)
-        status = await self._engine.submit(created.run_id)
+        status = await self._engine.submit(created.run_id, created.summary)
         self.started_listeners.tell(start)
         return Started(run_id=created.run_id, status=status, existed=False)
 

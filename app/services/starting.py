@@ -97,7 +97,12 @@ class Starter:
             return await asyncio.to_thread(self.prepare, request, parent, own)
         if own is None:
             await self._catalogue.settle()
-            if self._is_to_be_found(request):
+            try:
+                own, seeds = self._chosen(request)
+            except errors.ControlRoomError:
+                # A refusal is worded by another look.
+                return self.prepare(request, parent)
+            if seeds or (_is_answered(own.recipe) and story_args.wanted(own.recipe, request.args)):
                 return await asyncio.to_thread(self.prepare, request, parent)
         return self.prepare(request, parent, own)
 
@@ -302,14 +307,6 @@ class Starter:
         recipe_version = self._catalogue.get(routed.recipe_id)
         known = arguments.declared(recipe_version.recipe.args_schema)
         return recipe_version, {name: value for name, value in routed.initial_args.items() if name in known}
-
-    def _is_to_be_found(self, request: StartRequest) -> bool:
-        try:
-            recipe_version, seeds = self._chosen(request)
-        except errors.ControlRoomError:
-            return False
-        recipe = recipe_version.recipe
-        return bool(seeds) or (_is_answered(recipe) and bool(story_args.wanted(recipe, request.args)))
 
     def _found(
         self, recipe: library.Recipe, request: StartRequest, seeds: Mapping[str, plain.Json], working_dir: str

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LARGEST_SHARE = 1 / 20
 """Part of the time that writing projections may take, of one run's and of all together."""
 
-_RUNS_AT_EASE = 8
+_RUNS_AT_EASE = 4
 
 
 class WriteThrottle:

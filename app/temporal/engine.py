@@ -142,7 +142,7 @@ class TemporalEngine:
     def expect(self, run_id: str) -> None:
         """Do nothing: a workflow that is begun twice is one."""
 
-    async def submit(self, run_id: str) -> states.RunState:
+    async def submit(self, run_id: str, fresh: stores.RunSummary | None = None) -> states.RunState:
         """Begin the workflow of an accepted run; where the server is away, it begins later."""
         # The process that has made a run holds it until it is opened.
         async with self._steps.leases.of(run_id):

@@ -15,7 +15,7 @@ from app.worker.active_run import ActiveRun, Reservation
 from app.worker.capacity import WorkerCapacity, request_of, workspace_of
 from app.worker.capacity_requests import CapacityRequest, ignored
 from app.worker.eviction import IdleEvictor
-from app.worker.lineage import Lineage
+from app.worker.lineage import NOBODY, Lineage
 from app.worker.loading import Loader, Reloads, is_passing
 from app.worker.run_versions import RunVersions
 from app.worker.workspace_reservations import LockWorkspace
@@ -93,7 +93,8 @@ class ActiveRuns:
 
     def admit(self, summary: stores.RunSummary) -> ActiveRun:
         """Add a run, neither queued nor loaded."""
-        self.lineage.note(summary)
+        if summary.parent_run_id is not None:
+            self.lineage.note(summary)
         left: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
         active_run = ActiveRun(run_id=summary.run_id, request=self._request(summary), left=left)
         active_run.request.granted = lambda: self._begin(active_run)
@@ -385,7 +386,7 @@ class ActiveRuns:
         self._looking = False
 
     def _request(self, summary: stores.RunSummary) -> CapacityRequest:
-        ancestors = self.lineage.ancestors(summary.run_id)
+        ancestors = NOBODY if summary.parent_run_id is None else self.lineage.ancestors(summary.run_id)
         return request_of(summary, next(self._arrivals), ancestors, self._fair_label)
 
     def _reservation(self, active_run: ActiveRun) -> Reservation:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from app.engine import run_engine, stores
-from app.worker.capacity_requests import CapacityRequest, ignored
+from app.worker.capacity_requests import KEY, CapacityRequest, ignored
 from app.worker.concurrency_keys import Age, ConcurrencyKeys
 from app.worker.fair_rounds import FairRounds
 from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
@@ -18,7 +18,6 @@ CONCURRENCY = "concurrency"
 """Reason of a run that waits for its concurrency key."""
 
 _HOLDERS_NAMED = 5
-_KEY = "\0key "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +96,7 @@ class WorkerCapacity:
             self._queued[request.run_id] = request
             if request.label is not None:
                 request.round = self._rounds.join(request.label)
-            for place in _places(request):
+            for place in request.places:
                 self._wanting.setdefault(place, {})[request.run_id] = None
             heapq.heappush(self._line, request)
         self._grant()
@@ -142,7 +141,7 @@ class WorkerCapacity:
     def release(self, run_id: str) -> None:
         """Release a run's workspace, and grant what waited for it."""
         workspace, key = self._workspaces.release(run_id), self._keys.release(run_id)
-        freed = [place for place in (workspace, None if key is None else _KEY + key) if place is not None]
+        freed = [place for place in (workspace, None if key is None else KEY + key) if place is not None]
         for place in freed:
             self._call_back(place)
         if freed:
@@ -186,7 +185,7 @@ class WorkerCapacity:
                 self._workspaces.hold(request.workspace, request.run_id)
             if request.key is not None:
                 self._keys.hold(request.key, request.run_id, request.age)
-            for place in _places(request):
+            for place in request.places:
                 self._tell(place)
             request.granted()
         for workspace in self._elsewhere ^ self._told_elsewhere:
@@ -204,7 +203,7 @@ class WorkerCapacity:
         return None
 
     def _stands_aside_for(self, request: CapacityRequest) -> str | None:
-        if not (places := _places(request)):
+        if not (places := request.places):
             return None
         obstacle = self._obstacle(request)
         if obstacle is not None:
@@ -216,7 +215,7 @@ class WorkerCapacity:
         return request.workspace
 
     def _obstacle(self, request: CapacityRequest) -> Obstacle | None:
-        if not self._workspaces_known and _places(request):
+        if not self._workspaces_known and request.places:
             return Obstacle(reason="recovering")
         if request.workspace is not None:
             holder = self._workspaces.holder(request.workspace, request.run_id, request.ancestors)
@@ -228,7 +227,7 @@ class WorkerCapacity:
         return None if holder is None else Obstacle(reason=CONCURRENCY, holder=holder)
 
     def _take_out(self, run_id: str) -> None:
-        for place in _places(self._queued.pop(run_id)):
+        for place in self._queued.pop(run_id).places:
             wanting = self._wanting[place]
             del wanting[run_id]
             if not wanting:
@@ -264,8 +263,3 @@ def request_of(
 def workspace_of(summary: stores.RunSummary) -> str | None:
     """Return the folder that a run must hold alone; None if it shares."""
     return os.path.normpath(summary.working_dir) if summary.exclusive_workspace else None
-
-
-def _places(request: CapacityRequest) -> tuple[str, ...]:
-    key = None if request.key is None else _KEY + request.key
-    return tuple(place for place in (request.workspace, key) if place is not None)

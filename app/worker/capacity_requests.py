@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.worker.concurrency_keys import Age
+
+KEY = "\0key "
+"""In front of a concurrency key, to tell it from a folder."""
 
 
 def ignored(*_: object) -> None:
@@ -38,6 +41,13 @@ class CapacityRequest:
     """Number of its turn among those of its label, set when it joins."""
     granted: Callable[[], None]
     """Called when it is granted."""
+    places: tuple[str, ...] = field(init=False, default=())
+    """What it must hold beside capacity: its folder and its key."""
+
+    def __post_init__(self) -> None:
+        if self.workspace is not None or self.key is not None:
+            key = None if self.key is None else KEY + self.key
+            self.places = tuple(place for place in (self.workspace, key) if place is not None)
 
     def __lt__(self, other: CapacityRequest) -> bool:
         return (-self.priority, self.round, self.arrival) < (-other.priority, other.round, other.arrival)

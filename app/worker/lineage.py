@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from app.engine import stores
 
-_NOBODY: frozenset[str] = frozenset()
+NOBODY: frozenset[str] = frozenset()
+"""Runs above one that no other has started."""
 
 
 class Lineage:
@@ -25,7 +26,7 @@ class Lineage:
     def ancestors(self, run_id: str) -> frozenset[str]:
         """Return the runs above one."""
         if run_id not in self._parents:
-            return _NOBODY
+            return NOBODY
         above: set[str] = set()
         while (parent := self._parents.get(run_id)) is not None and parent not in above:
             above.add(parent)

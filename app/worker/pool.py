@@ -123,10 +123,10 @@ class Pool:
         if self._active.expected is not None:
             self._active.expected.add(run_id)
 
-    async def submit(self, run_id: str) -> states.RunState:
+    async def submit(self, run_id: str, fresh: stores.RunSummary | None = None) -> states.RunState:
         """Queue an accepted run."""
         known = run_id in self._active.active_runs
-        row = None if known or self._active.stopping else await self._store.summary(run_id)
+        row = None if known or self._active.stopping else fresh or await self._store.summary(run_id)
         # A lock that arrived while the pool stops would never be released.
         if self._active.stopping:
             return states.RunState.PENDING

@@ -25,7 +25,6 @@ from app.storage.index.index_port import Index, IndexedRun, ReceiptPlace
 PAUSE_SECONDS = 0.05
 """Time that rows wait for others."""
 
-_MOST_FRESH = 1024
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -48,8 +47,6 @@ class IndexQueue:
         self._inner = inner
         self._disk_health = disk_health
         self._waiting = _Waiting()
-        # A run that has just come is asked for once, to be queued.
-        self._fresh: dict[str, IndexedRun] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[errors.StorageFault | None] | None = None
         self._closed = False
@@ -82,14 +79,11 @@ class IndexQueue:
         self.changes += 1
         self._waiting.rows[run.summary.run_id] = run
         self._waiting.moves.pop(run.summary.run_id, None)
-        if len(self._fresh) < _MOST_FRESH:
-            self._fresh[run.summary.run_id] = run
         self._write_soon()
 
     async def move_soon(self, transition: runs.Transition) -> None:
         self.changes += 1
         run_id = transition.run_id
-        self._fresh.pop(run_id, None)
         row = self._waiting.rows.get(run_id)
         if row is None:
             _join(self._waiting.moves.setdefault(run_id, []), transition)
@@ -122,44 +116,42 @@ class IndexQueue:
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
     ) -> None:
         self.changes += 1
-        await self._settle_all()
+        await self.settle()
         await self._inner.apply(rows, moves, places)
 
     async def move(self, transition: runs.Transition) -> bool:
         self.changes += 1
-        await self._settle_of(transition.run_id)
+        await self.settle()
         return await self._inner.move(transition)
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         self.changes += 1
-        await self._settle_all()
+        await self.settle()
         await self._inner.add_missing(found)
 
     async def remove_run(self, run_id: str) -> None:
         self.changes += 1
         if self._writing is not None:
             await self._written()
-        self._fresh.pop(run_id, None)
         self._waiting.rows.pop(run_id, None)
         self._waiting.moves.pop(run_id, None)
         await self._inner.remove_run(run_id)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
-        await self._settle_of(run_id)
+        await self.settle()
         await self._inner.set_owner(run_id, owner)
 
     async def doubt(self, run_id: str) -> None:
-        await self._settle_of(run_id)
+        await self.settle()
         await self._inner.doubt(run_id)
 
     async def relabel(self, run_id: str, labels: Mapping[str, str]) -> None:
         self.changes += 1
-        await self._settle_of(run_id)
+        await self.settle()
         await self._inner.relabel(run_id, labels)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
-        fresh = self._fresh.pop(run_id, None)
-        if (known := self._waiting.rows.get(run_id) or fresh) is not None:
+        if (known := self._waiting.rows.get(run_id)) is not None:
             return known
         if run_id in self._waiting.moves or self._writing is not None:
             await self._settle_if_possible()
@@ -253,7 +245,7 @@ class IndexQueue:
         return await self._inner.has_session(session_id)
 
     async def clear(self) -> None:
-        await self._settle_all()
+        await self.settle()
         await self._inner.clear()
 
     async def _ahead(self) -> dict[str, IndexedRun]:
@@ -264,14 +256,6 @@ class IndexQueue:
         return rows
 
     # -- writing
-
-    async def _settle_all(self) -> None:
-        self._fresh.clear()
-        await self.settle()
-
-    async def _settle_of(self, run_id: str) -> None:
-        self._fresh.pop(run_id, None)
-        await self.settle()
 
     async def _settle_if_possible(self) -> None:
         # While rows cannot be written, those that are can be read all the same.

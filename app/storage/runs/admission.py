@@ -18,7 +18,7 @@ from app.storage.disk import disk_port
 from app.storage.disk.worker_threads import FolderLock, Workers
 from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun
-from app.storage.runs import creation, events_file
+from app.storage.runs import creation
 from app.storage.runs.new_runs import NewRuns
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.storage_context import StorageContext
@@ -26,6 +26,7 @@ from app.storage.storage_context import StorageContext
 _TRIAL = f"{layout.RUNS}/.room"
 _SHOW_SECONDS = 0.05
 _NAMED = 20
+_CREATED_BYTES = 256  # About as long as the event is; to encode it only to measure it takes longer than the rest.
 _UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 
 _log = logging.getLogger(__name__)
@@ -63,8 +64,7 @@ class Admission:
         await self._make_sure_of_room()
         rejects = start.concurrency is not None and start.concurrency.policy == "reject"
         if start.idempotency_key is None and not (exclusive or rejects):
-            await self._make(start, taken_over)
-            return stores.Created(run_id=start.run_id, existed=False)
+            return await self._make(start, taken_over)
         async with self._locks.taken():
             await self._reconciliation.once()
             existing = await self._repeated(start)
@@ -74,8 +74,7 @@ class Admission:
                 await self._refuse_second(start.recipe_id)
             if start.concurrency is not None and rejects:
                 await self._refuse_full(start, start.concurrency)
-            await self._make(start, taken_over, shown=True)
-        return stores.Created(run_id=start.run_id, existed=False)
+            return await self._make(start, taken_over, shown=True)
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str | None) -> str | None:
         """Return the run that a request with this key made, or None.
@@ -172,12 +171,14 @@ class Admission:
         if not await self.has_space():
             raise errors.DiskFull
 
-    async def _make(self, start: runs.RunStart, taken_over: stores.TakenOver | None, *, shown: bool = False) -> None:
+    async def _make(
+        self, start: runs.RunStart, taken_over: stores.TakenOver | None, *, shown: bool = False
+    ) -> stores.Created:
         with self._new_runs.birth(start.run_id):
             born = await self._built(start, taken_over)
             try:
                 await self._put_in_place(start.run_id, born)
-                await self._index(start, shown=shown)
+                row = await self._index(start, shown=shown)
             except BaseException:
                 born.release()
                 raise
@@ -187,6 +188,7 @@ class Admission:
             elif not self._new_runs.keep(start, born):
                 await self._show(start)
         self._show_soon()
+        return stores.Created(run_id=start.run_id, existed=False, summary=row.summary)
 
     async def _built(self, start: runs.RunStart, taken_over: stores.TakenOver | None) -> creation.Born:
         context = self._context
@@ -235,7 +237,7 @@ class Admission:
     def _no_space(self, path: str, error: OSError) -> errors.DiskFull:
         return errors.DiskFull(detail=self._context.disk_health.failed(path, error).detail)
 
-    async def _index(self, start: runs.RunStart, *, shown: bool) -> None:
+    async def _index(self, start: runs.RunStart, *, shown: bool) -> IndexedRun:
         row = index_port.row_of(start, states.RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
         self._context.probes.reach("storage.create.before_row")
         try:
@@ -251,7 +253,8 @@ class Admission:
             raise errors.DiskFull(detail=fault.detail) from fault
         self._context.probes.reach("storage.create.after_row")
         created = creation.created(start)
-        self._context.feed.publish(start, [created], len(events_file.encoded(created)))
+        self._context.feed.publish(start, [created], _CREATED_BYTES)
+        return row
 
 
 def _conflict(found: IndexedRun) -> errors.Conflict:

@@ -13,6 +13,7 @@ from typing import Any
 from app import errors
 from app.domain import decisions, events, plain, records, runs
 from app.engine import stores
+from app.engine.missing_lines import MissingLines
 from app.storage import layout
 from app.storage.disk.disk_port import Disk, Lock, SyncRefused
 from app.storage.journal import chain, damage
@@ -60,8 +61,12 @@ class Authority:
     damages: tuple[Damage, ...]
     """Damage found; torn ends are not damage."""
 
-    def loaded(self, emitted: frozenset[str] = frozenset()) -> stores.Loaded:
+    def loaded(self, emitted: frozenset[str] = frozenset(), missing: MissingLines | None = None) -> stores.Loaded:
         """Return the run as the engine takes it.
+
+        Args:
+            emitted: Keys of notes that have their event.
+            missing: Lines that the journals are known to lack.
 
         Raises:
             errors.JournalCorrupt: something is damaged.
@@ -72,7 +77,9 @@ class Authority:
             start = self.start.overridden(self.decisions.overrides)
         except TypeError as error:
             raise damage.corrupt(self.run_id, layout.CONTROL, f"overrides unknown facts ({error})") from error
-        return stores.Loaded(start=start, records=self.records, decisions=self.decisions, emitted=emitted)
+        return stores.Loaded(
+            start=start, records=self.records, decisions=self.decisions, emitted=emitted, missing=missing
+        )
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -49,7 +49,7 @@ class FolderLog:
         authority = opened.authority
         self.run_id = authority.run_id
         """Name of the folder."""
-        self.loaded = dataclasses.replace(authority.loaded(opened.written.notes), missing=opened.missing)
+        self.loaded = authority.loaded(opened.written.notes, opened.missing)
         self._context = context
         self._lock = opened.lock
         self._data_directory_id = data_directory_id

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from app.domain import events, plain, runs
+from app.storage.disk.disk_port import Lock
 from app.storage.journal import chain
 from app.storage.runs import authority, creation
 from app.storage.runs.creation import Born
@@ -17,13 +18,33 @@ from app.storage.runs.opened_run import OpenedRun
 _MOST_HELD = 256
 """Runs that are kept held between their creation and their opening; each costs a file descriptor."""
 
+_CREATED = Written(last=1, counts={events.EventType.RUN_CREATED.value: 1})
+
+
+@dataclass(slots=True)
+class _NewRun:
+    start: runs.RunStart
+    anchor: str
+    lock: Lock
+    shown: bool
+
+    def opened(self) -> OpenedRun:
+        empty = chain.read(b"", self.anchor)
+        return OpenedRun(
+            authority=authority.judge(self.start.run_id, self.start, empty, empty),
+            lock=self.lock,
+            written=_CREATED,
+            proven=frozenset(),
+            unwritten=() if self.shown else (creation.created(self.start),),
+        )
+
 
 class NewRuns:
     """Keep new runs held and known, since as a rule each is opened at once."""
 
     def __init__(self) -> None:
         self._births: dict[str, asyncio.Future[None]] = {}
-        self._held: dict[str, OpenedRun] = {}
+        self._held: dict[str, _NewRun] = {}
 
     @contextlib.contextmanager
     def birth(self, run_id: str) -> Iterator[None]:
@@ -47,14 +68,7 @@ class NewRuns:
         if len(self._held) >= _MOST_HELD:
             born.lock.release()
             return born.durable
-        empty = chain.read(b"", plain.labelled_sha256(born.content))
-        self._held[start.run_id] = OpenedRun(
-            authority=authority.judge(start.run_id, start, empty, empty),
-            lock=born.lock,
-            written=Written(last=1, counts={events.EventType.RUN_CREATED.value: 1}),
-            proven=frozenset(),
-            unwritten=() if born.durable else (creation.created(start),),
-        )
+        self._held[start.run_id] = _NewRun(start, plain.labelled_sha256(born.content), born.lock, shown=born.durable)
         return True
 
     async def show(self, write: Callable[[runs.RunStart], Awaitable[bool]], run_ids: Iterable[str] | None) -> None:
@@ -66,16 +80,15 @@ class NewRuns:
         """
         for run_id in list(self._held) if run_ids is None else run_ids:
             held = await self._of(run_id)
-            if held is not None and held.unwritten:
+            if held is not None and not held.shown:
                 with self.birth(run_id):
-                    if await write(held.authority.start) and run_id in self._held:
-                        self._held[run_id] = dataclasses.replace(held, unwritten=())
+                    held.shown = await write(held.start)
 
     async def take(self, run_id: str) -> OpenedRun | None:
         """Hand a new run out; None if it must be read from its folder."""
         held = await self._of(run_id)
         self._held.pop(run_id, None)
-        return held
+        return None if held is None else held.opened()
 
     def let_go(self, run_id: str | None = None) -> None:
         """Let go of a run that was not opened, or of all of them."""
@@ -83,7 +96,7 @@ class NewRuns:
             if (held := self._held.pop(name, None)) is not None:
                 held.lock.release()
 
-    async def _of(self, run_id: str) -> OpenedRun | None:
+    async def _of(self, run_id: str) -> _NewRun | None:
         while (birth := self._births.get(run_id)) is not None:
             await asyncio.shield(birth)
         return self._held.get(run_id)
