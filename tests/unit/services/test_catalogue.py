@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from app import clock, errors
 from app.dialects import registry
 from app.domain import library, plain
-from app.services import recipe_files, recipes
+from app.services import folder_listings, recipe_files, recipes
 from tests.unit.services import small_recipes
 
 
@@ -30,6 +31,8 @@ class Project:
             library=lambda: self.library,
             readiness=small_recipes.READY,
             clock=self.clock,
+            is_current=lambda known: known is self.library,
+            watched=tuple,
         )
 
     def bundle(self, recipe_id: str, name: str | None = None, **fields: object) -> Path:
@@ -362,3 +365,67 @@ def test_the_router_gets_what_can_be_parsed(project: Project) -> None:
     project.library = library.Library()
 
     assert [recipe.recipe_id for recipe in project.catalogue.recipes()] == ["draft"]
+
+
+def _change(project: Project) -> None:
+    project.add("one", label="Changed")
+
+
+def _remove(project: Project) -> None:
+    (project.own / "one.json").unlink()
+
+
+def _claim_its_id(project: Project) -> None:
+    project.add("one", "another.json")
+
+
+def _claim_its_id_in_a_folder_that_was_absent(project: Project) -> None:
+    small_recipes.write(project.own / "control_room", "other.json", small_recipes.recipe("one"))
+
+
+def _started(project: Project) -> str:
+    try:
+        return project.catalogue.get("one").recipe.label
+    except errors.RequestInvalid as refusal:
+        return refusal.code
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (_change, "Changed"),
+        (_remove, "unknown_recipe"),
+        (_claim_its_id, "recipe_invalid"),
+        (_claim_its_id_in_a_folder_that_was_absent, "recipe_invalid"),
+    ],
+)
+async def test_a_settled_catalogue_sees_every_change(
+    project: Project, change: Callable[[Project], None], expected: str
+) -> None:
+    """However long nothing has changed, the next look sees what does."""
+    project.add("one", label="First")
+    for _ in range(3):
+        await project.catalogue.settle()
+        project.clock.advance(folder_listings.TRUSTED_SECONDS / 2)
+    await project.catalogue.settle()
+    before = _started(project)
+    change(project)
+    project.clock.advance(recipes.FILE_MOMENT_SECONDS * 10)
+    await project.catalogue.settle()
+
+    assert (before, _started(project)) == ("First", expected)
+
+
+async def test_nothing_is_listed_again_while_nothing_changes(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once everything was looked at, a start only compares marks until the listings have to be made again."""
+    project.add("one")
+    for _ in range(3):
+        await project.catalogue.settle()
+        project.clock.advance(folder_listings.TRUSTED_SECONDS / 2)
+    looks: list[str] = []
+    monkeypatch.setattr(folder_listings.Listing, "names", lambda listing: looks.append(listing.folder) or ())
+    await project.catalogue.settle()
+
+    assert looks == []
