@@ -52,11 +52,11 @@ class RunStart(shapes.Shape):
     """Version of the dialect's driver that began the run."""
     created_at: str
     """When it was accepted."""
-    recipe: Mapping[str, plain.Json]
+    recipe: Mapping[str, plain.Json] = shapes.shared()
     """The expanded recipe."""
     recipe_sha256: str
     """Bare hash of the expanded recipe."""
-    frozen: Mapping[str, plain.Json] = field(default_factory=dict)
+    frozen: Mapping[str, plain.Json] = shapes.shared(default_factory=dict)
     """What the dialect froze beside it: templates, agents with their roles, limits."""
     description: str = ""
     """The task, as text."""

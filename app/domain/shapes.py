@@ -48,11 +48,11 @@ def all_json(shapes: Iterable[Shape]) -> list[dict[str, plain.Json]]:
     for shape in shapes:
         shown: dict[str, plain.Json] = {}
         kind: Any = type(shape)
-        for name, may_be_omitted, default in _published_names(kind):
+        for name, may_be_omitted, is_shared, default in _published_names(kind):
             value = getattr(shape, name)
             if may_be_omitted and value == default:
                 continue
-            known = value is None or isinstance(value, int) or (isinstance(value, str) and value.isascii())
+            known = is_shared or value is None or isinstance(value, int) or (isinstance(value, str) and value.isascii())
             known = known or (isinstance(value, float) and math.isfinite(value))
             shown[name] = value if known else _plain(value)
         made.append(shown)
@@ -62,6 +62,11 @@ def all_json(shapes: Iterable[Shape]) -> list[dict[str, plain.Json]]:
 def omitted(default: Any = None) -> Any:
     """Return a field that is left out of the JSON while it has its default."""
     return field(default=default, metadata={"omitted": True})
+
+
+def shared(**how: Any) -> Any:
+    """Return a field of plain JSON that was read from JSON, so that nothing has to be made of it: no copy is."""
+    return field(metadata={"shared": True}, **how)
 
 
 def internal(**how: Any) -> Any:
@@ -86,8 +91,10 @@ def is_omitted(each: dataclasses.Field[Any]) -> bool:
 
 
 @functools.cache
-def _published_names(shape: type) -> tuple[tuple[str, bool, Any], ...]:
-    return tuple((each.name, is_omitted(each), each.default) for each in published(shape))
+def _published_names(shape: type) -> tuple[tuple[str, bool, bool, Any], ...]:
+    return tuple(
+        (each.name, is_omitted(each), bool(each.metadata.get("shared")), each.default) for each in published(shape)
+    )
 
 
 def _is_published(each: dataclasses.Field[Any]) -> bool:

@@ -36,6 +36,8 @@ class Interner:
     def shared(self, start: RunStart) -> RunStart:
         """Return the same facts, sharing the frozen recipe and its parts with other runs."""
         known = self._newest.get(start.recipe_sha256)
+        if known is not None and known[0] is start.recipe and known[1] is start.frozen:
+            return start
         if known is not None and known == (start.recipe, start.frozen):
             self._newest.move_to_end(start.recipe_sha256)
             return dataclasses.replace(start, recipe=known[0], frozen=known[1])

@@ -163,7 +163,7 @@ class Created:
     """The new run, or the one that the idempotency key found."""
     existed: bool
     """Whether it was there before."""
-    summary: RunSummary | None = None
+    summary: RunSummary | None = field(default=None, compare=False)
     """The new run as lists show it; None of one that was there before."""
 
 

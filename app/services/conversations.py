@@ -214,6 +214,8 @@ class ConversationService:
         return Begun(run_id=run_id, agent_session_id=named or driver.agent_session_id(run_id, 0), status=status)
 
     def _note(self, start: runs.RunStart) -> None:
+        if conversation_claims.ARGUMENT not in start.args and start.dialect != parse.DIALECT:
+            return
         agent_session_id = conversation(start)
         if agent_session_id is not None:
             self._newest[agent_session_id] = start.run_id

@@ -18,15 +18,16 @@ from typing import Any, ClassVar
 import httpx
 
 import app
-from app import bootstrap, errors, main, settings
+from app import bootstrap, clock, errors, main, settings
 from app.domain import library, operations, plain, records, runs, slots
 from app.engine import ports
 
 _ROOT = f"{Path(app.__file__).parent}/"
 _FEW, _MANY = 1, 10
 _REPETITIONS = 4
-_WARM_UP = 2
+_WARM_UP = 3
 _SLOWNESS = 50
+_BETWEEN_RUNS_SECONDS = 0.6
 _OF_EACH_STEP = 7
 """Calls that a run of ten steps makes more often than a run of one, from which on they belong to a further step."""
 
@@ -82,6 +83,16 @@ def _fewest(folder: Path, steps: int) -> tuple[Calls, Calls]:
     return posts, runs_after
 
 
+class _PacedClock(clock.SystemClock):
+    """A clock that passes from run to run: what was written before the first one has stood for a while at the last."""
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() / _SLOWNESS + self.ahead_seconds
+
+
 class _SlowLoop(asyncio.SelectorEventLoop):
     """A loop on which time passes slowly: on a busy machine no timer runs out between two steps."""
 
@@ -99,7 +110,8 @@ async def _execute(folder: Path, steps: int, tracer: _Tracer) -> tuple[Calls, Ca
     recipes.mkdir(parents=True)
     (recipes / "count.json").write_text(json.dumps({"steps": steps}), encoding="utf-8")
     chosen = settings.load({}, project=folder, home=folder, port=0, log_level="warning")
-    service = main.create_app(chosen, _platform())
+    time = _PacedClock()
+    service = main.create_app(chosen, _platform(time))
     transport = httpx.ASGITransport(app=service)
     async with (
         service.router.lifespan_context(service),
@@ -107,6 +119,7 @@ async def _execute(folder: Path, steps: int, tracer: _Tracer) -> tuple[Calls, Ca
     ):
         for _ in range(_WARM_UP):
             await _until_done(http, await _start(http))
+            time.ahead_seconds += _BETWEEN_RUNS_SECONDS
         post: Calls = collections.Counter()
         tracer.calls = post
         run_id = await _start(http)
@@ -203,7 +216,7 @@ class _Counted:
         return runs.Ending()
 
 
-def _platform() -> bootstrap.Platform:
+def _platform(time: clock.Clock) -> bootstrap.Platform:
     real = bootstrap.real_platform({})
     performers: Mapping[str, ports.Performer] = {_Nothing.kind: _Performer()}
-    return dataclasses.replace(real, dialects={**real.dialects, _NAME: _Counted()}, performers=performers)
+    return dataclasses.replace(real, clock=time, dialects={**real.dialects, _NAME: _Counted()}, performers=performers)

@@ -12,8 +12,7 @@ from typing import Any
 
 from app import errors
 from app.domain import decisions, events, plain, records, runs
-from app.engine import stores
-from app.engine.missing_lines import MissingLines
+from app.engine import missing_lines, stores
 from app.storage import layout
 from app.storage.disk.disk_port import Disk, Lock, SyncRefused
 from app.storage.journal import chain, damage
@@ -61,7 +60,9 @@ class Authority:
     damages: tuple[Damage, ...]
     """Damage found; torn ends are not damage."""
 
-    def loaded(self, emitted: frozenset[str] = frozenset(), missing: MissingLines | None = None) -> stores.Loaded:
+    def loaded(
+        self, emitted: frozenset[str] = frozenset(), missing: missing_lines.MissingLines | None = None
+    ) -> stores.Loaded:
         """Return the run as the engine takes it.
 
         Args:

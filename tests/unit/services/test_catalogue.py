@@ -416,9 +416,7 @@ async def test_a_settled_catalogue_sees_every_change(
     assert (before, _started(project)) == ("First", expected)
 
 
-async def test_nothing_is_listed_again_while_nothing_changes(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_listed_again_while_nothing_changes(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once everything was looked at, a start only compares marks until the listings have to be made again."""
     project.add("one")
     for _ in range(3):
