@@ -107,7 +107,8 @@ def _plain(value: Any) -> plain.Json:
             return value.to_json()
         case list() | tuple():
             return [_plain(item) for item in value]
-        case dict() if any(isinstance(item, Shape) for item in value.values()):
-            return {name: _plain(item) for name, item in value.items()}
-        case _:
-            return plain.plain(value)
+        case dict():
+            for item in value.values():
+                if isinstance(item, Shape):
+                    return {name: _plain(part) for name, part in value.items()}
+    return plain.plain(value)

@@ -88,7 +88,7 @@ class Runs(RunQueries):
         start = await self._starter.prepared(request, parent, own)
         if author is not None:
             start = dataclasses.replace(start, started_by=author.to_json())
-        if parent is None:
+        if parent is None and start.approvals is not None:
             await voting.refuse_unapprovable(start, self._starter.rules.approvers)
         self._engine.refuse(start)
         self._engine.expect(start.run_id)
