@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import smoke
 from tests.acceptance import programs, remembering_agent
 from tests.unit.dialects.agent_recipes import recipe_harness
 
@@ -76,7 +77,7 @@ def project(tmp_path: Path) -> programs.Project:
     return made
 
 
-@pytest.mark.parametrize("when", CUT_OFF)
+@pytest.mark.parametrize("when", smoke.only("first prompt, after it", CUT_OFF))
 def test_the_conversation_goes_on_after_a_kill(project: programs.Project, tmp_path: Path, when: str) -> None:
     """No agent of before is left, the run speaks in the conversation that it began, and says so as its record tells."""
     plan, before_and_again, lines, after = CUT_OFF[when]

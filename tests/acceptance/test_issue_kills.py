@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests import smoke
 from tests.acceptance.forked_service import Service
 from tests.integration.project import Project, tool_step
 
+POINTS = ("before_write", "before_rename", "after_rename")
 
-@pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
+
+@pytest.mark.parametrize("point", smoke.only("before_rename", POINTS))
 def test_a_kill_in_a_change_leaves_list_and_file_alike(tmp_path: Path, point: str) -> None:
     """The list of the next service says what the file says, and the change can be made again."""
     service = Service(tmp_path, f"storage.issue.{point}:2")
@@ -59,7 +63,7 @@ def test_a_kill_in_the_making_leaves_a_whole_issue(tmp_path: Path) -> None:
     assert (row["title"], row["status"], row["revision"]) == ("Look here", "open", 1)
 
 
-@pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
+@pytest.mark.parametrize("point", smoke.only("before_rename", POINTS))
 def test_a_request_that_was_cut_off_is_made_again(tmp_path: Path, point: str) -> None:
     """Whoever got no answer asks again under the same key, and there is one issue, with the first one's words."""
     headers = {"Idempotency-Key": "once"}
@@ -85,8 +89,7 @@ def test_a_request_that_was_cut_off_is_made_again(tmp_path: Path, point: str) ->
     assert row["issue_id"] == again.json()["issue_id"] == third.json()["issue_id"]
 
 
-@pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
-@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize(("point", "nth"), smoke.only(("before_rename", 2), itertools.product(POINTS, (1, 2))))
 def test_a_kill_while_findings_are_closed_leaves_none_open(tmp_path: Path, point: str, nth: int) -> None:
     """A check that dies while it closes what it has not found again closes all of it in the next service."""
     project = Project(tmp_path)

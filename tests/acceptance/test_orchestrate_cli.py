@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests import smoke
 from tests.acceptance import programs
 from tests.acceptance.orchestrate.workspaces import FLOW, Finished, Workspace, going, loop, orchestrate, shell
 
@@ -324,7 +325,7 @@ def fail_late(workspace: Workspace) -> Path:
     return latest(workspace)
 
 
-@pytest.mark.parametrize("damage", [b"{broken", b"[]", b"", None])
+@pytest.mark.parametrize("damage", smoke.only(b"{broken", [b"{broken", b"[]", b"", None]))
 def test_a_damaged_state_file_is_made_anew(workspace: Workspace, damage: bytes | None):
     """The state is made from the journal, so that nothing has to be repaired or rolled back."""
     root = fail_late(workspace)

@@ -127,13 +127,13 @@ def test_health_readiness_and_metrics_are_answered(project: programs.Project):
 def test_sigterm_lets_the_step_in_flight_end_and_begins_no_other(project: programs.Project):
     """Within the grace a step in flight is finished and recorded; the next one waits for the next start."""
     project.say(brief={"text": "slow", "delay_seconds": 5})
-    with programs.service(project, **processes.COLD) as service:
+    with programs.service(project) as service:
         run_id = service.start_run()
         service.wait_for_step(run_id, "brief")
         assert service.stop() == 0
 
     assert _keys(project, run_id) == ["find", "brief"]
-    with programs.service(project, **processes.COLD) as service:
+    with programs.service(project) as service:
         run = service.wait(run_id)
 
     assert "recovered: 1 unfinished run" in service.said
@@ -178,14 +178,14 @@ def test_second_signal_does_not_wait_for_the_grace(project: programs.Project):
 def test_killed_service_continues_its_runs(project: programs.Project):
     """After SIGKILL in mid-step the next service continues the run, and executes nothing recorded again."""
     project.say(draft=[{"hang": True}, "later"])
-    with programs.service(project, **processes.COLD) as service:
+    with programs.service(project) as service:
         run_id = service.start_run()
         service.wait_for_step(run_id, "draft")
         service.signal(signal.SIGKILL)
         service.ended()
     before = _keys(project, run_id)
 
-    with programs.service(project, **processes.COLD) as service:
+    with programs.service(project) as service:
         assert service.wait(run_id)["status"] == "done"
 
     assert before == ["find", "brief"]

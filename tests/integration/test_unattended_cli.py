@@ -100,7 +100,9 @@ def test_the_examples_of_the_pages_work(
     answers = [(command, *cli(*command)) for command in commands]
 
     assert len(commands) == count
-    assert [answer for answer in answers if answer[1] != (4 if "ENDPOINT_ID" in answer[0] else 0)] == []
+    assert [
+        answer for answer in answers if answer[1] != (4 if {"ENDPOINT_ID", "TRIGGER_ID"} & {*answer[0]} else 0)
+    ] == []
 
 
 def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, cli: Any) -> None:

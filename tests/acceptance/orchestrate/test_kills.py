@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import smoke
 from tests.acceptance import drafting, forked_service, processes, programs
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import FLOW, loop, orchestrate, shell
@@ -95,7 +96,10 @@ def test_the_service_is_killed_and_continues(tmp_path: Path) -> None:
     judge(workspace, finished.state)
 
 
-@pytest.mark.parametrize("point", ["step.performing", "step.performed", "step.before_append", "step.after_append"])
+@pytest.mark.parametrize(
+    "point",
+    smoke.only("step.performed", ["step.performing", "step.performed", "step.before_append", "step.after_append"]),
+)
 def test_a_move_is_cut_off(tmp_path: Path, point: str) -> None:
     """Killed right before, in or after the move of an item's file, the service moves it once, and tells no fault."""
     folder = tmp_path / "project"
