@@ -15,7 +15,7 @@ import pytest
 
 from tests.acceptance import processes, programs
 
-IDLE_BYTES = 140 * 1024 * 1024
+IDLE_BYTES = 120 * 1024 * 1024
 
 
 @pytest.fixture
@@ -308,7 +308,7 @@ def test_token_is_asked_for_everywhere_but_health(project: programs.Project):
 
 
 def test_idle_service_is_small(project: programs.Project):
-    """A service that has nothing to do stays under 140 MB."""
+    """A service that has nothing to do stays under 120 MB."""
     with programs.service(project, **processes.COLD) as service, service.http() as http:
         assert http.get("/api/recipes").status_code == 200
         status = Path(f"/proc/{service.process.pid}/status").read_text()

@@ -84,6 +84,17 @@ def test_models_are_what_migrations_make(tmp_path: Path) -> None:
     assert len(checks[0]) == 4
 
 
+def test_a_new_index_is_what_migrations_make(tmp_path: Path) -> None:
+    """`scripts/publish_index.py` has written the statements that make a new file from the migrations."""
+    engine = sessions.connect(f"sqlite:///{tmp_path / 'a.db'}")
+    with sessions.writing(engine) as session:
+        migrations.upgrade(session.connection)
+        made = migrations.statements_of(session.connection)
+    engine.dispose()
+
+    assert (resources.bundled("migrations") / migrations.NEW).read_text(encoding="utf-8") == made
+
+
 def test_the_newest_migration_is_known() -> None:
     """There is one newest migration, and the program names it, so that it need not look at every start."""
     scripts = ScriptDirectory(str(resources.bundled("migrations")))
