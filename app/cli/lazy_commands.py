@@ -19,7 +19,7 @@ class LazyCommands(MutableMapping[str, click.Command]):
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._added:
             module = importlib.import_module(f"app.cli.{self._modules[name]}")
-            self._added[name] = getattr(module, name)
+            self._added[name] = getattr(module, name.replace("-", "_"))
         return self._added[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:

@@ -41,6 +41,7 @@ _MODULES = {
     "init": "project",
     "openapi": "project",
     "crashtest": "crashing",
+    "dev-cluster": "dev_cluster.command",
     "demo": "demo.command",
 }
 """Module of each command, which is called there as on the command line."""

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 LINUX = sys.platform == "linux"
@@ -59,6 +59,12 @@ def die_with_parent(parent_pid: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
         os._exit(0)
+
+
+def ended_with_parent(by: signal.Signals) -> Callable[[], object]:
+    """Return what makes the kernel signal a program when the parent of its process ends; for `preexec_fn`."""
+    prctl = ctypes.CDLL(None).prctl
+    return (lambda: prctl(_PR_SET_PDEATHSIG, by)) if LINUX else (lambda: None)
 
 
 def children() -> set[int]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from app.cli import exit_codes, terminal
+from app.cli import exit_codes, interruptions, terminal
 from app.cli.demo import address
 
 _FILES = Path(__file__).parent / "files"
@@ -56,7 +53,7 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
     from app.cli.demo import service, tour, weights
 
     folder = (project or Path(tempfile.mkdtemp(prefix="control-room-demo-"))).resolve()
-    with _interrupted_by_signals():
+    with interruptions.by_signals():
         port = address.free_port(port)
         terminal.say(f"== Control Room demo: {address.of(port)}/  in {folder}")
         recipe_id = prepare(folder, model=model)
@@ -107,18 +104,3 @@ def _write(target: Path, text: str) -> None:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C, so that the service is stopped in each case.
-
-    A shell starts background commands with SIGINT ignored; `serve` heeds it all the same, and so does the demo.
-    """
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

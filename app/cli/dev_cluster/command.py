@@ -1,0 +1,138 @@
+"""The command `dev-cluster`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from app import errors, settings
+from app.cli import exit_codes, interruptions, terminal
+from app.cli.demo import address
+from app.cli.dev_cluster.members import Members, Program
+
+_FOLDER = ".dev-cluster"
+_INSTALL = 'pip install "control-room[cluster]"'
+
+
+@click.command("dev-cluster")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 chooses one.")
+@click.option("--workers", type=click.IntRange(1, 16), default=2, show_default=True, help="Number of workers.")
+@click.option(
+    "--store",
+    type=click.Choice(["folders", "postgres"]),
+    default="folders",
+    show_default=True,
+    help="Where runs are: folders, or a Postgres that is started.",
+)
+def dev_cluster(folder: Path, port: int, workers: int, store: str) -> int:
+    """Try a cluster on this machine: Temporal, workers, and a service for the project FOLDER, until Ctrl-C.
+
+    Its data is in FOLDER/.control-room and FOLDER/.dev-cluster, and is used again by the next start.
+    """
+    _refuse_missing(store)
+    place = folder.resolve() / _FOLDER
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        # Postgres runs as another user.
+        place.chmod(0o711)
+    (place / ".gitignore").write_text("*\n", encoding="utf-8")
+    members = Members(place)
+    with interruptions.by_signals():
+        try:
+            _start(members, folder.resolve(), address.free_port(port), workers, store)
+            members.watch()
+        except KeyboardInterrupt:
+            terminal.say("stopping")
+        finally:
+            members.stop()
+    return exit_codes.ExitCode.DONE
+
+
+def _start(members: Members, folder: Path, port: int, workers: int, store: str) -> None:
+    place, temporal = members.logs, f"{address.HOST}:{address.free_port(0)}"
+    environ = _environ(folder, temporal)
+    if store == "postgres":
+        from app.cli.dev_cluster import postgres
+
+        environ["CONTROL_ROOM_STORE_URL"] = url = postgres.start(members, place / "postgres", address.free_port(0))
+        terminal.say(f"Postgres   {url.rpartition('@')[2]}")
+    command = [
+        _temporal(),
+        "server",
+        "start-dev",
+        "--headless",
+        "--ip",
+        address.HOST,
+        "--port",
+        temporal.rpartition(":")[2],
+    ]
+    command += ["--db-filename", str(place / "temporal.db"), "--log-level", "error"]
+    members.start(Program(name="temporal", command=command, environ=environ), lambda: _listens(temporal))
+    terminal.say(f"Temporal   {temporal}")
+    terminal.say(f"blobs      {environ['CONTROL_ROOM_BLOBS_URL']}")
+    url = address.of(port)
+    this = [sys.executable, "-P", "-m", "app"]
+    serve = Program(
+        name="service", command=[*this, "serve", "--host", address.HOST, "--port", str(port)], environ=environ
+    )
+    members.start(serve, lambda: _is_ready(url))
+    for number in range(1, workers + 1):
+        name = f"worker-{number}"
+        (place / f"{name}.log").unlink(missing_ok=True)
+        worker = Program(name=name, command=[*this, "worker"], environ=environ)
+        members.start(worker, lambda name=name: members.said(name, "worker: ready"))  # type: ignore[misc]
+    terminal.say(f"workers    {workers}")
+    terminal.say(f"service    {url}/")
+    terminal.say(f"Logs are in {place}. Ctrl-C ends everything.")
+
+
+def _environ(folder: Path, temporal: str) -> dict[str, str]:
+    # Settings of another service must not reach these.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(settings.PREFIX)}
+    given: Mapping[str, str] = {
+        "PROJECT": str(folder),
+        "ENGINE": "temporal",
+        "TEMPORAL": temporal,
+        "BLOBS_URL": (folder / _FOLDER / "blobs").as_uri(),
+    }
+    return environ | {settings.PREFIX + name: value for name, value in given.items()}
+
+
+def _refuse_missing(store: str) -> None:
+    needed = ["temporalio", "obstore", *(["psycopg"] if store == "postgres" else [])]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        message = f"packages of a cluster are not installed ({', '.join(missing)}): {_INSTALL}"
+        raise errors.ConfigurationError(message, code="cluster_missing")
+
+
+def _temporal() -> str:
+    found = shutil.which("temporal", path=str(Path(sys.executable).parent)) or shutil.which("temporal")
+    if found is None:
+        message = f"the program `temporal` is not installed: {_INSTALL}"
+        raise errors.ConfigurationError(message, code="cluster_missing")
+    return found
+
+
+def _listens(place: str) -> bool:
+    host, _, port = place.rpartition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+        return True
+    return False
+
+
+def _is_ready(url: str) -> bool:
+    import httpx
+
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"{url}/readyz", trust_env=False).is_success
+    return False

@@ -1,0 +1,112 @@
+"""Members of a cluster: processes that are started, watched and ended together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app import errors
+from app.processes import process_tree
+
+_START_SECONDS = 120.0
+_STOP_SECONDS = 30.0
+_LOOK_SECONDS = 0.1
+_SHOWN_BYTES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a member executes."""
+
+    name: str
+    """Name for people, and of its log."""
+    command: Sequence[str]
+    """Command line."""
+    environ: Mapping[str, str]
+    """Its environment."""
+    user: int | None = None
+    """User that it runs as; None: the same."""
+    stop: signal.Signals = signal.SIGTERM
+    """Signal that ends it."""
+
+
+@dataclass(slots=True)
+class Members:
+    """The processes, in the order of their start; they end in the reverse order, also when this process is killed."""
+
+    logs: Path
+    """Folder of their logs."""
+    _running: list[tuple[Program, subprocess.Popen[bytes]]] = field(default_factory=list)
+
+    def start(self, program: Program, is_ready: Callable[[], bool]) -> None:
+        """Start a process and wait until it is ready.
+
+        Raises:
+            errors.ConfigurationError: `member_not_started`, with the end of its log.
+        """
+        with self._log(program).open("ab") as log:
+            begin = log.tell()
+            process = subprocess.Popen(  # noqa: S603 - programs of the cluster
+                program.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=dict(program.environ),
+                cwd="/" if program.user is not None else None,
+                user=program.user,
+                group=program.user,
+                extra_groups=None if program.user is None else [],
+                # In a session of its own: Ctrl-C reaches the command alone, which ends the members in order.
+                start_new_session=True,
+                preexec_fn=process_tree.ended_with_parent(program.stop),  # noqa: PLW1509 - there are no threads
+            )
+        self._running.append((program, process))
+        deadline = time.monotonic() + _START_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            if is_ready():
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_SECONDS)
+        said = self._log(program).read_bytes()[begin:].decode(errors="replace").strip()[-_SHOWN_BYTES:]
+        message = f"{program.name} did not become ready; its log {self._log(program)} ends with:\n{said}"
+        raise errors.ConfigurationError(message, code="member_not_started")
+
+    def watch(self) -> None:
+        """Wait until a process ends.
+
+        Raises:
+            errors.ConfigurationError: `member_ended`; always, unless a signal ends the wait.
+        """
+        while True:
+            for program, process in self._running:
+                if process.poll() is not None:
+                    message = f"{program.name} ended with code {process.returncode}; see {self._log(program)}"
+                    raise errors.ConfigurationError(message, code="member_ended")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._running[0][1].wait(_LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """End all processes, the last first; those that do not heed their signal are killed."""
+        while self._running:
+            program, process = self._running.pop()
+            process.send_signal(program.stop)
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def said(self, name: str, text: str) -> bool:
+        """Tell whether a member has written a text into its log."""
+        with contextlib.suppress(FileNotFoundError):
+            return text in (self.logs / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+        return False
+
+    def _log(self, program: Program) -> Path:
+        return self.logs / f"{program.name}.log"

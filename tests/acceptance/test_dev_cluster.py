@@ -1,0 +1,146 @@
+"""`control-room dev-cluster`: one command starts a cluster, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.processes import process_tree
+from tests import ports, postgres_server
+
+ROOT = Path(__file__).parents[2]
+RECIPE = {
+    "recipe_id": "look",
+    "label": "Look",
+    "phase_a": [{"step_id": "find", "tool": "file_locator", "args": {"search_criteria": "story"}, "output_slot": "f"}],
+    "dod": [],
+}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Give a project in a folder that every user may enter."""
+    with tempfile.TemporaryDirectory(prefix="cluster-", dir="/tmp") as made:
+        Path(made).chmod(0o755)
+        recipes = Path(made) / ".control-room" / "recipes"
+        recipes.mkdir(parents=True)
+        (recipes / "look.json").write_text(json.dumps(RECIPE))
+        yield Path(made)
+
+
+def begun(folder: Path, port: int, *options: str, **environ: str) -> subprocess.Popen[str]:
+    """Begin the command."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "app", "dev-cluster", str(folder), "--port", str(port), *options],
+        cwd=ROOT,
+        env=os.environ | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def said(cluster: subprocess.Popen[str]) -> list[str]:
+    """Return what it says until it is ready, or has ended."""
+    assert cluster.stdout is not None
+    lines = []
+    for line in cluster.stdout:
+        lines.append(line.rstrip())
+        if "Ctrl-C" in line:
+            break
+    return lines
+
+
+def left(folder: Path, seconds: float) -> list[str]:
+    """Return the command lines that still name the folder after so long, at the latest."""
+    found: list[str] = []
+    for _ in range(round(seconds / 0.1)):
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                    words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                    if str(folder).encode() in words and int(entry.name) != os.getpid():
+                        found.append((entry / "cmdline").read_bytes().decode().replace("\0", " "))
+        if not found:
+            break
+        threading.Event().wait(0.1)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["folders", "postgres"])
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_a_cluster_executes_runs_and_leaves_no_process(folder: Path, store: str, ending: signal.Signals) -> None:
+    """A run is done by the workers; what was started ends with the command, however that ends."""
+    for name in ("temporalio", "obstore", *(["psycopg"] if store == "postgres" else [])):
+        pytest.importorskip(name)
+    if store == "postgres" and postgres_server.programs() is None:
+        pytest.skip("Postgres is not installed")
+    port = ports.free_port()
+    cluster = begun(folder, port, "--store", store)
+    try:
+        lines = said(cluster)
+        assert f"service    http://127.0.0.1:{port}/" in lines, lines
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as http:
+            run_id = http.post("/api/runs", json={"recipe_id": "look"}).json()["run_id"]
+            for _ in range(20):
+                run = http.get(f"/api/runs/{run_id}", params={"wait": 10}).json()
+                if run["status"] in ("done", "failed"):
+                    break
+        cluster.send_signal(ending)
+        code = cluster.wait(120)
+    finally:
+        cluster.kill()
+        cluster.communicate()
+
+    assert run["status"] == "done"
+    assert code == (0 if ending is signal.SIGTERM else -signal.SIGKILL)
+    assert left(folder, 60) == []
+    assert (folder / ".dev-cluster" / "blobs" / "control-room.json").is_file()
+
+
+def test_what_is_not_installed_is_named(folder: Path, tmp_path: Path) -> None:
+    """Nothing is started without its packages, and the message holds the command that installs them."""
+    (tmp_path / "temporalio.py").touch()
+    hidden = (
+        "import importlib.util as u\nf = u.find_spec\nu.find_spec = lambda n, *a: None if n == 'obstore' else f(n, *a)"
+    )
+    (tmp_path / "sitecustomize.py").write_text(hidden)
+    cluster = begun(folder, 0, PYTHONPATH=str(tmp_path))
+    output, _ = cluster.communicate(timeout=60)
+
+    assert cluster.returncode == 5
+    assert "obstore" in output
+    assert 'pip install "control-room[cluster]"' in output
+    assert not (folder / ".dev-cluster").exists()
+
+
+@pytest.mark.skipif(not process_tree.LINUX, reason="the kernel of Linux is asked")
+def test_a_member_ends_with_its_parent() -> None:
+    """A process whose parent is killed gets the signal that was asked for."""
+    script = (
+        "import signal, subprocess, sys, time; from app.processes import process_tree as t\n"
+        "p = subprocess.Popen(['sleep', '600'], preexec_fn=t.ended_with_parent(signal.SIGTERM))\n"
+        "print(p.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(child)
+        assert select.select([handle], [], [], 60)[0]
