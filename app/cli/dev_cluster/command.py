@@ -89,7 +89,7 @@ def _start(members: Members, folder: Path, port: int, workers: int, store: str) 
         name = f"worker-{number}"
         (place / f"{name}.log").unlink(missing_ok=True)
         worker = Program(name=name, command=[*this, "worker"], environ=environ)
-        members.start(worker, lambda name=name: members.said(name, "worker: ready"))  # type: ignore[misc]
+        members.start(worker, lambda name=name: members.has_logged(name, "worker: ready"))  # type: ignore[misc]
     terminal.say(f"workers    {workers}")
     terminal.say(f"service    {url}/")
     terminal.say(f"Logs are in {place}. Ctrl-C ends everything.")

@@ -73,8 +73,8 @@ class Members:
                 return
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_SECONDS)
-        said = self._log(program).read_bytes()[begin:].decode(errors="replace").strip()[-_SHOWN_BYTES:]
-        message = f"{program.name} did not become ready; its log {self._log(program)} ends with:\n{said}"
+        output = self._log(program).read_bytes()[begin:].decode(errors="replace").strip()[-_SHOWN_BYTES:]
+        message = f"{program.name} did not become ready; its log {self._log(program)} ends with:\n{output}"
         raise errors.ConfigurationError(message, code="member_not_started")
 
     def watch(self) -> None:
@@ -102,7 +102,7 @@ class Members:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def said(self, name: str, text: str) -> bool:
+    def has_logged(self, name: str, text: str) -> bool:
         """Tell whether a member has written a text into its log."""
         with contextlib.suppress(FileNotFoundError):
             return text in (self.logs / f"{name}.log").read_text(encoding="utf-8", errors="replace")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import importlib.util
 import os
@@ -55,7 +54,8 @@ def start(members: Members, folder: Path, port: int) -> str:
     command = [str(found / "postgres"), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", str(data)]
     program = Program(name="postgres", command=command, environ=_environ(), user=user, stop=signal.SIGINT)
     url = f"postgresql://control_room:{secret.read_text(encoding='ascii')}@127.0.0.1:{port}/postgres"
-    members.start(program, lambda: _answers(url))
+    look = [str(found / "pg_isready"), "--quiet", "--host=127.0.0.1", f"--port={port}"]
+    members.start(program, lambda: subprocess.run(look, env=_environ(), check=False).returncode == 0)  # noqa: S603
     return url
 
 
@@ -81,11 +81,3 @@ def _initialise(programs: Path, data: Path, secret: Path, user: int | None) -> N
 
 def _environ() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "CONTROL_ROOM_"))}
-
-
-def _answers(url: str) -> bool:
-    import psycopg
-
-    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=5):
-        return True
-    return False
