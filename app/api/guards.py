@@ -90,12 +90,10 @@ class TokenGuard:
         issued: tickets.Tickets,
         sign_ins: browser_sessions.BrowserSessions,
         routes: Iterable[Any] = (),
-        open_paths: Iterable[str] = OPEN_PATHS,
     ) -> None:
         self._tickets = issued
         self._sign_ins = sign_ins
         self._table = roles.Table(routes)
-        self._open_paths = frozenset(open_paths)
 
     def admitted(self, scope: Scope) -> tuple[Scope, problems.Problem | None]:
         """Return a request with its caller, a stream without its ticket; or why it is refused."""
@@ -162,7 +160,7 @@ class TokenGuard:
     def _caller(self, scope: Scope) -> access.Caller | None:
         if not self._sign_ins.required:
             return access.ANYONE
-        if scope["path"] in self._open_paths or scope["path"].startswith(OPEN_PREFIX):
+        if scope["path"] in OPEN_PATHS or scope["path"].startswith(OPEN_PREFIX):
             return _STRANGER
         headers = Headers(scope=scope)
         for secret in filter(None, (_carried(headers), *_offered(scope))):

@@ -310,11 +310,6 @@ def _application(
         started_listeners=run_listeners,
     )
 
-    def working() -> None:
-        planner.check()
-        unattended.check()
-        store.read_faults.refuse()
-
     unattended = unattended_of(chosen, use_cases, store, engine, definitions, platform, processes)
     plans, planner = planning_of(use_cases, store, engine, definitions, platform, equipment.masker, performing)
     return Application(
@@ -333,7 +328,7 @@ def _application(
         catalogue=definitions.catalogue,
         route=definitions.starter.route,
         inventory=inventory_of(definitions, store, engine),
-        health=health.Health(store=store, engine=engine, working=working),
+        health=_health(store, engine, planner, unattended),
         metrics=metrics,
         masker=equipment.masker,
         upkeep=control_upkeep.Maintenance(store=store, engine=engine, forget=use_cases.forget),
@@ -342,6 +337,15 @@ def _application(
         conversations=claims,
         engine=engine,
     )
+
+
+def _health(store: Store, engine: Engine, planner: control_planner.Planner, unattended: Unattended) -> health.Health:
+    def working() -> None:
+        planner.check()
+        unattended.check()
+        store.read_faults.refuse()
+
+    return health.Health(store=store, engine=engine, working=working)
 
 
 def _engine(

@@ -106,18 +106,18 @@ def read_text(path: Path) -> str:
         raise _unreadable(path, f"byte {error.start} is not UTF-8") from error
 
 
-def parent_run_id(environ: Mapping[str, str] = os.environ) -> str | None:
+def parent_run_id() -> str | None:
     """Return the run that started this process; None outside of runs."""
-    return environ.get(settings.RUN_ID) or None
+    return os.environ.get(settings.RUN_ID) or None
 
 
-def runs_above(environ: Mapping[str, str] = os.environ) -> int | None:
+def runs_above() -> int | None:
     """Return how many runs are above a run that this process starts, by the environment.
 
     Raises:
         errors.ConfigurationError: it is not a number.
     """
-    told = environ.get(settings.DEPTH)
+    told = os.environ.get(settings.DEPTH)
     if not told:
         return None
     if not told.isascii() or not told.isdigit():

@@ -60,12 +60,6 @@ class DriverContext:
         """Wait."""
         return await self.perform(key, operations.Timer(seconds=seconds))
 
-    async def child(self, key: str, recipe_id: str, args: Mapping[str, plain.Json], description: str = "") -> Record:
-        """Start another run and wait for its end."""
-        return await self.perform(
-            key, operations.ChildRun(recipe_id=recipe_id, args=args, description=description or None)
-        )
-
     async def read(self, blob: BlobRef) -> plain.Json:
         """Return the content behind a handle."""
         return await driver_scheduler.Read(blob=blob)

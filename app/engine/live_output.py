@@ -38,14 +38,11 @@ async def not_kept(_name: str, _text: str) -> bool:
 class LiveOutput:
     """One output of one attempt. The step never waits for it: a log that cannot be written is given up."""
 
-    def __init__(
-        self, step: LiveStep, append: AppendLog, name: str, masker: plain.Masker, time: clock.Clock = _CLOCK
-    ) -> None:
+    def __init__(self, step: LiveStep, append: AppendLog, name: str, masker: plain.Masker) -> None:
         self._step = step
         self._append = append
         self._name = name
         self._masker = masker
-        self._clock = time
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending: list[str] = []
         self._held = ""
@@ -56,7 +53,7 @@ class LiveOutput:
 
     def hear(self, text: str) -> None:
         """Take in a piece of output."""
-        self._step.output_at = self._clock.now()
+        self._step.output_at = _CLOCK.now()
         if self._size > _MOST_PENDING:
             self._leave_out(_MOST_HELD)
         if self._is_torn:

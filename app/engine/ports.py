@@ -59,9 +59,6 @@ class Context(Protocol):
     async def timer(self, key: str, seconds: float) -> Record:
         """Wait."""
 
-    async def child(self, key: str, recipe_id: str, args: Mapping[str, plain.Json], description: str = "") -> Record:
-        """Start another run and wait for its end."""
-
     async def read(self, blob: BlobRef) -> plain.Json:
         """Return the content behind a handle."""
 

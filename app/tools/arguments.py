@@ -42,9 +42,9 @@ def paths(description: str) -> Schema:
     return {"type": "array", "items": entry, "minItems": 1, "maxItems": MAX_PATHS, "description": description}
 
 
-def text(description: str, *, max_length: int, min_length: int = 1) -> Schema:
+def text(description: str, *, max_length: int) -> Schema:
     """Return the schema of a text."""
-    return {"type": "string", "minLength": min_length, "maxLength": max_length, "description": description}
+    return {"type": "string", "minLength": 1, "maxLength": max_length, "description": description}
 
 
 def texts(description: str, *, max_items: int) -> Schema:
@@ -88,26 +88,9 @@ def complete(tool: str, args_schema: plain.Object, args: plain.Object) -> dict[s
 
 def flaws(args_schema: plain.Object, args: plain.Json) -> list[errors.Flaw]:
     """Return everything that is wrong with arguments, in the order of their paths."""
-    return _flaws(args_schema, args, references=frozenset())
-
-
-def literal_flaws(args_schema: plain.Object, args: plain.Object) -> list[errors.Flaw]:
-    """Return the flaws of a recipe's arguments before its `$ref`s are resolved.
-
-    An argument that holds a reference anywhere counts as given and is otherwise left alone.
-    """
-    return _flaws(
-        args_schema, args, references=frozenset(name for name, value in args.items() if _has_reference(value))
-    )
-
-
-def _flaws(args_schema: plain.Object, args: plain.Json, references: frozenset[str]) -> list[errors.Flaw]:
     from jsonschema import Draft202012Validator
 
-    found: list[errors.Flaw] = []
-    for error in Draft202012Validator(args_schema).iter_errors(args):
-        if not (error.absolute_path and error.absolute_path[0] in references):
-            found.extend(_described(error))
+    found = (flaw for error in Draft202012Validator(args_schema).iter_errors(args) for flaw in _described(error))
     return sorted(set(found), key=lambda flaw: (flaw.path, flaw.message))
 
 
@@ -136,15 +119,6 @@ def _unknown(name: str, known: list[str]) -> str:
 
 def _flaw(place: str, code: str, message: str) -> errors.Flaw:
     return errors.Flaw(path=place[:_MESSAGE_CHARACTERS], code=code, message=message[:_MESSAGE_CHARACTERS])
-
-
-def _has_reference(value: plain.Json) -> bool:
-    match value:
-        case dict():
-            return "$ref" in value or any(_has_reference(item) for item in value.values())
-        case list():
-            return any(_has_reference(item) for item in value)
-    return False
 
 
 def _default(value: plain.Json) -> Schema:

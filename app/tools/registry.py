@@ -68,14 +68,6 @@ class ToolRegistry:
         """
         return arguments.flaws(self.get(name).args_schema, args)
 
-    def literal_flaws(self, name: str, args: plain.Object) -> list[errors.Flaw]:
-        """Return the flaws of a recipe's arguments that show before references are resolved.
-
-        Raises:
-            errors.ToolFailed: `unknown_tool`.
-        """
-        return arguments.literal_flaws(self.get(name).args_schema, args)
-
     def execute(self, name: str, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Execute a tool.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from app import bootstrap
@@ -37,3 +37,29 @@ def stores(disk: memory_disk.MemoryDisk) -> Callable[..., bootstrap.Store]:
         )
 
     return make
+
+
+async def sweep(
+    folder: str,
+    step: int,
+    first_life: Callable[[PowerCut], Awaitable[bool]],
+    second_life: Callable[[PowerCut, bool], Awaitable[str | None]],
+) -> tuple[list[str], int]:
+    """Lose the power at each `step`-th operation after the first in a folder; return the problems, and how many
+    operations there are.
+
+    Args:
+        first_life: Works on a disk, and returns whether it was acknowledged before the loss.
+        second_life: Starts again from what the disk has kept, and returns what is wrong then.
+    """
+    whole = PowerCut()
+    await first_life(whole)
+    first = next(number for number, each in enumerate(whole.story) if each.path.startswith(folder))
+    problems = []
+    for number in range(first, len(whole.story), step):
+        disk = PowerCut(number)
+        was_acknowledged = await first_life(disk)
+        disk.lose_power()
+        if (problem := await second_life(disk, was_acknowledged)) is not None:
+            problems.append(f"{problem} after a loss at {number}: {disk.lost_at}")
+    return problems, len(whole.story) - first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,19 +196,13 @@ async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
 async def test_every_ending_is_told_whenever_the_power_is_lost(tmp_path: Path, step: int) -> None:
     """Lost at any write or sync: each run that is done after the restart is told, each under one id."""
-    project, whole = Project(tmp_path), powercuts.PowerCut()
-    await _first_life(project, whole)
-    first = next(number for number, each in enumerate(whole.story) if each.path.startswith("outbox"))
-    problems = []
-    for number in range(first, len(whole.story), step):
-        disk = powercuts.PowerCut(number)
-        was_acknowledged = await _first_life(project, disk)
-        disk.lose_power()
-        if (problem := await _second_life(project, disk, was_acknowledged)) is not None:
-            problems.append(f"{problem} after a loss at {number}: {disk.lost_at}")
+    project = Project(tmp_path)
+    problems, count = await powercuts.sweep(
+        "outbox", step, partial(_first_life, project), partial(_second_life, project)
+    )
 
     assert problems == []
-    assert len(whole.story) - first > 30
+    assert count > 30
 
 
 async def _first_life(project: Project, disk: powercuts.PowerCut) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,13 @@ EVERY_MINUTE = {"schedule": {"every_seconds": 60}, "catch_up": "all", "overlap":
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 async def test_each_occurrence_starts_one_run_whenever_the_power_is_lost(tmp_path: Path, step: int) -> None:
     """Lost at any write or sync after the trigger's first, and with it all rows: three occurrences have three runs."""
-    project, whole = Project(tmp_path), powercuts.PowerCut()
-    await _first_life(project, whole)
-    first = next(number for number, each in enumerate(whole.story) if each.path.startswith("triggers"))
-    problems = []
-    for number in range(first, len(whole.story), step):
-        disk = powercuts.PowerCut(number)
-        was_acknowledged = await _first_life(project, disk)
-        disk.lose_power()
-        if (problem := await _second_life(project, disk, was_acknowledged)) is not None:
-            problems.append(f"{problem} after a loss at {number}: {disk.lost_at}")
+    project = Project(tmp_path)
+    problems, count = await powercuts.sweep(
+        "triggers", step, partial(_first_life, project), partial(_second_life, project)
+    )
 
     assert problems == []
-    assert len(whole.story) - first > 40
+    assert count > 40
 
 
 async def _first_life(project: Project, disk: powercuts.PowerCut) -> bool:

@@ -22,9 +22,8 @@ class Settling:
     from the disk, as the files of a single run are.
     """
 
-    def __init__(self, context: StorageContext, many: int = _MANY) -> None:
+    def __init__(self, context: StorageContext) -> None:
         self._context = context
-        self._many = many
         self._runs: frozenset[str] | None = None
         self._left: set[str] = set()
         self._sync: asyncio.Task[bool] | None = None
@@ -32,7 +31,7 @@ class Settling:
     def expect(self, run_ids: Collection[str]) -> None:
         """Note the runs that an earlier process left, once; few of them are settled one by one."""
         if self._runs is None:
-            self._runs = frozenset(run_ids if len(run_ids) >= self._many else ())
+            self._runs = frozenset(run_ids if len(run_ids) >= _MANY else ())
             self._left = set(self._runs)
 
     async def covers(self, run_id: str) -> bool:

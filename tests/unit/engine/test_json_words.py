@@ -49,7 +49,7 @@ def test_messages_are_in_the_words_of_json(schema: dict[str, Any]) -> None:
     for value in ODD:
         told += json_schemas.flaws(schema, value)
         told += documents.flaws(schema, value)
-        told += tool_arguments.literal_flaws(around, {"v": value}) if "oneOf" not in schema else ()
+        told += tool_arguments.flaws(around, {"v": value}) if "oneOf" not in schema else ()
         told += _refused(recipe, value)
 
     assert told

@@ -103,15 +103,6 @@ def test_arguments_that_are_no_object_are_refused():
     assert told([]) == {"$": "type"}
 
 
-def test_references_are_left_alone_where_literals_are_checked():
-    """Before references are resolved, an argument with a `$ref` anywhere counts as given, and the rest is checked."""
-    reference = {"$ref": "discovery.matches[0].path"}
-
-    assert arguments.literal_flaws(SCHEMA, {"path": reference, "paths": ["a", reference], "limit": reference}) == []
-    flaws = arguments.literal_flaws(SCHEMA, {"paths": [reference], "mode": "slow", "pth": reference})
-    assert {flaw.path for flaw in flaws} == {"$.path", "$.mode", "$.pth"}
-
-
 @settings(deadline=None)
 @given(
     st.dictionaries(

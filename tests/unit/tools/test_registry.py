@@ -74,7 +74,7 @@ def test_every_schema_is_valid_closed_and_described(tools):
 )
 def test_an_unknown_tool_is_answered_with_the_nearest_names(tools, name, nearest):
     """Whichever door is knocked at."""
-    for ask in (tools.get, lambda wrong: tools.flaws(wrong, {}), lambda wrong: tools.literal_flaws(wrong, {})):
+    for ask in (tools.get, lambda wrong: tools.flaws(wrong, {})):
         with pytest.raises(errors.ToolFailed) as caught:
             ask(name)
         assert caught.value.code == "unknown_tool"
@@ -98,7 +98,6 @@ def test_execution_checks_the_arguments(tools, tmp_path):
 
     assert caught.value.code == "invalid_args"
     assert [flaw.path for flaw in tools.flaws("prose_analyzer", {"path": "x"})] == ["$.path", "$.scene_path"]
-    assert tools.literal_flaws("prose_analyzer", {"scene_path": {"$ref": "task.args.scene_path"}}) == []
 
 
 def test_a_routed_task_is_told_as_payload_and_text(tmp_path):
