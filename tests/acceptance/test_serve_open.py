@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.cli import browser
-from tests.acceptance import processes, programs
+from tests.acceptance import programs
 
 DISPLAYS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 
@@ -39,7 +39,7 @@ def test_the_browser_opens_when_the_service_answers(project: programs.Project, t
 
 def test_a_machine_without_a_display_is_told_in_one_line(project: programs.Project):
     """Without display and browser the service says where its pages are, and runs a recipe as ever."""
-    given: dict[str, Any] = dict.fromkeys(DISPLAYS, "") | processes.COLD
+    given: dict[str, Any] = dict.fromkeys(DISPLAYS, "")
     with programs.service(project, "--open", **given) as service:
         run = service.wait(service.start_run())
         assert service.stop() == 0
