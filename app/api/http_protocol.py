@@ -14,6 +14,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 
 from app.api import connections, problems
 
+# Why: docs/decisions/0345.
 SLICE_BYTES = 4096
 """What the parser gets between two looks at its limits."""
 
