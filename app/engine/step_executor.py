@@ -55,12 +55,12 @@ class StepExecutor:
         """Carry a step out until one of its tries is final; the runner gets each record, and any failure."""
         try:
             owner = self.writer.owner or await self.writer.reach()
-            decided = self._claim(attempt, owner)
+            decided = self._claim(attempt, owner) if attempt.ask.key in owner.log.loaded.decisions.tries else None
             while True:
                 holds_capacity = attempt.idle or self._start.run_id in owner.capacity.holders
                 if attempt.history or not holds_capacity:
                     await self._prepare(attempt, owner)
-                if decided is None:
+                if decided is None and isinstance(attempt.ask.operation, operations.AgentCall):
                     await self.reserve(attempt, owner)
                 await self.announce(attempt, owner)
                 call = self.call(attempt, owner)

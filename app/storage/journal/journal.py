@@ -197,7 +197,8 @@ class Journal:
         self._context.disk_health.free = True
         self._accept(entries, self._sealed)
         self._synced = self.count
-        self._continue()
+        if self._waiting or self._drains:
+            self._continue()
 
     def _continue(self) -> None:
         if self._waiting:
