@@ -16,6 +16,10 @@ RETIRED = {word: instead for instead, words in RULES["retired"].items() for word
 """Each retired word with the word to use instead."""
 VERBS = {"stay"}
 """Retired nouns that are verbs in the name of a test, which is a sentence."""
+FIELDS = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg"} | dict.fromkeys(
+    (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), "name"
+)
+"""Where each kind of node has its identifier."""
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -57,18 +61,13 @@ def _found() -> Iterator[tuple[str, str]]:
     for module in (*sources.modules(sources.APP), *sources.modules(sources.TESTS)):
         yield module.name, module.path.stem
         for node in ast.walk(module.tree):
-            yield from ((module.name, name) for name in _names(node))
+            # Two million nodes: a look into a table takes a third of the time of a `match`.
+            if (field := FIELDS.get(type(node))) is not None and (name := getattr(node, field)) is not None:
+                yield module.name, name
+            elif isinstance(node, ast.alias):
+                yield module.name, node.asname or node.name.rpartition(".")[2]
 
 
-def _names(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
-            yield name
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.alias(name=name, asname=asname):
-            yield asname or name.rpartition(".")[2]
-
-
+@cache
 def _parts(name: str) -> set[str]:
     return {part.lower() for part in PART.findall(name)}
