@@ -261,6 +261,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         code="slot_not_found",
         detail={"slots": ["discovery", "draft"]},
     ),
+    errors.NotFound(f"no step 'draft' of run {_RUN} is being performed", code="step_not_open"),
     errors.NotFound("there is no log draft.1.reply.md", code="log_not_found"),
     errors.NotFound("there is no receipt rcpt_00000000000000000000", code="receipt_not_found"),
     # -- gates

@@ -93,6 +93,20 @@ async def explain_run(services: ServicesDep, run_id: RunId) -> Response:
 
 
 @router.get(
+    "/{run_id}/request",
+    summary="Show what an open step asks",
+    responses=declared(explanations.StepRequest, "run_not_found", "step_not_open", "journal_corrupt"),
+)
+async def show_request(
+    services: ServicesDep,
+    run_id: RunId,
+    key: Annotated[str, Query(description="Name of the step within its run.", examples=["draft"])],
+) -> Response:
+    """Return the prompt, command or arguments of a step that is being performed, and whom it asks."""
+    return as_json(await services.explanations.request(run_id, key))
+
+
+@router.get(
     "/{run_id}/cache/{slot}",
     summary="Read a slot",
     responses=declared(slots.PointerSlot | slots.ArtifactSlot, "run_not_found", "slot_not_found", "journal_corrupt"),

@@ -39,6 +39,30 @@ CauseKind: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepRequest(shapes.Shape):
+    """What a step that is being performed asks, and of whom; secrets are masked."""
+
+    key: str
+    """Name of the step within its run."""
+    attempt: int
+    """Which attempt, from 1."""
+    kind: str
+    """Kind of operation, e.g. `agent_call`, `command` or `tool_call`."""
+    agent_id: str | None = shapes.omitted()
+    """Agent that it asks."""
+    backend: str | None = shapes.omitted()
+    """Backend of the agent."""
+    model: str | None = shapes.omitted()
+    """Model that it asks for; absent: the default of the backend."""
+    tool: str | None = shapes.omitted()
+    """Tool that it calls."""
+    text: str
+    """The prompt, the command, or the arguments as JSON."""
+    truncated: bool
+    """Whether only the beginning of the text is here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cause(shapes.Shape):
     """One link of the chain."""
 

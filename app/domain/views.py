@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
+from app import clock
 from app.domain import authors, plain, shapes, step_signs
 from app.domain.budgets import BudgetState
 from app.domain.gates import gate_id
@@ -105,6 +106,8 @@ class RunView:
     """What it may take by now."""
     updated_at: str = ""
     """When it last changed."""
+    started_at: str | None = None
+    """When a worker first took it; None before."""
     completed_at: str | None = None
     """When it ended."""
     unreadable: Unreadable | None = None
@@ -247,6 +250,10 @@ class SlotShown(shapes.Shape):
 class RunDetail(Manifest):
     """Everything about a run that a poll needs (the newest 200 steps); `RunResponseCache` encodes it."""
 
+    started_at: shapes.Instant | None
+    """When a worker first took it, as lists show it; None before."""
+    duration_ms: int | None
+    """Time from its start to its end, pauses included; None until it has ended."""
     steps: Sequence[StepShown]
     """The newest steps, in order."""
     steps_total: int
@@ -370,6 +377,18 @@ def open_step(step: OpenStep, run_id: str, attempts: Attempts = _NO_ATTEMPTS) ->
         output_at=step.output_at,
         queued=step.queued,
     ).to_json()
+
+
+def duration_ms(started_at: str | None, completed_at: str | None) -> int | None:
+    """Return the time from a run's start to its end, pauses included; None unless both are known."""
+    if started_at is None or completed_at is None:
+        return None
+    try:
+        took = clock.instant(completed_at) - clock.instant(started_at)
+    except ValueError:
+        # A folder that was written by hand may hold any text.
+        return None
+    return max(0, round(took.total_seconds() * 1000))
 
 
 def on_board(view: RunView, board: Board) -> RunView:

@@ -110,5 +110,6 @@ def _at_rest(loaded: Loaded) -> views.RunView:
         ending=ended.ending if ended else None,
         limits=loaded.limits,
         updated_at=max(newest, decisions.last_at or newest),
+        started_at=decisions.first_taken_at,
         completed_at=ended.at if ended else None,
     )

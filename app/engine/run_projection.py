@@ -81,6 +81,7 @@ class RunProjection:
             ending=self._ending,
             limits=self._log.loaded.limits,
             updated_at=self._completed_at or self.moved_at(),
+            started_at=self._log.loaded.decisions.first_taken_at,
             completed_at=self._completed_at,
         )
 

@@ -14,7 +14,7 @@ from app.domain import explanations, operations, plain, states, views
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
-from app.services import rest_causes, step_causes
+from app.services import rest_causes, step_causes, step_requests
 
 MOST_CAUSES = 24
 """Longest chain."""
@@ -85,6 +85,19 @@ class Explanations:
             chain += found.causes
         shown = tuple(dataclasses.replace(one, text=self._masker.mask(one.text)) for one in chain[:MOST_CAUSES])
         return Explanation(run_id=run_id, status=first.status, sentence=_sentence(run_id, shown), chain=shown)
+
+    async def request(self, run_id: str, key: str) -> explanations.StepRequest:
+        """Return what an open step asks, and of whom.
+
+        Raises:
+            errors.NotFound: there is no such run, or `step_not_open`.
+        """
+        await self._view(run_id)
+        wait = next((wait for wait in await self._waits(run_id) if wait.key == key), None)
+        if wait is None:
+            message = f"no step {key!r:.80} of run {run_id} is being performed"
+            raise errors.NotFound(message, code="step_not_open")
+        return await step_requests.shown(wait, functools.partial(self._store.read_blob, run_id), self._masker)
 
     async def _of_run(self, run_id: str) -> _Found:
         try:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app import clock
 from app.domain import shapes, states, views
 from app.engine import stores
 
@@ -83,7 +82,7 @@ class Progress:
             **fields,
             current_step_index=done,
             total_steps=total,
-            duration_ms=_duration_ms(run.started_at, fields["completed_at"]),
+            duration_ms=views.duration_ms(run.started_at, fields["completed_at"]),
             live_step=_live_step(known.open) if known is not None else None,
         )
 
@@ -103,14 +102,3 @@ def _live_step(open_steps: Sequence[views.OpenStep]) -> LiveStep | None:
     return LiveStep(
         key=newest.key, step_id=newest.place.step_id, started_at=newest.started_at, output_at=newest.output_at
     )
-
-
-def _duration_ms(started_at: str | None, completed_at: str | None) -> int | None:
-    if started_at is None or completed_at is None:
-        return None
-    try:
-        took = clock.instant(completed_at) - clock.instant(started_at)
-    except ValueError:
-        # A folder that was written by hand may hold any text.
-        return None
-    return max(0, round(took.total_seconds() * 1000))

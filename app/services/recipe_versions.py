@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from app.services.story_args import Question
 
 
+_MOST_DESCRIPTION = 2000
+
+
 class RecipeVersion:
     """A recipe with the tools, agents and prompts of the project."""
 
@@ -132,6 +135,7 @@ class Entry:
         return RecipeListed(
             recipe_id=self.recipe_id,
             label=recipe.label if recipe else None,
+            description=_description(recipe),
             dialect=self.dialect,
             layer=self.layer,
             path=self.path,
@@ -145,6 +149,11 @@ class Entry:
         )
 
 
+def _description(recipe: library.Recipe | None) -> str | None:
+    told = recipe.document.get("description") if recipe else None
+    return told.strip()[:_MOST_DESCRIPTION] or None if isinstance(told, str) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeListed(shapes.Shape):
     """A recipe as lists show it; an invalid one with its flaws."""
@@ -153,6 +162,8 @@ class RecipeListed(shapes.Shape):
     """Id of the recipe."""
     label: str | None
     """Name for people."""
+    description: str | None
+    """What it does, in the words of its file."""
     dialect: str
     """Language of the recipe."""
     layer: str

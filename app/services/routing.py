@@ -18,11 +18,28 @@ MAX_CHARACTERS = 20_000
 """Beginning of a description that is looked at."""
 
 _SHOWN_CHARACTERS = 80
+_MOST_CANDIDATES = 10
 _FILE = r"[^/]\.(?i:adoc|csv|fountain|html|json|markdown|md|org|rst|tex|text|txt|xml|yaml|yml)"
 # A quoted path may hold spaces, any other word ends at one.
 _WORDS = re2.compile(rf"""["'`“]([^"'`“”\n]+{_FILE})["'`”]|([^\s"'`“”<>|,;()\[\]]+)""")
 # What has no known ending is a path only as a folder: `Story/Scenes/`.
 _PATH = re2.compile(rf".*{_FILE}|(\w[\w.-]*/)+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate(shapes.Shape):
+    """A recipe that fits a description."""
+
+    published_as: ClassVar[str] = "RoutingCandidate"
+
+    recipe_id: str
+    """Recipe."""
+    initial_args: Mapping[str, plain.Json]
+    """Arguments of the recipe that were found in the description."""
+    pattern: str
+    """The phrase or expression of the recipe that covers most of the description."""
+    characters: int
+    """Characters of the description that it covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +58,8 @@ class RoutingResult(shapes.Shape):
     """Why this recipe, or why none."""
     questions: Mapping[str, str] = field(default_factory=dict)
     """Questions about arguments that neither the description nor the project gives."""
+    candidates: tuple[Candidate, ...] = ()
+    """Recipes that fit, the chosen one first, at most ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +83,13 @@ class Router:
         if not fits:
             return _unroutable(text, bool(self._patterns))
         best = max(fits, key=lambda fit: fit.match.length)
-        own = sorted((fit for fit in fits if fit.recipe is best.recipe), key=lambda fit: fit.match.length)
+        candidates = tuple(_candidates(fits, text))
         return RoutingResult(
             recipe_id=best.recipe.recipe_id,
-            initial_args=_args(best.recipe, own, text),
+            initial_args=candidates[0].initial_args,
             routable=True,
             reason=_reason(best, fits),
+            candidates=candidates,
         )
 
     def _fits(self, text: str) -> Iterator[_Fit]:
@@ -145,6 +165,20 @@ def _paths_as_args(recipe: library.Recipe, taken: set[str], text: str) -> dict[s
 
 def _first(names: Iterable[str], ending: str) -> str | None:
     return next((name for name in names if name.endswith(ending)), None)
+
+
+def _candidates(fits: list[_Fit], text: str) -> Iterator[Candidate]:
+    """Yield each recipe that fits once; the sort is stable, so that equal ones stay in the order of their ids."""
+    ordered = sorted(fits, key=lambda fit: fit.match.length, reverse=True)
+    for recipe_id in list(dict.fromkeys(fit.recipe.recipe_id for fit in ordered))[:_MOST_CANDIDATES]:
+        own = [fit for fit in fits if fit.recipe.recipe_id == recipe_id]
+        widest = max(own, key=lambda fit: fit.match.length)
+        yield Candidate(
+            recipe_id=recipe_id,
+            initial_args=_args(widest.recipe, sorted(own, key=lambda fit: fit.match.length), text),
+            pattern=widest.pattern.source[:_SHOWN_CHARACTERS],
+            characters=widest.match.length,
+        )
 
 
 def _reason(best: _Fit, fits: Iterable[_Fit]) -> str:

@@ -271,6 +271,7 @@ class RunReader:
             reason=None if damaged or unreadable else error.code,
             error=_last_known(row) if unreadable else error.to_json(),
             updated_at=row.updated_at,
+            started_at=row.started_at,
             completed_at=row.completed_at,
             unreadable=unreadable,
         )
@@ -308,8 +309,10 @@ class RunResponseCache:
         opened = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in view.open]
         shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
         stalled = next((step.stalled for step in view.open if step.stalled is not None), None)
-        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b%b,"unreadable":%b%b}' % (
+        return b'%b,"started_at":%b,"duration_ms":%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b%b,"unreadable":%b%b}' % (
             plain.encode(views.manifest(view))[:-1],
+            plain.encode(view.started_at),
+            plain.encode(views.duration_ms(view.started_at, view.completed_at)),
             b",".join(shown),
             len(living) + len(opened),
             b",".join(self._summaries(view.board.slots)),

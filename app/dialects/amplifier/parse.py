@@ -22,6 +22,8 @@ _UNKNOWN = "unknown_field"
 _NAME = re.compile(r'(?:\.|\[")([^."\[\]]+)(?:"\])?(?:\[\d+\])*\Z')
 _BROKEN_FORM = re.compile(r"\A(.*) does not have the form ", re.DOTALL)
 
+_SET_BY_STEPS: plain.Object = {"description": "Set by a step of the recipe.", "readOnly": True}
+
 _MOMENT = "must be a time in ISO 8601, as in 2025-11-18T14:30:00Z"
 _WORD = "must consist of letters, digits, hyphens and underscores"
 _VARIABLE = "must be a name of letters, digits and underscores"
@@ -87,7 +89,8 @@ def flaws(document: plain.Json) -> _Flaws:
 def args_schema(document: plain.Object) -> dict[str, plain.Json]:
     """Return the schema of a run's arguments: the context, whose empty values are required, and the declarations.
 
-    A variable that steps set may be given too, so that a run which misses one can be sent on with it.
+    A variable that steps set may be given too, so that a run which misses one can be sent on with it; it is `readOnly`,
+    so that no form asks for it.
     """
     own, context = document.get("args_schema", {}), document.get("context", {})
     declared, required = own.get("properties", {}), list(own.get("required", ()))
@@ -101,7 +104,8 @@ def args_schema(document: plain.Object) -> dict[str, plain.Json]:
         else:
             properties[name] = {**properties.get(name, {}), "default": value}
     wanted = [name for name in dict.fromkeys(required) if "default" not in properties.get(name, {})]
-    known = {name: properties.get(name, {}) for name in (*properties, *context, *sorted(walk.made(document)))}
+    known = {name: properties.get(name, {}) for name in (*properties, *context)}
+    known |= {name: _SET_BY_STEPS for name in sorted(walk.made(document)) if name not in known}
     return {"additionalProperties": False, **own, "type": "object", "properties": known, "required": wanted}
 
 

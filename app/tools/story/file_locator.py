@@ -80,6 +80,7 @@ class FileLocator:
         hits = _ranked(files, params["search_criteria"], meant)
         wanted = [hit for hit in hits if params.get("category") in {None, hit.file.category}]
         shown = wanted[: params["max_results"]]
+        summary = _summary(shown, len(wanted))
         payload = {
             **_by_category(shown),
             "matches": [_shown(hit, shown[0].score, params["search_criteria"], deep) for hit in shown],
@@ -89,9 +90,9 @@ class FileLocator:
             "counts": _counts(shown),
             "scanned_files": len(read),
             "truncated": truncated,
-            "report": bounds.report([_summary(shown), *(f"- {hit.file.path} ({hit.file.category})" for hit in shown)]),
+            "report": bounds.report([summary, *(f"- {hit.file.path} ({hit.file.category})" for hit in shown)]),
         }
-        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=_summary(shown))
+        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=summary)
 
 
 _LISTS = ("matches", "scene_paths", "canon_paths", "other_paths")
@@ -234,8 +235,9 @@ def _counts(hits: Sequence[_Hit]) -> dict[str, plain.Json]:
     return {category: counts[category] for category in story_files.CATEGORIES}
 
 
-def _summary(hits: Sequence[_Hit]) -> str:
+def _summary(hits: Sequence[_Hit], found: int) -> str:
     counts = _counts(hits)
     parts = [findings.counted(counts[name], noun) for name, noun in _NOUNS.items() if counts[name]]
     parts += [f"{counts['other']} other"] if counts["other"] else []
-    return f"{findings.counted(len(hits), 'file')} found" + (f": {', '.join(parts)}" if parts else "")
+    best = f", the best {len(hits)} listed" if found > len(hits) else ""
+    return f"{findings.counted(found, 'file')} found{best}" + (f": {', '.join(parts)}" if parts else "")

@@ -53,7 +53,21 @@ def test_one_recipe_that_fits_is_taken():
         "routable": True,
         "reason": "The phrase draft scene occurs in the description.",
         "questions": {},
+        "candidates": [{"recipe_id": "a", "initial_args": {}, "pattern": "draft scene", "characters": 11}],
     }
+
+
+def test_every_recipe_that_fits_is_a_candidate():
+    """The one that covers most comes first; each has its own arguments, and is listed once."""
+    found = _route(
+        "draft scene 21", _recipe("b", "draft"), _recipe("a", "draft scene", "draft"), _recipe("c", "scene 21")
+    )
+
+    assert [(each.recipe_id, each.pattern, each.characters) for each in found.candidates] == [
+        ("a", "draft scene", 11),
+        ("c", "scene 21", 8),
+        ("b", "draft", 5),
+    ]
 
 
 def test_none_that_fits():
@@ -209,7 +223,9 @@ def test_a_description_with_paths_starts_the_draft_of_a_scene(bundled):
     """Both required arguments of `creative_draft_scene` can stand in the text."""
     text = "Draft Story/Scenes/SCN-the-arrival.md with Compendium/Characters/CHAR-kael.md"
 
-    assert bundled.route(text).to_json() | {"reason": ""} == {
+    found = bundled.route(text).to_json()
+    assert found.pop("candidates")[0]["initial_args"] == found["initial_args"]
+    assert found | {"reason": ""} == {
         "recipe_id": "creative_draft_scene",
         "initial_args": {
             "scene_path": "Story/Scenes/SCN-the-arrival.md",

@@ -57,6 +57,8 @@ def plainly(shown: views.RunView, holder: str | None) -> bytes:
     living = shown.living()
     steps = [*views.finished_steps(living), *(views.open_step(step, shown.start.run_id) for step in shown.open)]
     answer = views.manifest(shown) | {
+        "started_at": shown.started_at,
+        "duration_ms": views.duration_ms(shown.started_at, shown.completed_at),
         "steps": steps[-views.NEWEST_STEPS :],
         "steps_total": len(steps),
         "cache_summary": {

@@ -302,7 +302,7 @@ def test_the_context_is_what_a_run_is_given():
         "additionalProperties": False,
         "required": ["file", "none"],
         "properties": {"limit": {"default": 3}, "flag": {"default": False}, "l": {"default": []}}
-        | {"file": {}, "none": {}, "found": {}},
+        | {"file": {}, "none": {}, "found": {"description": "Set by a step of the recipe.", "readOnly": True}},
     }
 
 

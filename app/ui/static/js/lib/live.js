@@ -1,8 +1,282 @@
 // @ts-check
+/** The service: requests, the stream of events, and addresses that are kept up to date. */
 import { useEffect, useState } from "preact/hooks";
 
-import { Problem, nextOf, reachable, request } from "./api.js";
-import { isLive, onEvents, sleep, visible } from "./feed.js";
+import { signal } from "./base.js";
+
+/** @typedef {{path?: string, code?: string, message?: string}} Fault */
+
+/** Whether the service answers: `yes`, `no`, or `refused` (it wants a sign-in). */
+export const reachable = signal(/** @type {"yes" | "no" | "refused"} */ ("yes"));
+
+const SESSION = "control-room.session";
+
+/** What the service refused, as its problem document says it. */
+export class Problem extends Error {
+  /** @param {number} status @param {any} body */
+  constructor(status, body) {
+    super(body?.detail || body?.title || `The service answered ${status}.`);
+    this.status = status;
+    this.code = String(body?.code || `http_${status}`);
+    this.title = String(body?.title || "The request was refused");
+    /** @type {Fault[]} */
+    this.faults = Array.isArray(body?.flaws) ? body.flaws : [];
+    this.facts = body?.facts || {};
+  }
+}
+
+/** @returns {Record<string, string>} */
+function sessionHeader() {
+  const key = window.sessionStorage.getItem(SESSION);
+  return key ? { "X-Control-Room-Session": key } : {};
+}
+
+/** Whether this tab is signed in. */
+export const isSignedIn = signal(window.sessionStorage.getItem(SESSION) !== null);
+
+/**
+ * Keep the second secret of a sign-in for this tab, or forget it.
+ * @param {string | null} key
+ */
+export function keepSession(key) {
+  if (key) window.sessionStorage.setItem(SESSION, key);
+  else window.sessionStorage.removeItem(SESSION);
+  isSignedIn.value = key !== null;
+}
+
+/** End the sign-in: here, and as the browser's cookie. */
+export async function signOut() {
+  await request("DELETE", "/api/session");
+  keepSession(null);
+  reachable.value = "refused";
+}
+
+/**
+ * Send a request; throw a `Problem` if it is refused, and a `TypeError` if nobody answers.
+ * @param {string} method
+ * @param {string} path
+ * @param {{body?: unknown, headers?: Record<string, string>, signal?: AbortSignal}} [options]
+ */
+export async function request(method, path, { body, headers = {}, signal: abort } = {}) {
+  const session = sessionHeader();
+  /** @type {Record<string, string>} */
+  const sent = { ...session, ...headers };
+  if (body !== undefined) sent["Content-Type"] = "application/json";
+  let reply;
+  try {
+    reply = await fetch(path, {
+      method,
+      headers: sent,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal: abort,
+      cache: "no-store",
+    });
+  } catch (error) {
+    if (!abort?.aborted) reachable.value = "no";
+    throw error;
+  }
+  // A refusal of a request that was sent before the sign-in says nothing about it.
+  const isStale = JSON.stringify(session) !== JSON.stringify(sessionHeader());
+  if (reply.status !== 401) reachable.value = "yes";
+  else if (!isStale) reachable.value = "refused";
+  if (!reply.ok && reply.status !== 304) throw new Problem(reply.status, await problemOf(reply));
+  return reply;
+}
+
+/** @param {Response} reply */
+async function problemOf(reply) {
+  try {
+    return await reply.json();
+  } catch {
+    return { title: reply.statusText };
+  }
+}
+
+/** @param {string} path @param {AbortSignal} [abort] */
+export async function get(path, abort) {
+  return (await request("GET", path, { signal: abort })).json();
+}
+
+/** The address of the next page of a list, or empty. @param {Response} reply */
+export function nextOf(reply) {
+  return /<([^>]+)>; *rel="next"/.exec(reply.headers.get("Link") || "")?.[1] || "";
+}
+
+/** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
+export async function post(path, body = {}, headers = {}) {
+  const reply = await request("POST", path, { body, headers });
+  return reply.status === 204 ? null : reply.json();
+}
+
+/** @param {string} path @param {unknown} body */
+export async function patch(path, body) {
+  return (await request("PATCH", path, { body })).json();
+}
+
+/** @param {string} path @param {unknown} body */
+export async function put(path, body) {
+  return (await request("PUT", path, { body })).json();
+}
+
+/** @param {string} path */
+export async function remove(path) {
+  await request("DELETE", path);
+}
+
+/**
+ * Return the path with a query made of the values that are not empty.
+ * @param {string} path
+ * @param {Record<string, string | number | string[] | null | undefined>} query
+ */
+export function withQuery(path, query) {
+  const given = Object.entries(query).flatMap(([name, value]) => [value].flat().map((each) => [name, String(each ?? "")]));
+  const text = new URLSearchParams(given.filter(([, value]) => value !== "")).toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** A key that makes a start idempotent, however often its button is pressed. */
+export function newKey() {
+  return `ui-${crypto.randomUUID()}`;
+}
+
+
+/** @typedef {{seq: number, at: string, type: string, run_id: string, key: string | null, data: any}} RunEvent */
+
+/** Whether events arrive; while they do not, pages ask again and again. */
+export const isLive = signal(false);
+
+/** Milliseconds between two tries, at least and at most. */
+const RETRY = { first: 300, most: 5000 };
+
+/** Milliseconds until the next try where the stream is refused. */
+const REFUSED = 60_000;
+
+/** @type {Set<(event: RunEvent | null) => void>} */
+const listeners = new Set();
+
+let last = "";
+
+/**
+ * Hear of every event of a run; null says that events were missed, and everything is to be read again.
+ * @param {(event: RunEvent | null) => void} listen
+ * @returns {() => void} To hear no more.
+ */
+export function onEvents(listen) {
+  listeners.add(listen);
+  return () => listeners.delete(listen);
+}
+
+/** @param {RunEvent | null} event */
+function tell(event) {
+  for (const listen of [...listeners]) listen(event);
+}
+
+/** Follow the stream for the life of the page, while the page is visible. */
+export async function follow() {
+  let delay = RETRY.first;
+  for (;;) {
+    await visible();
+    const ended = new AbortController();
+    const hide = () => document.hidden && ended.abort();
+    document.addEventListener("visibilitychange", hide);
+    try {
+      await read(ended, () => (delay = RETRY.first));
+    } catch (error) {
+      // What refuses the stream, as a proxy may, will refuse it for a while; pages then poll.
+      if (error instanceof Problem && error.status !== 401 && error.status < 500) delay = REFUSED;
+    }
+    document.removeEventListener("visibilitychange", hide);
+    isLive.value = false;
+    if (!ended.signal.aborted || !document.hidden) await sleep(delay);
+    delay = Math.min(2 * delay, Math.max(delay, RETRY.most));
+  }
+}
+
+/** @param {AbortController} ended @param {() => void} opened */
+async function read(ended, opened) {
+  await followStream("/api/events", last, ended, take, () => {
+    opened();
+    isLive.value = true;
+    if (!last) tell(null);
+  });
+}
+
+/** @param {{type: string, id: string, data: string}} item */
+function take(item) {
+  if (item.id) last = item.id;
+  if (item.type === "reset") tell(null);
+  else if (item.data) tell(JSON.parse(item.data));
+}
+
+/** @param {number} milliseconds @param {AbortSignal} [ended] */
+export function sleep(milliseconds, ended) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    ended?.addEventListener("abort", () => (clearTimeout(timer), resolve(undefined)), { once: true });
+  });
+}
+
+/** Wait until the page is visible. @param {AbortSignal} [ended] @returns {Promise<void>} */
+export function visible(ended) {
+  return new Promise((resolve) => {
+    const over = new AbortController();
+    const look = () => {
+      if (document.hidden && !ended?.aborted) return;
+      over.abort();
+      resolve();
+    };
+    document.addEventListener("visibilitychange", look, { signal: over.signal });
+    ended?.addEventListener("abort", look, { signal: over.signal });
+    look();
+  });
+}
+
+/** Milliseconds without a byte after which a connection counts as lost; the service sends something far more often. */
+const SILENCE = 60_000;
+
+/** @typedef {{type: string, id: string, data: string}} Item */
+
+/**
+ * Follow Server-Sent Events until they end; by `fetch`, which can send the header of a sign-in where `EventSource` cannot.
+ * @param {string} path @param {string} last Id of the last item seen. @param {AbortController} ended
+ * @param {(item: Item) => void} take @param {() => void} [opened]
+ */
+export async function followStream(path, last, ended, take, opened = () => undefined) {
+  const reply = await request("GET", path, { headers: last ? { "Last-Event-ID": last } : {}, signal: ended.signal });
+  if (!reply.body) return;
+  opened();
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const silence = setTimeout(() => ended.abort(), SILENCE);
+    const { done, value } = await reader.read().finally(() => clearTimeout(silence));
+    if (done) return;
+    const [items, after] = parsed(rest + value);
+    rest = after;
+    items.forEach(take);
+  }
+}
+
+/**
+ * Return the whole items of a stream's text, and what is left of it. Pure.
+ * @param {string} text
+ * @returns {[Item[], string]}
+ */
+export function parsed(text) {
+  const blocks = text.split("\n\n");
+  const rest = blocks.pop() || "";
+  const items = blocks.map((block) => {
+    const item = { type: "", id: "", data: "" };
+    for (const line of block.split("\n")) {
+      const [, name, value] = /^(event|id|data): ?(.*)$/s.exec(line) || [];
+      if (name === "event") item.type = value;
+      else if (name === "id") item.id = value;
+      else if (name === "data") item.data += value;
+    }
+    return item;
+  });
+  return [items.filter((item) => item.type || item.data || item.id), rest];
+}
 
 /** Seconds that the service may hold a request until something changes, where no events arrive. */
 const WAIT = 20;

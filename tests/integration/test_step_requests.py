@@ -1,0 +1,53 @@
+"""What a step asks while it is performed: the prompt, the command or the arguments, and whom it asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration import served
+from tests.integration.held import DELAY_SECONDS, Held
+from tests.integration.project import REPLY, Project
+
+SECRET = "a-secret-of-many-letters"
+WAITING = """\
+name: waiting
+description: Wait for a file
+version: "1.0.0"
+steps:
+  - {id: hold, type: bash, command: "until [ -e go ]; do sleep 0.05; done # a-secret-of-many-letters"}
+schema: "1.7"
+"""
+
+
+async def test_a_prompt_is_shown_with_its_agent_while_it_is_answered(project: Project, held: Held) -> None:
+    """The whole prompt is there before the reply, with agent and backend; afterwards nothing is open."""
+    project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
+    async with served.in_process(project) as service:
+        run_id = await service.start("unguarded", description="Write on")
+        await service.until(run_id, step="draft")
+        found = (await service.http.get(f"/api/runs/{run_id}/request", params={"key": "draft"})).json()
+        held.release()
+        await service.until(run_id, "done")
+        after = await service.http.get(f"/api/runs/{run_id}/request", params={"key": "draft"})
+
+    assert (found["key"], found["attempt"], found["kind"]) == ("draft", 1, "agent_call")
+    assert (found["agent_id"], found["backend"], found["truncated"]) == ("writer-1", "said", False)
+    assert found["text"].startswith("The writer.")
+    assert "Write it." in found["text"]
+    assert (after.status_code, after.json()["code"]) == (404, "step_not_open")
+
+
+async def test_a_command_is_shown_without_its_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line that a shell runs is shown while it runs; the value of a secret in it is masked."""
+    monkeypatch.setenv("SOME_API_KEY", SECRET)
+    project.write(".control-room/recipes/amplifier/waiting.yaml", WAITING)
+    async with served.in_process(project) as service:
+        run_id = await service.start("waiting")
+        await service.until(run_id, step="hold")
+        found = (await service.http.get(f"/api/runs/{run_id}/request", params={"key": "hold"})).json()
+        unknown = await service.http.get(f"/api/runs/{run_id}/request", params={"key": "other"})
+        project.write("go", "")
+        await service.until(run_id, "done")
+
+    assert (found["kind"], found["text"]) == ("command", "until [ -e go ]; do sleep 0.05; done # ***")
+    assert unknown.json()["code"] == "step_not_open"
