@@ -21,19 +21,3 @@ declare module "htm" {
   };
   export default htm;
 }
-
-declare module "dagre" {
-  export class Graph {
-    constructor(options?: { multigraph?: boolean; compound?: boolean });
-    setGraph(options: Record<string, unknown>): void;
-    setDefaultEdgeLabel(make: () => Record<string, unknown>): void;
-    setNode(id: string, label: Record<string, unknown>): void;
-    hasNode(id: string): boolean;
-    setEdge(from: string, to: string, label: Record<string, unknown>, name: string): void;
-    graph(): { width?: number; height?: number };
-    node(id: string): { x: number; y: number; width: number; height: number };
-    edges(): { v: string; w: string; name?: string }[];
-    edge(name: { v: string; w: string; name?: string }): { points: { x: number; y: number }[]; label?: string };
-  }
-  export function layout(graph: Graph): void;
-}

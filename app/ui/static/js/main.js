@@ -2,13 +2,9 @@
 import { render } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
-import { isSignedIn, keepSession, post, reachable, signOut } from "./lib/api.js";
-import { follow } from "./lib/feed.js";
-import { html } from "./lib/html.js";
-import { watchService } from "./lib/live.js";
-import { address, interceptLinks, match, navigate } from "./lib/router.js";
-import { signal, startClock, useValue } from "./lib/signal.js";
-import { Empty, Fault, PageTitle, useFault } from "./parts/basics.js";
+import { address, html, interceptLinks, match, navigate, signal, startClock, useValue } from "./lib/base.js";
+import { follow, isSignedIn, keepSession, post, reachable, signOut, watchService } from "./lib/live.js";
+import { Empty, Fault, PageTitle, typed, useAct, useFault } from "./parts/basics.js";
 import { Help, installShortcuts } from "./parts/shortcuts.js";
 import { Home, Inbox } from "./pages/home.js";
 
@@ -38,12 +34,9 @@ const RUNS = () => import("./pages/runs.js");
 const RUN = () => import("./pages/run.js");
 const PLANS = () => import("./pages/plans.js");
 const START = () => import("./pages/start.js");
-const CONFERENCES = () => import("./pages/conferences.js");
 const COST = () => import("./pages/cost.js");
 const LIBRARY = () => import("./pages/library.js");
-const TRIGGERS = () => import("./pages/triggers.js");
-const NOTIFICATIONS = () => import("./pages/notifications.js");
-const ACCESS = () => import("./pages/access.js");
+const SETTINGS = () => import("./pages/settings.js");
 
 /** @type {[string, (props: any) => any, string][]} */
 const PAGES = [
@@ -54,17 +47,17 @@ const PAGES = [
   ["/plans", later(PLANS, "Plans"), "Plans"],
   ["/plans/:id", later(PLANS, "Plan"), "Plan"],
   ["/start", later(START, "Start"), "Start a run"],
-  ["/conferences", later(CONFERENCES, "Conferences"), "Conferences"],
-  ["/conferences/:id", later(CONFERENCES, "Conference"), "Conference"],
-  ["/triggers", later(TRIGGERS, "Triggers"), "Triggers"],
-  ["/triggers/:id", later(TRIGGERS, "Trigger"), "Trigger"],
+  ["/conferences", later(LIBRARY, "Conferences"), "Conferences"],
+  ["/conferences/:id", later(LIBRARY, "Conference"), "Conference"],
+  ["/triggers", later(SETTINGS, "Triggers"), "Triggers"],
+  ["/triggers/:id", later(SETTINGS, "Trigger"), "Trigger"],
   ["/cost", later(COST, "Cost"), "Cost"],
   ["/recipes", later(LIBRARY, "Recipes"), "Recipes"],
   ["/agents", later(LIBRARY, "Agents"), "Agents"],
   ["/issues", later(LIBRARY, "Issues"), "Issues"],
   ["/issues/:id", later(LIBRARY, "Issue"), "Issue"],
-  ["/notifications", later(NOTIFICATIONS, "Notifications"), "Notifications"],
-  ["/access", later(ACCESS, "Access"), "Access"],
+  ["/notifications", later(SETTINGS, "Notifications"), "Notifications"],
+  ["/access", later(SETTINGS, "Access"), "Access"],
   ["/sign-in", SignIn, "Sign in"],
 ];
 
@@ -126,24 +119,18 @@ function NotFound() {
 function SignIn() {
   const [token, setToken] = useState("");
   const [name, setName] = useState("");
-  const [error, setError] = useFault();
-  const signIn = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    try {
-      const session = await post("/api/session", { token, name });
-      keepSession(session.session);
-      reachable.value = "yes";
-      const back = address.value.query.get("to") || "/";
-      navigate(back.startsWith("/") && !back.startsWith("//") ? back : "/");
-    } catch (caught) {
-      setError(caught);
-    }
-  };
+  const [signIn, error] = useAct(async () => {
+    const session = await post("/api/session", { token, name });
+    keepSession(session.session);
+    reachable.value = "yes";
+    const back = address.value.query.get("to") || "/";
+    navigate(back.startsWith("/") && !back.startsWith("//") ? back : "/");
+  });
   return html`
     <${PageTitle} title="Sign in" lead="With the secret of your key, or with the token of the service (CONTROL_ROOM_API_TOKEN where it was started)." />
     <form class="card form" onSubmit=${signIn}>
-      <label>Key or token <input id="token" type="password" autocomplete="current-password" required value=${token} onInput=${(/** @type {any} */ event) => setToken(event.target.value)} /></label>
-      <label>Your name (optional) <input autocomplete="name" maxlength="100" value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
+      <label>Key or token <input id="token" type="password" autocomplete="current-password" required value=${token} onInput=${typed(setToken)} /></label>
+      <label>Your name (optional) <input autocomplete="name" maxlength="100" value=${name} onInput=${typed(setName)} /></label>
       <${Fault} error=${error} />
       <div class="actions"><button type="submit" class="primary">Sign in</button></div>
     </form>`;

@@ -146,7 +146,7 @@ export function newKey() {
 export const isLive = signal(false);
 
 /** Milliseconds between two tries, at least and at most. */
-const RETRY = { first: 300, most: 5000 };
+const RETRY = { first: 300, most: 8000 };
 
 /** Milliseconds until the next try where the stream is refused. */
 const REFUSED = 60_000;
@@ -281,9 +281,6 @@ export function parsed(text) {
 /** Seconds that the service may hold a request until something changes, where no events arrive. */
 const WAIT = 20;
 
-/** Milliseconds between two tries while the service is away, at least and at most. */
-const RETRY = { first: 500, most: 8000 };
-
 /** Milliseconds between two answers of an address whose events come fast, and in which events come together. */
 const GAP = 1000;
 const TOGETHER = 30;
@@ -302,7 +299,7 @@ export const aboutRuns = (event) => !["step.started", "step.retrying", "recipe.n
 
 const NOTHING = { data: null, error: null, of: null };
 
-/** @typedef {(event: import("./feed.js").RunEvent) => boolean} Concerns Whether an event may change an answer. */
+/** @typedef {(event: RunEvent) => boolean} Concerns Whether an event may change an answer. */
 
 /**
  * Show an address of the API and keep it up to date, only while the page is visible: it is read again after an event

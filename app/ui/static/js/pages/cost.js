@@ -1,10 +1,8 @@
 // @ts-check
-import { withQuery } from "../lib/api.js";
+import { address, html, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { html } from "../lib/html.js";
-import { aboutRuns, useLive } from "../lib/live.js";
-import { address, setQuery } from "../lib/router.js";
-import { Empty, Fault, PageTitle, Section } from "../parts/basics.js";
+import { aboutRuns, useLive, withQuery } from "../lib/live.js";
+import { Empty, Fault, PageTitle, Section, Table, options, typed } from "../parts/basics.js";
 import { Budgets } from "../parts/budget.js";
 
 /** By what sums are made, and how each is called. */
@@ -62,13 +60,12 @@ function offset() {
 
 /** @param {{by: string, days: string, shows: string, label: string}} props */
 function Choices({ by, days, shows, label }) {
-  const choose = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value });
+  const choose = (/** @type {string} */ name) => typed((value) => setQuery({ [name]: value }));
   return html`<form class="filters" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label>By <select onChange=${choose("by")}>${GROUPS.map(([name, word]) => html`<option value=${name} selected=${name === by}>${word}</option>`)}</select></label>
+    <label>By <select onChange=${choose("by")}>${options(GROUPS, by)}</select></label>
     ${by === "label" && html`<label>Label <input id="search" placeholder="book" value=${label} onChange=${choose("key")} /></label>`}
-    <label>Runs of <select onChange=${choose("days")}>
-      ${PERIODS.map(([value, word]) => html`<option value=${value} selected=${value === days}>${word}</option>`)}</select></label>
-    <label>Charts show <select onChange=${choose("show")}>${[["cost", "money"], ["tokens", "tokens"]].map(([name, word]) => html`<option value=${name} selected=${name === shows}>${word}</option>`)}</select></label>
+    <label>Runs of <select onChange=${choose("days")}>${options(PERIODS, days)}</select></label>
+    <label>Charts show <select onChange=${choose("show")}>${options([["cost", "money"], ["tokens", "tokens"]], shows)}</select></label>
   </form>`;
 }
 
@@ -104,12 +101,20 @@ function Sums({ by, rows, shows }) {
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
       ${shows === "tokens" && html`<p class="legend"><span class="chart-key-0"></span> input <span class="chart-key-1"></span> output</p>`}</div>
-    <div class="table-frame" tabindex="0" role="group" aria-label=${label}><table><thead><tr><th>${word}</th><th class="right">Runs</th><th class="right">Calls</th><th class="right">Input</th><th class="right">Output</th><th class="right">Cost</th><th class="right">Per run</th><th class="right" title="Calls whose price nobody reported">Unpriced</th></tr></thead>
-      <tbody>${ordered.map((row) => html`<tr key=${row.name} data-row><td>${named(by, row.name)}</td><td class="right number">${format.number(row.runs)}</td><td class="right number">${format.number(row.calls)}</td>
-        <td class="right number">${format.number(row.input_tokens)}</td><td class="right number">${format.number(row.output_tokens)}</td>
-        <td class="right number">${price(row)}</td><td class="right number">${row.cost_usd && row.runs ? price({ ...row, cost_usd: row.cost_usd / row.runs }) : "–"}</td><td class="right number">${row.calls_without_price ? format.plural(row.calls_without_price, "call") : ""}</td></tr>`)}</tbody>
-    </table></div></div></${Section}>`;
+    <${Table} label=${label} rows=${ordered} name=${(/** @type {any} */ row) => row.name} columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...NUMBERS]} />
+  </div></${Section}>`;
 }
+
+/** @type {[string, (row: any) => any, string][]} */
+const NUMBERS = /** @type {[string, (row: any) => any][]} */ ([
+  ["Runs", (row) => format.number(row.runs)],
+  ["Calls", (row) => format.number(row.calls)],
+  ["Input", (row) => format.number(row.input_tokens)],
+  ["Output", (row) => format.number(row.output_tokens)],
+  ["Cost", price],
+  ["Per run", (row) => (row.cost_usd && row.runs ? price({ ...row, cost_usd: row.cost_usd / row.runs }) : "–")],
+  ["Unpriced", (row) => (row.calls_without_price ? format.plural(row.calls_without_price, "call") : "")],
+]).map(([name, cell]) => [name, cell, "right number"]);
 
 /** @param {string} by @param {string | null} name */
 function named(by, name) {

@@ -1,9 +1,8 @@
 // @ts-check
-import { withQuery } from "../lib/api.js";
+import { html } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { html } from "../lib/html.js";
-import { aboutRuns, useLive } from "../lib/live.js";
-import { Empty, Fault, PageTitle, Section } from "../parts/basics.js";
+import { aboutRuns, useLive, withQuery } from "../lib/live.js";
+import { Empty, Fault, PageTitle, Section, each } from "../parts/basics.js";
 import { Answered, GateCard } from "../parts/gate_card.js";
 import { PlanLines, RunLines, asksForPerson } from "../parts/rows.js";
 
@@ -24,6 +23,7 @@ export function Home() {
   const stuck = useLive(parked ? `/api/runs?status=paused&limit=${MOST}` : null, { on: aboutRuns });
   const running = useLive(busy ? `/api/runs?status=running&status=pending&limit=${MOST}` : null);
   const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { status: "failed", limit: MOST, created_after: since }) : null, { on: aboutRuns });
+  const done = useLive(stats?.runs.done ? "/api/runs?status=done&limit=5" : null, { on: aboutRuns });
   const asking = (plans.data || []).filter(asksForPerson);
   const waiting = gates + parked + Math.max(questions, asking.length);
   return html`
@@ -33,7 +33,7 @@ export function Home() {
     ${stats && html`<${Figures} stats=${stats} waiting=${waiting} busy=${busy} />`}
     <${Section} title="Waiting for you" count=${stats ? waiting : undefined} actions=${html`<a href="/inbox">Inbox</a>`}>
       ${waiting === 0 && stats && html`<p class="muted">Nothing waits for you.</p>`}
-      ${gates > 0 && (asked.data || []).map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${() => (asked.refresh(), live.refresh())} />`)}
+      ${gates > 0 && each(asked.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${() => (asked.refresh(), live.refresh())} />`)}
       <${PlanLines} plans=${asking} />
       ${parked > 0 && stuck.data?.length > 0 && html`<${RunLines} runs=${stuck.data} />`}
     </${Section}>
@@ -43,7 +43,8 @@ export function Home() {
     </${Section}>
     <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed</a>`}>
       ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">Nothing failed.</p>`}
-    </${Section}>`;
+    </${Section}>
+    ${done.data?.length > 0 && html`<${Section} title="Done lately" count=${stats.runs.done} actions=${html`<a href="/runs?status=done">All done</a>`}><${RunLines} runs=${done.data} /></${Section}>`}`;
 }
 
 /** The numbers of the page, each a link to what it counts. @param {{stats: any, waiting: number, busy: number}} props */
@@ -55,7 +56,7 @@ function Figures({ stats, waiting, busy }) {
     <div><dt>In progress</dt><dd><a href="/runs?status=running&status=pending">${format.number(busy)}</a></dd>
       <dd class="muted">${pool.busy} of ${pool.slots} workers busy${pool.queued > 0 ? `, ${pool.queued} queued` : ""}</dd></div>
     <div><dt>Failed, 24 hours</dt><dd><a href="/runs?status=failed">${format.number(stats.failed.count)}</a></dd></div>
-    <div><dt>Spent today</dt><dd><a href="/cost?days=1">${unknown ? (today.calls_without_price ? "unknown" : "–") : `${today.calls_without_price ? "≥ " : ""}${format.money(today.cost_usd)}`}</a></dd>
+    <div><dt>Spent today</dt><dd><a href="/cost?days=1">${unknown ? (today.calls_without_price ? "unknown" : "nothing") : `${today.calls_without_price ? "≥ " : ""}${format.money(today.cost_usd)}`}</a></dd>
       <dd class="muted">${format.number(today.input_tokens + today.output_tokens)} tokens${today.calls_without_price > 0 ? `, ${format.plural(today.calls_without_price, "call")} without a price` : ""}</dd></div>
     <div class=${disk.is_full ? "wrong-text" : ""}><dt>Free disk</dt><dd>${format.bytes(disk.free_bytes)}</dd>
       <dd class="muted">${disk.is_full ? "full: new runs are refused" : "new runs are accepted"}</dd></div>
@@ -92,7 +93,7 @@ export function Inbox() {
     ${nothing && html`<${Empty} title="Nothing waits for you." command="control-room gates">
       <p>A run asks here when its recipe has a gate or an approval.</p></${Empty}>`}
     ${gates.data?.length > 0 && html`<${Section} title="Gates" count=${gates.data.length}>
-      ${gates.data.map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${gates.refresh} />`)}</${Section}>`}
+      ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${gates.refresh} />`)}</${Section}>`}
     <${Answered} gates=${gates.data} />
     ${asking.length > 0 && html`<${Section} title="Plans" count=${asking.length}><${PlanLines} plans=${asking} /></${Section}>`}
     ${parked.data?.length > 0 && html`<${Section} title="Paused and parked runs" count=${parked.data.length}><${RunLines} runs=${parked.data} /></${Section}>`}`;

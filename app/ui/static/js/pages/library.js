@@ -1,12 +1,15 @@
 // @ts-check
+/** What a project has and found: recipes, agents, issues, conferences. */
 import { useState } from "preact/hooks";
 
-import { patch, withQuery } from "../lib/api.js";
-import { html } from "../lib/html.js";
-import { useLive } from "../lib/live.js";
-import { address, setQuery } from "../lib/router.js";
-import { Ago, Command, Empty, Fault, Id, PageTitle, Section, Status, useFault } from "../parts/basics.js";
+import { address, html, navigate, setQuery } from "../lib/base.js";
+import * as format from "../lib/format.js";
+import { newKey, patch, post, useLive, withQuery } from "../lib/live.js";
+import { FINISHED, sentence } from "../lib/run_state.js";
+import { Ago, Command, Confirm, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Section, Status, Table, announce, each, options, typed, useAct } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
+import { RunTable } from "../parts/rows.js";
+import { told } from "./start.js";
 
 /** Recipes: what there is, and what is wrong with it. */
 export function Recipes() {
@@ -17,24 +20,28 @@ export function Recipes() {
     <${Fault} error=${recipes.error} retry=${recipes.refresh} />
     ${chosen && html`<${Recipe} key=${chosen} id=${chosen} />`}
     ${recipes.data?.length === 0 && html`<${Empty} title="There is no recipe." command="control-room init" />`}
-    ${recipes.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>State</th><th>Recipe</th><th>Language</th><th>From</th><th><span class="hidden">Start</span></th></tr></thead><tbody>
-      ${recipes.data.map((/** @type {any} */ recipe) => html`<tr key=${`${recipe.layer}/${recipe.recipe_id}`} data-row>
-        <td><${Status} of=${recipe.valid ? "valid" : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} /></td>
-        <td class="wide"><a class="row-link" href=${`/recipes?recipe=${encodeURIComponent(recipe.recipe_id)}`}>${recipe.recipe_id}</a><div class="muted">${recipe.label}</div>
-          ${recipe.lacks.map((/** @type {any} */ each) => html`<div class="muted">${each.message}</div>`)}
-          ${recipe.flaws.map((/** @type {any} */ flaw) => html`<div class="wrong-text">${recipe.path}${flaw.line ? `:${flaw.line}` : ""} <code>${flaw.path}</code> ${flaw.message}</div>`)}</td>
-        <td>${recipe.dialect}</td><td>${recipe.layer}</td>
-        <td>${recipe.valid && html`<a href=${`/start?recipe=${encodeURIComponent(recipe.recipe_id)}`}>Start</a>`}</td></tr>`)}
-    </tbody></table></div>`}`;
+    <${Table} label="Recipes" rows=${recipes.data} name=${(/** @type {any} */ recipe) => `${recipe.layer}/${recipe.recipe_id}`} columns=${RECIPES} />`;
 }
+
+/** @type {[string, (recipe: any) => any, string?][]} */
+const RECIPES = [
+  ["State", (recipe) => html`<${Status} of=${recipe.valid ? "valid" : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} />`],
+  ["Recipe", (recipe) => html`<a class="row-link" href=${withQuery("/recipes", { recipe: recipe.recipe_id })}>${recipe.recipe_id}</a><div class="muted">${told(recipe)}</div>
+    ${each(recipe.lacks, (lack) => html`<div class="muted">${lack.message}</div>`)}
+    ${each(recipe.flaws, (flaw) => html`<div class="wrong-text">${recipe.path}${flaw.line ? `:${flaw.line}` : ""} <code>${flaw.path}</code> ${flaw.message}</div>`)}`, "wide"],
+  ["Steps", (recipe) => (recipe.valid ? recipe.total_steps ?? "open" : ""), "right number"],
+  ["Language", (recipe) => recipe.dialect],
+  ["From", (recipe) => recipe.layer],
+  ["", (recipe) => recipe.valid && html`<a href=${withQuery("/start", { recipe: recipe.recipe_id })}>Start</a>`],
+];
 
 /** @param {{id: string}} props */
 function Recipe({ id }) {
   const recipe = useLive(`/api/recipes/${encodeURIComponent(id)}`, { pause: 3600_000 });
   if (!recipe.data) return html`<${Fault} error=${recipe.error} />`;
-  const { graph, label, path } = recipe.data;
-  return html`<${Section} title=${label || id} actions=${html`<a class="button primary" href=${`/start?recipe=${encodeURIComponent(id)}`}>Start</a>`}>
-    <p class="muted mono">${path}</p>
+  const { graph, path } = recipe.data;
+  return html`<${Section} title=${id} actions=${html`<a class="button primary" href=${withQuery("/start", { recipe: id })}>Start</a>`}>
+    ${told(recipe.data) && html`<p>${told(recipe.data)}</p>`}<p class="muted mono">${path}</p>
     ${graph?.nodes?.length > 0 && html`<${Graph} graph=${graph} plain onChoose=${() => undefined} />`}</${Section}>`;
 }
 
@@ -45,57 +52,182 @@ export function Agents() {
     <${PageTitle} title="Agents" lead="Roles that recipes name, the agents that play them, and what each is doing." />
     <${Fault} error=${agents.error} retry=${agents.refresh} />
     ${agents.data?.length === 0 && html`<${Empty} title="No agent is configured." command="control-room agents check" />`}
-    ${agents.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>State</th><th>Agent</th><th>Role</th><th>Backend</th><th>Model</th><th>Tier</th><th>Works for</th></tr></thead><tbody>
-      ${agents.data.map((/** @type {any} */ agent) => html`<tr key=${agent.id} data-row><td>${agent.fault ? html`<${Status} of="invalid" word="not usable" />` : html`<${Status} of=${agent.state} />`}</td><td>${agent.id}${agent.fault && html`<div class="wrong-text">${agent.fault}</div>`}</td><td>${agent.archetype}</td>
-        <td>${agent.backend}</td><td>${agent.model || "default"}</td><td>${agent.tier}</td><td>${agent.run && html`<a href=${`/runs/${agent.run}`}>${agent.key}</a>`}</td></tr>`)}
-    </tbody></table></div>`}
+    <${Table} label="Agents" rows=${agents.data} name=${(/** @type {any} */ agent) => agent.id} columns=${AGENTS} />
     <${Section} title="All backends"><p>The same from a terminal, with the backends that no agent uses:</p><${Command} text="control-room agents check" /></${Section}>`;
 }
 
-/** Issues: what checks, agents and people have found. */
+/** @type {[string, (agent: any) => any, string?][]} */
+const AGENTS = [
+  ["State", (agent) => html`<${Status} of=${agent.fault ? "invalid" : agent.state} word=${agent.fault ? "not usable" : undefined} />`],
+  ["Agent", (agent) => html`${agent.id}${agent.fault && html`<div class="wrong-text">${agent.fault}</div>`}`, "wide"],
+  ["Role", (agent) => agent.archetype],
+  ["Backend", (agent) => agent.backend],
+  ["Model", (agent) => agent.model || "default"],
+  ["Tier", (agent) => agent.tier],
+  ["Works for", (agent) => agent.run && html`<a href=${`/runs/${agent.run}`}>${agent.key}</a>`],
+];
+
+const SEVERITIES = ["error", "warning", "hint"];
+
+/** Issues: what checks, agents and people have found; several are closed at once. */
 export function Issues() {
-  const status = address.value.query.get("status") || "open";
-  const issues = useLive(withQuery("/api/issues", { status: status === "all" ? "" : status, limit: 200 }));
+  const query = address.value.query;
+  const [status, recipe, severity, run] = [query.get("status") || "open", query.get("recipe_id"), query.get("severity") || "", query.get("run_id")];
+  const issues = useLive(withQuery("/api/issues", { status: status === "all" ? "" : status, recipe_id: recipe, severity, run_id: run, limit: 200 }));
+  const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
+  const [asked, setAsked] = useState(false);
+  const shown = issues.data || [];
+  const closing = shown.filter((/** @type {any} */ issue) => issue.status === "open" && chosen.includes(issue.issue_id));
+  const close = async () => {
+    for (const { issue_id } of closing) await patch(`/api/issues/${issue_id}`, { status: "closed" });
+    announce(`${format.plural(closing.length, "issue")} closed`);
+    setChosen([]);
+    issues.refresh();
+  };
+  const toggle = (/** @type {string} */ id) => setChosen(chosen.includes(id) ? chosen.filter((other) => other !== id) : [...chosen, id]);
+  const filter = (/** @type {string} */ name) => typed((value) => setQuery({ [name]: value }));
+  const open = shown.filter((/** @type {any} */ issue) => issue.status === "open").map((/** @type {any} */ issue) => issue.issue_id);
+  /** @type {[string, (issue: any) => any, string?][]} */
+  const columns = [
+    ["", (issue) => issue.status === "open" && html`<input type="checkbox" aria-label=${`Select ${issue.title}`} checked=${chosen.includes(issue.issue_id)} onChange=${() => toggle(issue.issue_id)} />`],
+    ["Status", (issue) => html`<${Status} of=${issue.status} />`],
+    ["Issue", (issue) => html`<a class="row-link" dir="auto" href=${`/issues/${issue.issue_id}`}>${issue.title}</a>`, "wide"],
+    ["Kind", (issue) => issue.kind],
+    ["Severity", (issue) => issue.severity],
+    ["Recipe", (issue) => issue.recipe_id && html`<a href=${withQuery("/issues", { recipe_id: issue.recipe_id })}>${issue.recipe_id}</a>`],
+    ["Run", (issue) => issue.run_id && html`<a class="mono" href=${`/runs/${issue.run_id}`} title=${issue.run_id}>${issue.run_id.slice(-6)}</a>`],
+    ["Changed", (issue) => html`<${Ago} at=${issue.updated_at} />`, "right"],
+  ];
   return html`
-    <${PageTitle} title="Issues" lead="Findings of checks and agents, failed definitions of done, and notes of people."
-      actions=${html`<label>Show <select onChange=${(/** @type {any} */ event) => setQuery({ status: event.target.value })}>
-        ${["open", "closed", "all"].map((each) => html`<option value=${each} selected=${each === status}>${each}</option>`)}</select></label>`} />
+    <${PageTitle} title="Issues" lead="Findings of checks and agents, failed definitions of done, and notes of people." />
+    <form class="filters" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+      <label><span class="hidden">Status</span><select onChange=${filter("status")}>${options([["open", "open"], ["closed", "closed"], ["all", "any status"]], status)}</select></label>
+      <label><span class="hidden">Severity</span><select onChange=${filter("severity")}>${options([["", "any severity"], ...SEVERITIES.map((word) => /** @type {[string, string]} */ ([word, word]))], severity)}</select></label>
+      <label><span class="hidden">Recipe</span><input id="search" placeholder="Recipe" value=${recipe || ""} onChange=${filter("recipe_id")} /></label>
+      ${run && html`<button type="button" onClick=${() => setQuery({ run_id: null })}>Run ${run} ✕</button>`}
+      ${open.length > 1 && html`<button type="button" class="quiet" onClick=${() => setChosen(open)}>Select all ${open.length}</button>`}</form>
     <${Fault} error=${issues.error} retry=${issues.refresh} />
-    ${issues.data?.length === 0 && html`<${Empty} title=${status === "open" ? "No issue is open." : "No issue matches."} />`}
-    ${issues.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>Status</th><th>Issue</th><th>Kind</th><th>Severity</th><th class="right">Changed</th></tr></thead><tbody>
-      ${issues.data.map((/** @type {any} */ issue) => html`<tr key=${issue.issue_id} data-row><td><${Status} of=${issue.status} /></td>
-        <td class="wide"><a class="row-link" href=${`/issues/${issue.issue_id}`}>${issue.title}</a></td><td>${issue.kind}</td><td>${issue.severity || "–"}</td>
-        <td class="right"><${Ago} at=${issue.updated_at} /></td></tr>`)}</tbody></table></div>`}`;
+    ${closing.length > 0 && html`<div class="bulk" role="region" aria-label="Selected issues"><strong>${format.plural(closing.length, "issue")} selected</strong>
+      <button type="button" onClick=${() => setAsked(true)}>Close</button><button type="button" class="quiet" onClick=${() => setChosen([])}>Clear selection</button></div>`}
+    ${asked && html`<${Confirm} title=${`Close ${format.plural(closing.length, "issue")}?`} confirm=${`Close ${closing.length}`} onConfirm=${close} onClose=${() => setAsked(false)}>
+      <p>A check that finds one again opens it again.</p></${Confirm}>`}
+    ${issues.data?.length === 0 && html`<${Empty} title=${status === "open" && !recipe && !severity ? "No issue is open." : "No issue matches."}><p>Checks of recipes open issues; so do failed definitions of done.</p></${Empty}>`}
+    <${Table} label="Issues" rows=${issues.data} name=${(/** @type {any} */ issue) => issue.issue_id} columns=${columns} />`;
 }
 
-/** An issue with its trail. @param {{id: string}} props */
+/** An issue with its evidence and its trail. @param {{id: string}} props */
 export function Issue({ id }) {
   const path = `/api/issues/${encodeURIComponent(id)}`;
   const live = useLive(path, { pause: 4000 });
   const [note, setNote] = useState("");
-  const [error, setError] = useFault();
   const issue = live.data;
-  if (!issue) return html`<${PageTitle} title="Issue" lead=${id} /><${Fault} error=${live.error} retry=${live.refresh} />`;
-  const change = async (/** @type {any} */ fields) => {
-    try {
-      await patch(path, { ...fields, revision: issue.revision });
-      setNote("");
-      live.refresh();
-    } catch (caught) {
-      setError(caught);
-    }
-  };
-  const other = issue.status === "open" ? "closed" : "open";
+  const [change, error] = useAct(async (fields) => {
+    await patch(path, { ...(fields.status ? fields : {}), note: note || undefined, revision: issue.revision });
+    setNote("");
+    live.refresh();
+  });
+  if (!issue) return html`<${Missing} title="Issue" id=${id} live=${live} />`;
+  const { finding } = issue.facts;
+  const quotes = finding?.statements || (finding?.quote ? [finding] : []);
   return html`
     <${PageTitle} title=${issue.title} lead=${html`<${Status} of=${issue.status} /> ${issue.kind}${issue.severity && `, ${issue.severity}`}`}
-      actions=${html`<button type="button" onClick=${() => change({ status: other, note: note || undefined })}>${other === "closed" ? "Close" : "Reopen"}</button>`} />
+      actions=${html`<button type="button" onClick=${() => change({ status: issue.status === "open" ? "closed" : "open" })}>${issue.status === "open" ? "Close" : "Reopen"}</button>`} />
     <dl class="facts card"><dt>Issue</dt><dd><${Id} id=${issue.issue_id} /></dd>
-      ${issue.run_id && html`<dt>Run</dt><dd><a href=${`/runs/${issue.run_id}`}>${issue.run_id}</a></dd>`}<dt>Made</dt><dd><${Ago} at=${issue.created_at} /></dd></dl>
-    <pre class="shown">${issue.body}</pre>
-    <h2>Notes</h2>
-    <ul class="lines">${(issue.notes || []).map((/** @type {any} */ each) => html`<li><${Ago} at=${each.at} /> <span class="wide">${each.text || each.note}</span></li>`)}</ul>
+      ${issue.run_id && html`<dt>Run</dt><dd><a href=${`/runs/${issue.run_id}`}>${issue.run_id}</a></dd>`}
+      ${issue.recipe_id && html`<dt>Recipe</dt><dd><a href=${withQuery("/issues", { recipe_id: issue.recipe_id })}>${issue.recipe_id}</a></dd>`}
+      <dt>Made</dt><dd><${Ago} at=${issue.created_at} /></dd></dl>
+    <${Content} text=${issue.body} />
+    ${quotes.length > 0 && html`<${Section} title="Evidence" count=${quotes.length}><ul class="lines">${each(quotes, (quote) => html`<li><blockquote class="wide" dir="auto">${quote.quote || quote.value}</blockquote>
+      <span class="mono muted">${quote.path}${quote.line ? `:${quote.line}` : ""}</span></li>`)}</ul></${Section}>`}
+    ${each(issue.receipts, (receipt) => html`<${Opened} path=${`/api/audit/receipts/${receipt}`} title=${`Receipt ${receipt}`} />`)}
+    <${Section} title="Notes" count=${issue.notes.length}>
+      <ul class="lines">${each(issue.notes, (each) => html`<li><${Ago} at=${each.at} /> <span class="wide">${each.text}</span></li>`)}</ul>
+      <${Fault} error=${error} />
+      <form class="card" onSubmit=${change}><label>Add a note <textarea rows="2" required value=${note} onInput=${typed(setNote)}></textarea></label>
+        <div class="actions"><button type="submit">Add</button></div></form></${Section}>`;
+}
+
+/** Conferences: rounds of opinions, and a new one. */
+export function Conferences() {
+  const runs = useLive(withQuery("/api/runs", { recipe_id: "conference", limit: 100 }));
+  return html`
+    <${PageTitle} title="Conferences" lead="Several agents give their opinions on the same evidence; none sees another's." />
+    <${NewConference} />
+    <${Fault} error=${runs.error} retry=${runs.refresh} />
+    ${runs.data?.length === 0 && html`<${Empty} title="There is no conference." command=${'control-room confer "Does the arrival hold up beside the outline?"'}>
+      <p>Ask above, or from a terminal:</p></${Empty}>`}
+    ${runs.data?.length > 0 && html`<${RunTable} runs=${runs.data} to="/conferences/" />`}`;
+}
+
+/** The question, and whom it goes to. */
+function NewConference() {
+  const agents = useLive("/api/agents", { pause: 60_000 });
+  const [message, setMessage] = useState("");
+  const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
+  const [key] = useState(newKey);
+  const able = (agents.data || []).filter((/** @type {any} */ agent) => agent.modes.includes("conference"));
+  const [ask, error] = useAct(async () => {
+    const body = chosen.length ? { message, agents: chosen } : { message };
+    const run = await post("/api/conferences", body, { "Idempotency-Key": `${key}-${message.length}-${chosen.join()}`.slice(0, 200) });
+    navigate(`/conferences/${run.run_id}`);
+  });
+  const toggle = (/** @type {string} */ id) => setChosen(chosen.includes(id) ? chosen.filter((other) => other !== id) : [...chosen, id]);
+  return html`<form class="card" onSubmit=${ask}>
+    <label>What is the question? The chief gathers evidence with tools first.
+      <textarea rows="2" required maxlength="20000" value=${message} onInput=${typed(setMessage)}></textarea></label>
+    ${able.length > 0 && html`<fieldset><legend>Agents (all, if none is chosen)</legend>
+      ${each(able, (agent) => html`<label class="choice"><input type="checkbox" checked=${chosen.includes(agent.id)} onChange=${() => toggle(agent.id)} /> ${agent.id}</label>`)}</fieldset>`}
     <${Fault} error=${error} />
-    <form onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), change({ note }))}>
-      <label>Add a note <textarea rows="2" required value=${note} onInput=${(/** @type {any} */ event) => setNote(event.target.value)}></textarea></label>
-      <div class="actions"><button type="submit">Add</button></div></form>`;
+    <div class="actions"><button type="submit" class="primary">Ask</button></div>
+  </form>`;
+}
+
+/** A conference: the evidence, and the opinions side by side. @param {{id: string}} props */
+export function Conference({ id }) {
+  const live = useLive(`/api/runs/${encodeURIComponent(id)}`);
+  const run = live.data;
+  const ended = run && FINISHED.includes(run.status);
+  const issues = useLive(ended ? withQuery("/api/issues", { run_id: id, kind: "conference", limit: 1 }) : null);
+  const issue = useLive(issues.data?.[0] ? `/api/issues/${issues.data[0].issue_id}` : null, { pause: 60_000 });
+  if (!run) return html`<${Missing} title="Conference" id=${id} live=${live} />`;
+  const facts = issue.data?.facts;
+  return html`
+    <${PageTitle} title=${facts?.message || run.task.description || "Conference"} lead=${html`<${Status} of=${run.status} /> ${sentence(run)}`}
+      actions=${html`<a class="button" href=${`/runs/${run.run_id}`}>Steps and logs</a>`} />
+    <${Fault} error=${live.error || issues.error || issue.error} />
+    ${facts ? html`<${Evidence} calls=${facts.evidence} /><${Opinions} opinions=${facts.opinions} />` : html`<${Answers} run=${run} />`}`;
+}
+
+/** @param {{calls: any[]}} props */
+function Evidence({ calls }) {
+  return html`<${Section} title="Evidence" count=${calls.length}>
+    ${calls.length === 0 && html`<p class="muted">No tool was called.</p>`}
+    ${calls.length > 0 && html`<ol class="lines">${calls.map((call) => html`<li><${Status} of=${call.status === "done" ? "done" : "failed"} word=${call.status} />
+      <code>${call.tool}</code><span class="wide">${call.code || ""}</span>
+      ${call.receipt_id && html`<${Opened} path=${`/api/audit/receipts/${call.receipt_id}`} title=${call.receipt_id} />`}</li>`)}</ol>`}
+  </${Section}>`;
+}
+
+/** How a verdict looks. @type {Record<string, string>} */
+const VERDICTS = { accepted: "done", abstained: "skipped", rejected: "failed", failed: "failed" };
+
+/** @param {{opinions: any[]}} props */
+function Opinions({ opinions }) {
+  return html`<${Section} title="Opinions" count=${opinions.length}><div class="columns">
+    ${opinions.map((opinion) => html`<article class="card opinion" data-row tabindex="-1">
+      <header><strong>${opinion.agent_id}</strong><span class="muted">${opinion.archetype}</span>
+        <span class="push"><${Status} of=${VERDICTS[opinion.verdict] || "open"} word=${opinion.verdict} /></span></header>
+      ${opinion.why && html`<p class="muted">${opinion.why}</p>`}
+      ${opinion.text && html`<pre>${opinion.text}</pre>`}
+      ${opinion.evidence && html`<details><summary>Evidence</summary><pre class="shown" tabindex="0">${JSON.stringify(opinion.evidence, null, 2)}</pre></details>`}
+    </article>`)}</div></${Section}>`;
+}
+
+/** What has come so far. @param {{run: any}} props */
+function Answers({ run }) {
+  const asked = run.steps.filter((/** @type {any} */ step) => step.key.startsWith("opinion.") && !step.key.endsWith(".evidence"));
+  return html`<${Section} title="Opinions" count=${asked.length}>
+    ${asked.length === 0 && html`<p class="muted">The chief gathers the evidence.</p>`}
+    <div class="columns">${each(asked, (step) => html`<article class="card opinion"><header><strong>${step.agent_id || step.key.slice(8)}</strong>
+      <span class="push"><${Status} of=${step.status} /></span></header><pre>${step.output_preview || step.error?.message || ""}</pre></article>`)}</div></${Section}>`;
 }

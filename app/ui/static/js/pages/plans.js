@@ -1,14 +1,12 @@
 // @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { newKey, patch, post, remove, withQuery } from "../lib/api.js";
+import { html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { html } from "../lib/html.js";
-import { useLive } from "../lib/live.js";
-import { navigate } from "../lib/router.js";
-import { Ago, Confirm, Empty, Fault, Id, PageTitle, Section, Status, announce, useFault } from "../parts/basics.js";
+import { newKey, patch, post, remove, useLive, withQuery } from "../lib/live.js";
+import { Ago, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useFields } from "../parts/basics.js";
+import { GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
-import { Proposals, Review, Reviewer, TaskForm } from "../parts/tasks.js";
 
 /** All plans, and a new one from an intent. */
 export function Plans() {
@@ -19,31 +17,25 @@ export function Plans() {
     <${Fault} error=${plans.error} retry=${plans.refresh} />
     ${plans.data?.length === 0 && html`<${Empty} title="There is no plan." command=${'control-room plan create "Write scenes 21 and 22"'}>
       <p>Describe the work above, or from a terminal:</p></${Empty}>`}
-    ${plans.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>Status</th><th>Plan</th><th>Tasks</th><th class="right">Changed</th></tr></thead>
-      <tbody>${plans.data.map((/** @type {any} */ plan) => html`<tr key=${plan.session_id} data-row>
-        <td><${Status} of=${plan.status} /></td>
-        <td class="wide"><a class="row-link" href=${`/plans/${plan.session_id}`}>${plan.intent || plan.session_id}</a></td>
-        <td>${Object.entries(plan.tasks).map(([state, count]) => `${count} ${state.replace("_", " ")}`).join(", ") || "none yet"}</td>
-        <td class="right"><${Ago} at=${plan.updated_at} /></td></tr>`)}</tbody></table></div>`}`;
+    <${Table} label="Plans" rows=${plans.data} name=${(/** @type {any} */ plan) => plan.session_id} columns=${PLANS} />`;
 }
+
+/** @type {[string, (plan: any) => any, string?][]} */
+const PLANS = [
+  ["Status", (plan) => html`<${Status} of=${plan.status} />`],
+  ["Plan", (plan) => html`<a class="row-link" dir="auto" href=${`/plans/${plan.session_id}`}>${plan.intent || plan.session_id}</a>`, "wide"],
+  ["Tasks", (plan) => Object.entries(plan.tasks).map(([state, count]) => `${count} ${state.replace("_", " ")}`).join(", ") || "none yet"],
+  ["Changed", (plan) => html`<${Ago} at=${plan.updated_at} />`, "right"],
+];
 
 /** The box in which an intent is described. */
 function NewPlan() {
   const [intent, setIntent] = useState("");
-  const [error, setError] = useFault();
   const [key] = useState(newKey);
-  const make = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    try {
-      const plan = await post("/api/sessions", { intent }, { "Idempotency-Key": key });
-      navigate(`/plans/${plan.session_id}`);
-    } catch (caught) {
-      setError(caught);
-    }
-  };
+  const [make, error] = useAct(async () => navigate(`/plans/${(await post("/api/sessions", { intent }, { "Idempotency-Key": key })).session_id}`));
   return html`<form class="card" onSubmit=${make}>
     <label>What is to be done? The chief splits it into tasks; nothing begins before you approve.
-      <textarea rows="2" required value=${intent} onInput=${(/** @type {any} */ event) => setIntent(event.target.value)}></textarea></label>
+      <textarea rows="2" required value=${intent} onInput=${typed(setIntent)}></textarea></label>
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary">Make a plan</button></div>
   </form>`;
@@ -54,8 +46,8 @@ const ORDERS = {
   draft: [["approve", "Approve"]],
   approved: [["start", "Start"]],
   running: [["pause", "Pause"]],
-  paused: [["resume", "Continue"]],
-  failed: [["start", "Start again"]],
+  paused: [["resume", "Resume"]],
+  failed: [["start", "Resume"]],
   done: [],
 };
 
@@ -66,16 +58,18 @@ export function Plan({ id }) {
   const [asked, setAsked] = useState("");
   const [adding, setAdding] = useState(false);
   const plan = live.data;
-  if (!plan) return html`<${PageTitle} title="Plan" lead=${id} /><${Fault} error=${live.error} retry=${live.refresh} />`;
+  if (!plan) return html`<${Missing} title="Plan" id=${id} live=${live} />`;
+  const orders = ORDERS[String(plan.status)] || [];
+  const word = orders.find(([verb]) => verb === asked)?.[1] || "Delete";
   const order = async (/** @type {string} */ verb) => {
     await (verb === "delete" ? remove(path) : post(`${path}/${verb}`));
-    announce(`${verb}: accepted`);
+    announce(`${word}: accepted`);
     live.refresh();
     if (verb === "delete") navigate("/plans");
   };
   return html`
     <${PageTitle} title=${plan.intent || "Plan"} lead=${html`<${Status} of=${plan.status} /> ${planSentence(plan)}`}
-      actions=${html`${(ORDERS[String(plan.status)] || []).map(([verb, label]) => html`<button type="button" class="primary" onClick=${() => setAsked(verb)}>${label}</button>`)}
+      actions=${html`${orders.map(([verb, label]) => html`<button type="button" class="primary" onClick=${() => setAsked(verb)}>${label}</button>`)}
         <button type="button" class="quiet danger" onClick=${() => setAsked("delete")}>Delete</button>`} />
     <${Fault} error=${live.error} />
     ${plan.error && html`<p class="fault"><strong>${plan.error.code}</strong> ${plan.error.message}</p>`}
@@ -86,8 +80,8 @@ export function Plan({ id }) {
     <${Section} title="Tasks" count=${plan.tasks.length} actions=${html`<button type="button" onClick=${() => setAdding(true)}>Add a task</button>`}><ol class="tasks">${plan.tasks.map(
       (/** @type {any} */ task, /** @type {number} */ index) => html`<${Task} key=${task.id} plan=${plan} task=${task} index=${index} path=${path} onDone=${live.refresh} />`,
     )}</ol>${adding && html`<${TaskForm} plan=${plan} task=${null} path=${path} onClose=${() => setAdding(false)} onDone=${live.refresh} />`}</${Section}>
-    ${asked && html`<${Confirm} title=${`${asked} this plan?`} confirm=${asked} danger=${asked === "delete"} onConfirm=${() => order(asked)} onClose=${() => setAsked("")}>
-      <p>${WHAT[asked]}</p></${Confirm}>`}`;
+    ${asked && html`<${Confirm} title=${`${word} this plan?`} confirm=${word} danger=${asked === "delete"} onConfirm=${() => order(asked)} onClose=${() => setAsked("")}>
+      <p>${plan.status === "failed" && asked === "start" ? WHAT.again : WHAT[asked]}</p></${Confirm}>`}`;
 }
 
 /** What an order does. @type {Record<string, string>} */
@@ -95,7 +89,8 @@ const WHAT = {
   approve: "An approved plan can be started.",
   start: "Tasks begin as soon as their dependencies are done.",
   pause: "No further task begins. Running tasks continue to their end.",
-  resume: "Tasks begin again as soon as they can.",
+  resume: "The plan goes on: tasks begin as soon as they can. Finished tasks are kept.",
+  again: "The plan goes on: finished tasks are kept; failed ones stay failed until they are started again.",
   delete: "The plan is removed. Its runs, receipts and issues are kept.",
 };
 
@@ -107,7 +102,6 @@ const EDITABLE = ["pending", "blocked", "needs_scoping", "failed"];
 
 /** @param {{plan: any, task: any, index: number, path: string, onDone: () => void}} props */
 function Task({ plan, task, index, path, onDone }) {
-  const [error, setError] = useFault();
   const [mode, setMode] = useState("");
   const card = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
@@ -117,15 +111,8 @@ function Task({ plan, task, index, path, onDone }) {
     if (button instanceof HTMLElement) button.focus();
     moving.task = 0;
   }, [index]);
-  const act = (/** @type {() => Promise<unknown>} */ order) => async () => {
-    try {
-      await order();
-      setError(null);
-      onDone();
-    } catch (caught) {
-      setError(caught);
-    }
-  };
+  const [does, error] = useAct(async (order) => (await order(), onDone()));
+  const act = (/** @type {() => Promise<unknown>} */ order) => () => does(order);
   const move = (/** @type {number} */ by) =>
     act(async () => {
       // Before the order: its answer may be overtaken by the page's own poll.
@@ -145,7 +132,7 @@ function Task({ plan, task, index, path, onDone }) {
     <${Review} review=${task.review} onDecided=${onDone} />
     <${Fault} error=${error} />
     <div class="actions">
-      ${task.status === "failed" && html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/retry`))}>Retry</button>`}
+      ${task.status === "failed" && html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/retry`))} title="A new run of this task, with the same arguments">Start again</button>`}
       ${task.status === "blocked" && plan.status === "running" && html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/force-start`))}>Start now</button>`}
       ${EDITABLE.includes(task.status) && html`<button type="button" class="quiet" onClick=${() => setMode("edit")}>Edit</button>
         <button type="button" class="quiet danger" onClick=${() => setMode("delete")}>Remove</button>`}
@@ -158,18 +145,9 @@ function Task({ plan, task, index, path, onDone }) {
 /** @param {{task: any, path: string}} props */
 function Question({ task, path }) {
   const [answer, setAnswer] = useState("");
-  const [error, setError] = useFault();
-  const send = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    try {
-      await post(`${path}/tasks/${task.id}/answer`, { answer });
-      announce("Answered");
-    } catch (caught) {
-      setError(caught);
-    }
-  };
+  const [send, error] = useAct(async () => (await post(`${path}/tasks/${task.id}/answer`, { answer }), announce("Answered")));
   return html`<form onSubmit=${send}><label>${task.scoping_question}
-    <input required maxlength="4000" value=${answer} onInput=${(/** @type {any} */ event) => setAnswer(event.target.value)} /></label>
+    <input required maxlength="4000" value=${answer} onInput=${typed(setAnswer)} /></label>
     <${Fault} error=${error} /><div class="actions"><button type="submit" class="primary">Answer</button></div></form>`;
 }
 
@@ -199,4 +177,102 @@ function moved(tasks, index, by) {
 /** @param {any} node */
 function jump(node) {
   document.getElementById(`task-${node.id}`)?.focus();
+}
+
+/** Who will judge what no check can. @param {{plan: any}} props */
+function Reviewer({ plan }) {
+  if (plan.review === "off") return html`<dt>Review</dt><dd>off: words of done are not checked</dd>`;
+  const { reviewer } = plan;
+  if (!reviewer) return null;
+  const who = reviewer.by === "chief" ? html`<code>${reviewer.agent_id}</code> judges` : "a person is asked about";
+  return html`<dt>Review</dt><dd>${who} tasks ${reviewer.tasks.join(", ")}${reviewer.why && html` <span class="muted">${reviewer.why}</span>`}</dd>`;
+}
+
+/** States of a verdict. @type {Record<string, string>} */
+const VERDICTS = { met: "done", not_met: "failed" };
+
+/** What a review says of a task, or asks. @param {{review: any, onDecided: () => void}} props */
+function Review({ review, onDecided }) {
+  if (!review) return null;
+  const word = review.verdict ? review.verdict.replace("_", " ") : review.status;
+  return html`<div class="review"><p><strong>Review</strong> <${Status} of=${VERDICTS[review.verdict] || review.status} word=${word} />
+      ${review.by && html` <span class="muted">by the ${review.by}</span>`}${review.run_id && html` · <a href=${`/runs/${review.run_id}`}>run</a>`}
+      ${review.usage && html` <span class="muted">${format.number(format.tokens(review.usage))} tokens, ${format.money(review.usage.cost_usd)}</span>`}</p>
+    ${review.why && html`<p>${review.why}</p>`}
+    ${review.evidence && html`<pre class="shown" tabindex="0">${typeof review.evidence === "string" ? review.evidence : JSON.stringify(review.evidence, null, 2)}</pre>`}
+    ${review.gate_id && !review.verdict && html`<${Asked} id=${review.gate_id} onDecided=${onDecided} />`}</div>`;
+}
+
+/** @param {{id: string, onDecided: () => void}} props */
+function Asked({ id, onDecided }) {
+  const gate = useLive(`/api/gates/${encodeURIComponent(id)}`, { every: 5000 });
+  if (gate.data?.status !== "open") return html`<${Fault} error=${gate.error} />`;
+  return html`<${GateCard} gate=${gate.data} onDecided=${onDecided} />`;
+}
+
+/** Changes of the plan that the chief proposes; only a person makes them. @param {{plan: any, path: string, onDone: () => void}} props */
+function Proposals({ plan, path, onDone }) {
+  const open = (plan.proposals || []).filter((/** @type {any} */ proposal) => proposal.status === "open");
+  if (!open.length) return null;
+  return html`<${Section} title="Proposals" count=${open.length}>${each(open, (proposal) => html`<${Proposal} key=${proposal.id} proposal=${proposal} path=${path} onDone=${onDone} />`)}</${Section}>`;
+}
+
+/** @param {{proposal: any, path: string, onDone: () => void}} props */
+function Proposal({ proposal, path, onDone }) {
+  const [decide, error] = useAct(async (verb) => {
+    await post(`${path}/proposals/${proposal.id}/${verb}`);
+    announce(`Proposal ${verb === "accept" ? "accepted" : "dismissed"}`);
+    onDone();
+  });
+  const kind = proposal.kind.replace("_", " ");
+  return html`<article class="card" data-row tabindex="-1"><header><strong>${kind}${proposal.task ? ` ${proposal.task}` : ""}</strong><span class="muted">after task ${proposal.after_task}</span></header>
+    <p>${proposal.why}</p>
+    <dl class="facts">${Object.entries(proposal.fields || {}).map(([name, value]) => html`<dt>${name}</dt><dd>${typeof value === "string" ? value : JSON.stringify(value)}</dd>`)}</dl>
+    <${Fault} error=${error} />
+    <div class="actions"><button type="button" class="primary" onClick=${() => decide("accept")}>Accept</button><button type="button" onClick=${() => decide("dismiss")}>Dismiss</button></div></article>`;
+}
+
+/**
+ * A form for a task of a plan: a new one, or one that has not begun.
+ * @param {{plan: any, task: any | null, path: string, onClose: () => void, onDone: () => void}} props
+ */
+function TaskForm({ plan, task, path, onClose, onDone }) {
+  const recipes = useLive("/api/recipes?limit=1000", { pause: 600_000 });
+  const [values, change] = useFields({
+    description: task?.description || "",
+    recipe_id: task?.recipe_id || "",
+    deps: (task?.deps || []).join(", "),
+    args: JSON.stringify(task?.args || {}),
+    scoping_question: task?.scoping_question || "",
+  });
+  const [save, error] = useAct(async () => {
+    const body = { ...read(values), revision: plan.revision };
+    await (task ? patch(`${path}/tasks/${task.id}`, body) : post(`${path}/tasks`, body));
+    announce("Saved");
+    onDone();
+    onClose();
+  });
+  return html`<form class="card form" onSubmit=${save} aria-label=${task ? `Edit task ${task.id}` : "New task"}>
+    <label>Description <textarea rows="2" required value=${values.description} onInput=${change("description")}></textarea></label>
+    <label>Recipe <select onChange=${change("recipe_id")}><option value="">let the router choose</option>
+      ${options((recipes.data || []).filter((/** @type {any} */ recipe) => recipe.valid).map((/** @type {any} */ { recipe_id }) => [recipe_id, recipe_id]), values.recipe_id)}</select></label>
+    <label>After tasks <input placeholder="1, 2" value=${values.deps} onInput=${change("deps")} /></label>
+    <label>Arguments, as JSON <textarea rows="2" class="mono" value=${values.args} onInput=${change("args")}></textarea></label>
+    <label>Question to ask first (optional) <input value=${values.scoping_question} onInput=${change("scoping_question")} /></label>
+    <${Fault} error=${error} />
+    <div class="actions"><button type="submit" class="primary">${task ? "Save" : "Add"}</button><button type="button" onClick=${onClose}>Back</button></div>
+  </form>`;
+}
+
+/** @param {Record<string, string>} values */
+function read(values) {
+  const deps = values.deps.split(/[\s,]+/).filter(Boolean).map(Number);
+  if (deps.some((each) => !Number.isInteger(each))) throw new Error("After tasks: numbers of tasks are expected, such as 1, 2.");
+  let args;
+  try {
+    args = JSON.parse(values.args || "{}");
+  } catch {
+    throw new Error("Arguments: this is not valid JSON.");
+  }
+  return { description: values.description, recipe_id: values.recipe_id || null, deps, args, scoping_question: values.scoping_question || null };
 }

@@ -1,23 +1,17 @@
 // @ts-check
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { get, withQuery } from "../lib/api.js";
+import { address, html, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { onEvents } from "../lib/feed.js";
-import { html } from "../lib/html.js";
-import { useLive } from "../lib/live.js";
+import { Problem, followStream, get, onEvents, sleep, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, answered, happened, sentence, withOlder } from "../lib/run_state.js";
-import { address, setQuery } from "../lib/router.js";
-import { RunActions, Verified } from "../parts/actions.js";
-import { Ago, Fault, Id, Opened, PageTitle, Progress, Section, Status, Took } from "../parts/basics.js";
+import { Ago, Command, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, options, typed, useFault } from "../parts/basics.js";
 import { RunLimits } from "../parts/budget.js";
 import { Answered, GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
-import { Marks } from "../parts/labels.js";
-import { Logs } from "../parts/logs.js";
+import { Marks, RunActions, Verified } from "../parts/orders.js";
 import { RunTable } from "../parts/rows.js";
 import { StepDrawer, Steps, stepLink } from "../parts/steps.js";
-import { Why } from "../parts/why.js";
 
 /** @type {any[]} */
 const NONE = [];
@@ -41,7 +35,7 @@ export function Run({ id }) {
   useEffect(() => {
     if (title) document.title = `${title} · Control Room`;
   }, [title]);
-  if (!state) return html`<${PageTitle} title="Run" lead=${id} /><${Fault} error=${live.error} retry=${live.refresh} />`;
+  if (!state) return html`<${Missing} title="Run" id=${id} live=${live} />`;
   const { run } = state;
   const chosen = address.value.query.get("step");
   return html`
@@ -49,9 +43,9 @@ export function Run({ id }) {
       actions=${html`<${RunActions} run=${run} onDone=${live.refresh} />`} />
     <${Fault} error=${live.error} retry=${live.refresh} />
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now.</strong> The last known state is shown; it is tried again.</p>`}
-    <${WhatHappened} run=${run} />
+    <${WhatHappened} run=${run} onDone=${live.refresh} />
     <${Why} run=${run} path=${path} mine=${mine} />
-    ${gates.data?.map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
+    ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
     <${Answered} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} />
     <${Facts} run=${run} onDone=${live.refresh} />
     <div class="beside"><${RecipeGraph} path=${path} mine=${mine} /><${Steps} state=${state} onNear=${onNear} /></div>
@@ -106,21 +100,14 @@ function stopped(run) {
   return Boolean(run.error) && run.status in STOPPED;
 }
 
-/** Why a run stopped, and what to do about it. @param {{run: any}} props */
-function WhatHappened({ run }) {
-  if (!stopped(run)) return null;
-  const { code, message, key } = run.error;
-  const next = run.status === "failed" ? "Once the cause is gone, Resume continues from there; finished steps are not repeated." : "Continue tries it again.";
-  return html`<div class="fault" role="note">
-    <strong>${run.status === "failed" ? "Why it failed" : "Why it is parked"}</strong>
-    <p>${message} <code>${code}</code></p>
-    <p>${key && html`At step <a href=${stepLink(key)}>${key}</a>. `}${next}${run.status === "failed" && html` Or <a href=${`/start?recipe=${encodeURIComponent(run.recipe_id)}`} onClick=${() => keepArgs(run)}>start again with other arguments</a>.`}</p>
-  </div>`;
-}
-
-/** Let the form begin with the arguments of a run. @param {any} run */
-function keepArgs(run) {
-  sessionStorage.setItem(`control-room.args.${run.recipe_id}`, JSON.stringify(run.task.initial_args));
+/** Why a run stopped, and what sends it on. @param {{run: any, onDone: () => void}} props */
+function WhatHappened({ run, onDone }) {
+  if (run.status !== "paused" && (run.status === "done" || !FINISHED.includes(run.status))) return null;
+  const { code, message, key } = run.error || {};
+  return html`${stopped(run) && html`<div class="fault" role="note">
+      <strong>${run.status === "failed" ? "Why it failed" : "Why it is parked"}</strong>
+      <p>${message} <code>${code}</code></p>${key && html`<p>At step <a href=${stepLink(key)}>${key}</a>.</p>`}</div>`}
+    <${Section} title="What next"><div class="card"><${RunActions} run=${run} onDone=${onDone} next /></div></${Section}>`;
 }
 
 /** @param {{run: any, onDone: () => void}} props */
@@ -128,9 +115,9 @@ function Facts({ run, onDone }) {
   return html`<dl class="facts card">
     <dt>Run</dt><dd><${Id} id=${run.run_id} /></dd>
     <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a> <span class="muted">${run.dialect}</span></dd>
-    <dt>Progress</dt><dd><${Progress} done=${run.current_step_index} total=${run.total_steps} /></dd>
+    <dt>Steps</dt><dd><${Progress} done=${run.current_step_index} total=${run.total_steps} /></dd>
     <dt>Accepted</dt><dd><${Ago} at=${run.created_at} /></dd>
-    <dt>Duration</dt><dd><${Took} from=${run.created_at} to=${run.completed_at} /></dd>
+    <dt>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} /></dd>
     <dt>Tokens</dt><dd class="number">${format.number(format.tokens(run.usage))}</dd>
     <dt>Cost</dt><dd class="number">${format.money(run.usage?.cost_usd)}</dd>
     <dt>Journal</dt><dd><${Verified} id=${run.run_id} ended=${FINISHED.includes(run.status)} /></dd>
@@ -168,3 +155,90 @@ function Children({ id }) {
   return html`<${Section} title="Started by this run" count=${runs.data.length}><${RunTable} runs=${runs.data} /></${Section}>`;
 }
 
+/** Milliseconds between two looks: no event tells how long an agent has been silent. */
+const LOOK = 5000;
+
+/** Causes in the run itself that its page shows anyway. */
+const SHOWN = ["ended", "gate", "parked", "paused", "pausing", "cancelling", "agent", "step", "between_steps"];
+
+/**
+ * What an unfinished run waits for, link by link; nothing where its page says so already.
+ * @param {{run: any, path: string, mine: (event: any) => boolean}} props
+ */
+function Why({ run, path, mine }) {
+  const { data } = useLive(FINISHED.includes(run.status) ? null : `${path}/why`, { on: mine, every: LOOK });
+  const chain = data?.chain || [];
+  if (FINISHED.includes(run.status) || chain.every((/** @type {any} */ each) => each.run_id === run.run_id && SHOWN.includes(each.kind))) return null;
+  return html`<${Section} title="Why it does not move"><ol class="lines">
+    ${each(chain, ({ act, kind, run_id, since, text, until }) => html`<li><span class="wide">${text}
+        ${run_id !== run.run_id && html` <a href=${`/runs/${run_id}`}>${kind === "gate" ? "Answer it there" : run_id}</a>`}</span>
+      ${since && html`<span class="muted">for <${Took} from=${since} /></span>`}
+      ${until && html`<span class="muted">ends <${Ago} at=${until} /></span>`}
+      ${act && kind !== "gate" && html`<${Command} text=${act} served />`}</li>`)}</ol></${Section}>`;
+}
+
+/** Bytes of a log that are shown, from its end. */
+const TAIL = 200_000;
+
+/** Milliseconds between two tries of a stream that broke. */
+const RETRY = 1000;
+
+/** The logs of a run, one at a time. @param {{path: string, live: boolean}} props */
+function Logs({ path, live }) {
+  const logs = useLive(`${path}/logs`, { pause: live ? 3000 : 3600_000 });
+  const [name, setName] = useState("");
+  if (!logs.data?.length) return null;
+  return html`<${Section} title="Logs" count=${logs.data.length}
+    actions=${html`<label>Log <select onChange=${typed(setName)}>
+      <option value="">choose…</option>${options(logs.data.map((/** @type {string} */ log) => [log, log]), name)}</select></label>
+      ${name && html`<a class="button" href=${`${path}/logs/${encodeURIComponent(name)}`} target="_blank" rel="noopener">Whole log</a>`}`}>
+    ${name && html`<${Log} key=${name} path=${`${path}/logs/${encodeURIComponent(name)}`} />`}
+  </${Section}>`;
+}
+
+/** The end of a log, and what is appended to it. @param {{path: string}} props */
+function Log({ path }) {
+  const [text, setText] = useState(/** @type {string | null} */ (null));
+  const [error, setError] = useFault();
+  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const atEnd = useRef(true);
+  useEffect(() => {
+    const ended = new AbortController();
+    tail(path, ended, setText).catch((caught) => ended.signal.aborted || setError(caught));
+    return () => ended.abort();
+  }, [path]);
+  // Who reads further up is left there.
+  useLayoutEffect(() => {
+    if (frame.current && atEnd.current) frame.current.scrollTop = frame.current.scrollHeight;
+  }, [text]);
+  const look = () => {
+    const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = frame.current || {};
+    atEnd.current = scrollTop + clientHeight > scrollHeight - 40;
+  };
+  return html`<${Fault} error=${error} /><pre class="log" tabindex="0" ref=${frame} onScroll=${look}>${text === null ? "…" : text}</pre>`;
+}
+
+/**
+ * Follow a log until its run has ended, through lost connections.
+ * @param {string} path @param {AbortController} stopped @param {(change: (before: string | null) => string) => void} show
+ */
+async function tail(path, stopped, show) {
+  let last = "";
+  let over = false;
+  while (!over && !stopped.signal.aborted) {
+    const ended = new AbortController();
+    stopped.signal.addEventListener("abort", () => ended.abort(), { once: true });
+    try {
+      await followStream(withQuery(`${path}/stream`, last ? {} : { tail: TAIL }), last, ended, (item) => {
+        last = item.id || last;
+        if (item.type === "end") over = true;
+        if (item.type === "reset") show(() => "");
+        if (item.type === "text") show((before) => ((before || "") + JSON.parse(item.data).text).slice(-TAIL));
+      });
+    } catch (error) {
+      if (error instanceof Problem) throw error;
+    }
+    if (over) show((before) => before ?? "");
+    else await sleep(RETRY, stopped.signal);
+  }
+}

@@ -1,13 +1,11 @@
 // @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { nextOf, post, request, withQuery } from "../lib/api.js";
+import { address, html, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { html } from "../lib/html.js";
-import { useLive } from "../lib/live.js";
-import { address, setQuery } from "../lib/router.js";
-import { Confirm, Empty, Fault, PageTitle, announce, useFault } from "../parts/basics.js";
-import { LabelDialog } from "../parts/labels.js";
+import { nextOf, post, request, useLive, withQuery } from "../lib/live.js";
+import { Confirm, Empty, Fault, PageTitle, announce, each, options, typed, useFault } from "../parts/basics.js";
+import { DANGERS, LabelDialog, ORDERS } from "../parts/orders.js";
 import { RunTable } from "../parts/rows.js";
 
 const STATES = ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"];
@@ -38,7 +36,7 @@ export function Runs() {
     <${PageTitle} title="Runs" actions=${html`<a class="button primary" href="/start">Start a run</a>`} />
     <${Filters} query=${query} />
     <${Fault} error=${first.error || older.error} retry=${first.refresh} />
-    ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
+    ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} runs=${runs} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
     ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
     ${first.data && runs.length === 0 && html`<${Empty} title="No run matches.">
       <p><a href="/runs">Show all runs</a>, or <a href="/start">start one</a>.</p></${Empty}>`}`;
@@ -77,21 +75,20 @@ function Filters({ query }) {
   const asked = query.get("q") || "";
   const [text, setText] = useState(asked);
   const timer = useRef(0);
-  const change = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value });
+  const change = (/** @type {string} */ name) => typed((value) => setQuery({ [name]: value }));
   // What is being written wins over the address, which follows it.
-  const search = (/** @type {any} */ event) => {
+  const search = typed((value) => {
     clearTimeout(timer.current);
-    setText(event.target.value);
-    timer.current = setTimeout(() => ((timer.current = 0), setQuery({ q: event.target.value.trim() })), TYPING);
-  };
+    setText(value);
+    timer.current = setTimeout(() => ((timer.current = 0), setQuery({ q: value.trim() })), TYPING);
+  });
   useEffect(() => {
     if (!timer.current && text.trim() !== asked) setText(asked);
   }, [asked]);
   return html`<form class="filters" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search text or id" value=${text} onInput=${search} /></label>
     <label><span class="hidden">Status</span><select onChange=${change("status")}>
-      <option value="">any status</option>
-      ${STATES.map((state) => html`<option value=${state} selected=${query.getAll("status").join() === state}>${state}</option>`)}
+      <option value="">any status</option>${options(STATES.map((state) => [state, state]), query.getAll("status").join())}
       ${query.getAll("status").length > 1 && html`<option value="" selected>${query.getAll("status").join(" or ")}</option>`}
     </select></label>
     <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${change("recipe_id")} /></label>
@@ -100,37 +97,45 @@ function Filters({ query }) {
   </form>`;
 }
 
-/** Orders for many runs, and what is said before they are given. */
-const ORDERS = /** @type {const} */ ([
-  ["pause", "Pause", "Steps in progress are finished first."],
-  ["unpause", "Continue", "They continue where they stopped."],
-  ["resume", "Resume", "They continue from the steps that ended them."],
-  ["cancel", "Cancel", "Running commands and agents are stopped."],
-  ["delete", "Delete", "Their folders with journals, logs and outputs are removed."],
-]);
+/** Orders for many runs. */
+const MANY = ["resume", "pause", "cancel", "delete"];
 
-/** Orders for all chosen runs. @param {{chosen: Set<string>, onDone: () => void}} props */
-function BulkBar({ chosen, onDone }) {
+/** Orders for all chosen runs. @param {{chosen: Set<string>, runs: any[], onDone: () => void}} props */
+function BulkBar({ chosen, runs, onDone }) {
   const [asked, setAsked] = useState("");
   const [outcome, setOutcome] = useState(/** @type {any} */ (null));
-  const order = ORDERS.find(([name]) => name === asked);
+  const many = format.plural(chosen.size, "run");
   const act = async (/** @type {any} */ more) => {
-    const found = await post("/api/runs/bulk", { action: asked, run_ids: [...chosen], expected: chosen.size, ...more });
+    const found = { done: /** @type {any[]} */ ([]), refused: /** @type {any[]} */ ([]) };
+    for (const [action, ids] of actions(asked, [...chosen], runs)) {
+      const { done, refused } = await post("/api/runs/bulk", { action, run_ids: ids, expected: ids.length, ...more });
+      found.done.push(...done);
+      found.refused.push(...refused);
+    }
     announce(`${found.done.length} accepted, ${found.refused.length} refused`);
     if (found.refused.length) setOutcome(found);
     else onDone();
   };
   return html`<div class="bulk" role="region" aria-label="Selected runs">
-    <strong>${format.plural(chosen.size, "run")} selected</strong>
-    ${ORDERS.map(([name, label]) => html`<button type="button" onClick=${() => setAsked(name)}>${label}</button>`)}
+    <strong>${many} selected</strong>
+    ${MANY.map((name) => html`<button type="button" onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`)}
     <button type="button" onClick=${() => setAsked("label")}>Label</button>
     <button type="button" class="quiet" onClick=${onDone}>Clear selection</button>
-    ${asked === "label" && html`<${LabelDialog} title=${`Label ${format.plural(chosen.size, "run")}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${() => setAsked("")} />`}
+    ${asked === "label" && html`<${LabelDialog} title=${`Label ${many}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${() => setAsked("")} />`}
     ${outcome && html`<div class="outcome" role="status"><p>${format.plural(outcome.done.length, "run")} accepted it, ${outcome.refused.length} refused:</p>
-      <ul>${outcome.refused.map((/** @type {any} */ each) => html`<li><a href=${`/runs/${each.run_id}`}>${each.run_id}</a> ${each.problem.detail || each.problem.title}</li>`)}</ul></div>`}
-    ${order && html`<${Confirm} title=${`${order[1]} ${format.plural(chosen.size, "run")}?`} confirm=${`${order[1]} ${chosen.size}`} danger=${["cancel", "delete"].includes(asked)}
-      onConfirm=${() => act({})} onClose=${() => setAsked("")}><p>${order[2]} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
+      <ul>${each(outcome.refused, ({ problem, run_id }) => html`<li><a href=${`/runs/${run_id}`}>${run_id}</a> ${problem.detail || problem.title}</li>`)}</ul></div>`}
+    ${MANY.includes(asked) && html`<${Confirm} title=${`${ORDERS[asked][0]} ${many}?`} confirm=${`${ORDERS[asked][0]} ${chosen.size}`} danger=${DANGERS.includes(asked)}
+      onConfirm=${() => act({})} onClose=${() => setAsked("")}><p>For each: ${ORDERS[asked][2]({})} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
   </div>`;
+}
+
+/** What is sent for an order: paused runs and ended ones are resumed by different actions. @param {string} asked @param {string[]} ids @param {any[]} runs @returns {[string, string[]][]} */
+function actions(asked, ids, runs) {
+  if (asked !== "resume") return [[asked, ids]];
+  const paused = new Set(runs.filter((run) => run.status === "paused").map((run) => run.run_id));
+  /** @type {[string, string[]][]} */
+  const both = [["unpause", ids.filter((id) => paused.has(id))], ["resume", ids.filter((id) => !paused.has(id))]];
+  return both.filter(([, some]) => some.length);
 }
 
 /** @param {any[]} runs */

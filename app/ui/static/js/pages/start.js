@@ -1,15 +1,12 @@
 // @ts-check
 import { useState } from "preact/hooks";
 
-import { newKey, post } from "../lib/api.js";
-import { html } from "../lib/html.js";
-import { useLive } from "../lib/live.js";
-import { address, navigate, setQuery } from "../lib/router.js";
-import { fields, places, read } from "../lib/schema_form.js";
-import { Empty, Fault, PageTitle, Section, Status, useFault } from "../parts/basics.js";
+import { address, html, navigate, setQuery } from "../lib/base.js";
+import * as format from "../lib/format.js";
+import { newKey, post, useLive, withQuery } from "../lib/live.js";
+import { Command, Empty, Fault, PageTitle, Section, Status, each, options, typed, useAct } from "../parts/basics.js";
 import { LimitFields, amounts } from "../parts/budget.js";
-import { Preflight, usePreflight } from "../parts/preflight.js";
-import { Schedule } from "../parts/schedule.js";
+import { usePreflight } from "../parts/orders.js";
 
 /** Start: describe it, or choose a recipe and fill in its form. */
 export function Start() {
@@ -19,46 +16,54 @@ export function Start() {
     ${chosen ? html`<${RecipeForm} key=${chosen} id=${chosen} />` : html`<${Describe} /><${Choose} />`}`;
 }
 
-/** The box through the router. */
+/** The box through the router; where several recipes fit, the person chooses. */
 function Describe() {
   const [text, setText] = useState("");
   const [routed, setRouted] = useState(/** @type {any} */ (null));
-  const [error, setError] = useFault();
-  const route = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    try {
-      const found = await post("/api/route", { description: text });
-      if (found.recipe_id) {
-        sessionStorage.setItem(`control-room.args.${found.recipe_id}`, JSON.stringify(found.initial_args));
-        navigate(`/start?${new URLSearchParams({ recipe: found.recipe_id, description: text })}`);
-      }
-      setRouted(found);
-    } catch (caught) {
-      setError(caught);
-    }
+  const open = (/** @type {any} */ found) => {
+    sessionStorage.setItem(`control-room.args.${found.recipe_id}`, JSON.stringify(found.initial_args));
+    navigate(withQuery("/start", { recipe: found.recipe_id, description: text }));
   };
+  const [route, error] = useAct(async () => {
+    const found = await post("/api/route", { description: text });
+    if (found.candidates.length === 1) open(found);
+    else setRouted(found);
+  });
   return html`<form class="card" onSubmit=${route}>
-    <label>Describe the task <input id="describe" required placeholder="Draft scene 22" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>
+    <label>Describe the task <input id="describe" required placeholder="Draft scene 22" value=${text} onInput=${typed(setText)} /></label>
     <${Fault} error=${error} />
-    ${routed && !routed.recipe_id && html`<p class="muted">${routed.reason}</p>`}
+    ${routed && html`<p role="status">${routed.routable ? `${routed.candidates.length} recipes fit. Choose one; the first covers most of the description.` : `${routed.reason} Choose a recipe below.`}</p>
+      <ol class="lines">${each(routed.candidates, (found) => html`<li data-row><button type="button" onClick=${() => open(found)}>${found.recipe_id}</button>
+        <span class="wide muted">It covers ${format.plural(found.characters, "character")} of the description by <code>${found.pattern}</code></span></li>`)}</ol>`}
     <div class="actions"><button type="submit" class="primary">Find a recipe</button></div>
   </form>`;
+}
+
+/** What a recipe does; its name only where it says more than the id. @param {any} recipe */
+export function told({ recipe_id, label, description }) {
+  return [label !== recipe_id && label, description].filter(Boolean).join(": ");
 }
 
 /** Search of recipes. */
 function Choose() {
   const recipes = useLive("/api/recipes?limit=1000", { pause: 10_000 });
   const [text, setText] = useState("");
-  const found = (recipes.data || []).filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${recipe.label}`.toLowerCase().includes(text.toLowerCase()));
+  const found = (recipes.data || []).filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${told(recipe)}`.toLowerCase().includes(text.toLowerCase()));
   return html`<${Section} title="Recipes" count=${found.length}
-    actions=${html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search recipes" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>`}>
+    actions=${html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search recipes" value=${text} onInput=${typed(setText)} /></label>`}>
     <${Fault} error=${recipes.error} />
     ${recipes.data && !found.length && html`<${Empty} title="No recipe matches." />`}
-    <ul class="lines">${found.map((/** @type {any} */ recipe) => html`<li data-row key=${recipe.recipe_id}>
-      <${Status} of=${recipe.valid ? "valid" : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} />
-      <a class="row-link" href=${`/start?recipe=${encodeURIComponent(recipe.recipe_id)}`}>${recipe.recipe_id}</a>
-      <span class="wide">${recipe.label !== recipe.recipe_id && recipe.label} <span class="muted">${recipe.lacks.map((/** @type {any} */ each) => each.message).join(" ")}</span></span><span class="muted">${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
+    <ul class="lines recipes">${each(found, (recipe) => html`<li data-row key=${recipe.recipe_id}>
+      <span class="wide"><a class="row-link" href=${withQuery("/start", { recipe: recipe.recipe_id })}>${recipe.recipe_id}</a> <span>${told(recipe)}</span>
+        ${each(recipe.lacks, (lack) => html`<span class="help"> ${lack.message}</span>`)}</span>
+      ${!(recipe.valid && recipe.ready) && html`<${Status} of=${recipe.valid ? "warning" : "invalid"} word=${recipe.valid ? "not ready" : "invalid"} />`}
+      <span class="muted">${steps(recipe)}${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
   </${Section}>`;
+}
+
+/** @param {any} recipe */
+function steps({ total_steps }) {
+  return total_steps ? `${format.plural(total_steps, "step")} · ` : "";
 }
 
 /** @param {{id: string}} props */
@@ -74,7 +79,6 @@ function Filled({ recipe }) {
   const [values, setValues] = useState(() => initial(recipe.recipe_id, all));
   const [description, setDescription] = useState(address.value.query.get("description") || "");
   const [faults, setFaults] = useState(/** @type {Record<string, string>} */ ({}));
-  const [error, setError] = useState(/** @type {any} */ (null));
   const [key] = useState(newKey);
   const [limits, setLimits] = useState(/** @type {Record<string, string>} */ ({}));
   const request = { recipe_id: recipe.recipe_id, description: description || recipe.label || recipe.recipe_id, args: read(all, values).args, ...limited(limits) };
@@ -87,38 +91,38 @@ function Filled({ recipe }) {
     setFaults(given.faults);
     return Object.keys(given.faults).length ? null : given.args;
   };
-  const start = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const [start, error] = useAct(async () => {
     // What is left empty can be found in the project, which the report tells.
     if (!report?.ok && !filled()) return;
     try {
       const run = await post("/api/runs", request, { "Idempotency-Key": `${key}-${await digest(request)}` });
       navigate(`/runs/${run.run_id}`);
     } catch (caught) {
-      setError(caught);
       setFaults(beside(/** @type {any} */ (caught).faults || [], all)[0]);
+      throw caught;
     }
-  };
-  const files = useLive(all.some((each) => each.path) ? "/api/files" : null, { pause: 3600_000 });
+  });
+  const files = useLive(all.some((field) => field.path) ? "/api/files" : null, { pause: 3600_000 });
   const change = (/** @type {string} */ name) => (/** @type {any} */ value) => {
     setValues({ ...values, [name]: value });
     setFaults({ ...faults, [name]: "" });
   };
   return html`<div class="columns"><form class="card form" onSubmit=${start} novalidate>
-    <h2>${recipe.label || recipe.recipe_id} <a class="muted" href="/start" onClick=${() => setQuery({ recipe: null })}>choose another</a></h2>
+    <header><h2>${recipe.recipe_id}</h2><a class="push" href="/start" onClick=${() => setQuery({ recipe: null })}>Choose another recipe</a></header>
+    ${told(recipe) && html`<p class="muted">${told(recipe)}</p>`}
     ${!recipe.ready && html`<p class="fault"><strong>This recipe cannot run here yet.</strong></p>`}
-    ${recipe.lacks.map((/** @type {any} */ each) => html`<p class="wrong-text">${each.message}</p>`)}
-    <label>Description <input value=${description} placeholder=${recipe.label || ""} onInput=${(/** @type {any} */ event) => setDescription(event.target.value)} /></label>
-    <datalist id="files">${places(files.data?.files || []).map((each) => html`<option value=${each} />`)}</datalist>
-    ${all.map((each) => html`<${Input} field=${each} value=${values[each.name]} found=${report?.args?.[each.name]} fault=${faults[each.name] || refused[each.name]} onChange=${change(each.name)} />`)}
+    ${each(recipe.lacks, (lack) => html`<p class="wrong-text">${lack.message}</p>`)}
+    <label>Description of this run (optional) <input value=${description} placeholder=${recipe.label || ""} onInput=${typed(setDescription)} /></label>
+    <datalist id="files">${places(files.data?.files || []).map((place) => html`<option value=${place} />`)}</datalist>
+    ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} fault=${faults[field.name] || refused[field.name]} onChange=${change(field.name)} />`)}
     <details><summary class="link">Limits</summary><p class="help">A run that meets a limit is paused; raise it, and the run continues.</p><${LimitFields} values=${limits} onChange=${setLimits} /></details>
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary" id="start">Start</button></div>
     <${Schedule} recipe=${recipe.recipe_id} args=${filled} />
-  </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} /></div>`;
+  </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} count=${steps(recipe)} /></div>`;
 }
 
-/** @param {{field: import("../lib/schema_form.js").Field, value: any, found?: any, fault?: string, onChange: (value: any) => void}} props
+/** @param {{field: Field, value: any, found?: any, fault?: string, onChange: (value: any) => void}} props
  *   `found`: what is taken where the field is left empty. */
 function Input({ field, value, found, fault, onChange }) {
   const change = (/** @type {any} */ event) => onChange(field.kind === "boolean" ? event.target.checked : event.target.value);
@@ -131,14 +135,14 @@ function Input({ field, value, found, fault, onChange }) {
   </div>`;
 }
 
-/** @param {import("../lib/schema_form.js").Field} field @param {any} value @param {any} change @param {any} shared */
+/** @param {Field} field @param {any} value @param {any} change @param {any} shared */
 function control(field, value, change, shared) {
   switch (field.kind) {
     case "boolean":
       return html`<input type="checkbox" ...${shared} checked=${value} onChange=${change} />`;
     case "choice":
       return html`<select ...${shared} onChange=${change}>${!field.required && html`<option value=""></option>`}
-        ${field.options.map((each) => html`<option value=${each} selected=${each === value}>${each}</option>`)}</select>`;
+        ${options(field.options.map((option) => [option, option]), value)}</select>`;
     case "list":
       return html`<textarea ...${shared} rows="3" value=${value} onInput=${change}></textarea>
         ${field.path && html`<input list="files" placeholder="Add a file or folder" aria-label=${`Add to ${field.label}`} onChange=${(/** @type {any} */ event) => {
@@ -153,7 +157,7 @@ function control(field, value, change, shared) {
   }
 }
 
-/** @param {string} id @param {import("../lib/schema_form.js").Field[]} all */
+/** @param {string} id @param {Field[]} all */
 function initial(id, all) {
   const key = `control-room.args.${id}`;
   const found = JSON.parse(sessionStorage.getItem(key) || "{}");
@@ -161,7 +165,7 @@ function initial(id, all) {
   return Object.fromEntries(all.map((each) => [each.name, found[each.name] === undefined ? each.initial : text(found[each.name], each)]));
 }
 
-/** @param {any} value @param {import("../lib/schema_form.js").Field} field */
+/** @param {any} value @param {Field} field */
 function text(value, field) {
   if (field.kind === "list" && Array.isArray(value)) return value.join("\n");
   return typeof value === "object" ? JSON.stringify(value) : value;
@@ -180,7 +184,7 @@ function acts(node) {
 
 /**
  * The faults of a refusal: those that belong to one field each, and the others.
- * @param {any[]} flaws @param {import("../lib/schema_form.js").Field[]} all
+ * @param {any[]} flaws @param {Field[]} all
  * @returns {[Record<string, string>, any[]]}
  */
 function beside(flaws, all) {
@@ -201,4 +205,192 @@ async function digest(value) {
   if (!crypto.subtle) return String(bytes.length);
   const hash = await crypto.subtle.digest("SHA-256", bytes);
   return [...new Uint8Array(hash).slice(0, 6)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Steps that are listed at first. */
+const MOST = 20;
+
+/**
+ * What will happen, before it does.
+ * @param {{report: any, error: Error | null, others: any[], faults: number, nodes: any[], count: string}} props `others`: problems of no field;
+ *   `faults`: how many problems are shown; `nodes`: the recipe's own steps, for a request that cannot be started yet.
+ */
+function Preflight({ report, error, others, faults, nodes, count }) {
+  if (!report) return html`<section class="card" aria-label="Before it starts"><p class="muted">${error ? "What it would do cannot be told now; it can be started all the same." : "Looking at what it will do…"}</p><${Fault} error=${error} /></section>`;
+  const { agents, note, calls_at_most: calls } = report;
+  return html`<section class="card preflight" aria-label="Before it starts">
+    <header><h2>What it will do</h2>${report.ok ? html`<${Status} of="valid" word="ready to start" />` : html`<${Status} of="warning" word=${faults ? `${format.plural(faults, "thing")} to mend first` : "fill in what is required"} />`}</header>
+    ${each(others, ({ line, message, path }) => html`<p class="wrong-text">${message} <code>${path}${line ? `:${line}` : ""}</code></p>`)}
+    ${count && html`<p class="muted">${count.slice(0, -3)}; gates and checks are not counted.</p>`}
+    <${Planned} steps=${report.steps.length ? report.steps : nodes} />
+    ${agents.length > 0 && html`<ul class="lines">${each(agents, (agent) => html`<li key=${agent.agent_id}>
+      <${Status} of=${agent.ready ? "valid" : "invalid"} word=${agent.ready ? "ready" : "not ready"} /> <strong>${agent.agent_id}</strong>
+      <span class="muted">${agent.backend}${agent.model && ` · ${agent.model}`}</span>${agent.fault && html`<span class="wide">${agent.fault}</span>`}</li>`)}</ul>`}
+    ${report.dialect && html`<p class="muted">${calls === null ? note || "No limit of its calls of agents is known." : calls ? `It calls agents at most ${calls === 1 ? "once" : `${format.number(calls)} times`}.` : "It calls no agent."}</p>
+      <p class="muted">It works in <code>${report.workspace}</code></p>`}
+  </section>`;
+}
+
+/** @param {{steps: any[]}} props */
+function Planned({ steps }) {
+  const [all, setAll] = useState(false);
+  const shown = all ? steps : steps.slice(0, MOST);
+  return html`<ul class="planned">${each(shown, (step) => html`<li><strong>${step.title || step.label}</strong> <span class="muted">${step.kind}${by(step)}</span></li>`)}</ul>
+    ${shown.length < steps.length && html`<p><button type="button" onClick=${() => setAll(true)}>Show all ${format.number(steps.length)} steps</button></p>`}`;
+}
+
+/** @param {any} step */
+function by({ agent, tool, title, label }) {
+  const name = agent || tool;
+  return name && !(title || label).includes(name) ? ` · ${name}` : "";
+}
+
+const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** Ways to say when, with an example of each. */
+const WAYS = /** @type {const} */ ([
+  ["daily", "every day at", ""],
+  ["cron", "by cron", "30 7 * * MON-FRI"],
+  ["every", "every so many seconds", "3600"],
+  ["at", "once, at", ""],
+]);
+
+/**
+ * Let a filled form start runs by the clock.
+ * @param {{recipe: string, args: () => Record<string, any> | null}} props `args`: the arguments of the form; null if it is not filled in.
+ */
+function Schedule({ recipe, args }) {
+  const [way, setWay] = useState("daily");
+  const [text, setText] = useState("");
+  const [zone, setZone] = useState(LOCAL);
+  const [create, error] = useAct(async () => {
+    const given = args();
+    if (!given) return;
+    const trigger = await post("/api/triggers", { recipe_id: recipe, args: given, schedule: schedule(way, text, zone) });
+    navigate(`/triggers/${trigger.trigger_id}`);
+  });
+  const example = WAYS.find(([name]) => name === way)?.[2];
+  return html`<details class="schedule"><summary class="link">Start it on a schedule</summary>
+    <label>When <select onChange=${typed(setWay)}>${options(WAYS, way)}</select></label>
+    <label><span>${way === "cron" ? "Minute, hour, day, month, weekday" : way === "every" ? "Seconds" : "Time"}</span>
+        <input type=${{ daily: "time", at: "datetime-local" }[/** @type {string} */ (way)] || "text"} placeholder=${example} value=${text} onInput=${typed(setText)} /></label>
+    ${(way === "cron" || way === "daily") && html`<label>Time zone <input value=${zone} onInput=${typed(setZone)} /></label>`}
+    <${Fault} error=${error} />
+    <div class="actions"><button type="button" onClick=${create}>Create a trigger</button></div>
+    <p class="muted">Webhooks and new files start runs as well, from a terminal:</p><${Command} text=${`control-room triggers add ${recipe} --webhook github`} />
+  </details>`;
+}
+
+/** @param {string} way @param {string} text @param {string} zone */
+function schedule(way, text, zone) {
+  if (way === "daily") return { cron: text ? `${Number(text.slice(3))} ${Number(text.slice(0, 2))} * * *` : "", timezone: zone };
+  if (way === "cron") return { cron: text, timezone: zone };
+  if (way === "every") return { every_seconds: Number(text) };
+  const at = new Date(text);
+  return { at: Number.isNaN(at.getTime()) ? text : at.toISOString() };
+}
+
+/** Fields of a form from the JSON Schema of a recipe's arguments. Pure. */
+
+/** @typedef {{name: string, kind: "text" | "long" | "number" | "boolean" | "choice" | "list" | "json" | "any", label: string, help: string,
+ *   required: boolean, initial: string | boolean, options: string[], path: boolean}} Field */
+
+/**
+ * Return the fields of an arguments' schema, the required ones first.
+ * @param {any} schema
+ * @returns {Field[]}
+ */
+function fields(schema) {
+  const required = new Set(schema?.required || []);
+  // What steps set themselves is not asked for.
+  const asked = Object.entries(schema?.properties || {}).filter(([, rule]) => !rule.readOnly);
+  const found = asked.map(([name, each]) => field(name, each, required.has(name)));
+  return [...found.filter((each) => each.required), ...found.filter((each) => !each.required)];
+}
+
+/** @param {string} name @param {any} schema @param {boolean} required @returns {Field} */
+function field(name, schema, required) {
+  const kind = kindOf(schema);
+  const initial = kind === "boolean" ? Boolean(schema.default) : shown(schema.default, kind);
+  const options = (schema.enum || []).map(String);
+  const path = (kind === "text" || kind === "list") && /(^|_)(path|file|folder|director(y|ie))s?$/.test(name);
+  return { name, kind, label: name.replaceAll("_", " "), help: schema.description || "", required, initial, options, path };
+}
+
+/** @param {any} schema @returns {Field["kind"]} */
+function kindOf(schema) {
+  if (schema.enum) return "choice";
+  if (schema.type === "boolean") return "boolean";
+  if (schema.type === "integer" || schema.type === "number") return "number";
+  if (schema.type === "array" && schema.items?.type === "string") return "list";
+  if (schema.type === "string") return (schema.maxLength || 0) > 2000 ? "long" : "text";
+  return schema.type === undefined ? "any" : "json";
+}
+
+/**
+ * Return the folders and files that an argument can name, each folder before what is in it.
+ * @param {string[]} files Paths.
+ */
+function places(files) {
+  const found = new Set();
+  for (const file of files) {
+    const parts = file.split("/");
+    for (let end = 1; end <= parts.length; end += 1) found.add(parts.slice(0, end).join("/"));
+  }
+  return [...found];
+}
+
+/** @param {any} value @param {Field["kind"]} kind */
+function shown(value, kind) {
+  if (value === undefined || value === null) return "";
+  if (kind === "list") return value.join("\n");
+  return kind === "json" ? JSON.stringify(value) : String(value);
+}
+
+/**
+ * Return the arguments that a filled form means, and what cannot be read.
+ * @param {Field[]} all
+ * @param {Record<string, string | boolean>} values
+ * @returns {{args: Record<string, any>, faults: Record<string, string>}}
+ */
+function read(all, values) {
+  /** @type {Record<string, any>} */
+  const args = {};
+  /** @type {Record<string, string>} */
+  const faults = {};
+  for (const each of all) {
+    const value = values[each.name] ?? each.initial;
+    if (value === "" && each.required) faults[each.name] = "This argument is required.";
+    if (value === "" || value === each.initial) {
+      if (value !== "" && each.required) args[each.name] = parsed(each, value);
+      continue;
+    }
+    try {
+      args[each.name] = parsed(each, value);
+    } catch {
+      faults[each.name] = each.kind === "number" ? "This is not a number." : "This is not valid JSON.";
+    }
+  }
+  return { args, faults };
+}
+
+/** @param {Field} each @param {string | boolean} value */
+function parsed(each, value) {
+  if (typeof value === "boolean") return value;
+  if (each.kind === "list") return value.split("\n").map((line) => line.trim()).filter(Boolean);
+  if (each.kind === "json") return JSON.parse(value);
+  if (each.kind === "any") return jsonOrText(value);
+  if (each.kind !== "number") return value;
+  const number = Number(value);
+  if (!Number.isFinite(number)) throw new RangeError(value);
+  return number;
+}
+
+/** @param {string} value A value of no known type: JSON if it reads so, else a text. */
+function jsonOrText(value) {
+  try {
+    return JSON.parse(value);
+  } catch {
+    return value;
+  }
 }

@@ -1,10 +1,9 @@
 // @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { Problem, get } from "../lib/api.js";
+import { html, useNow } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { html } from "../lib/html.js";
-import { useNow } from "../lib/signal.js";
+import { Problem, request } from "../lib/live.js";
 
 /** Paths of the icons, drawn in a square of 16. @type {Record<string, string>} */
 const ICONS = {
@@ -57,23 +56,68 @@ export function Took({ from, to }) {
 
 /** An id that can be copied. @param {{id: string, href?: string}} props */
 export function Id({ id, href }) {
-  const [copied, setCopied] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard.writeText(id);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
-  };
-  return html`<span class="id">
-    ${href ? html`<a href=${href}>${id}</a>` : html`<span>${id}</span>`}
-    <button type="button" class="quiet small" onClick=${copy} aria-label=${`Copy ${id}`} title="Copy">
-      <${Icon} name=${copied ? "done" : "copy"} />
-    </button>
-  </span>`;
+  return html`<span class="id">${href ? html`<a href=${href}>${id}</a>` : id} <${CopyButton} text=${id} /></span>`;
 }
 
 /** What went wrong last, and how it is set. @returns {[Error | null, (caught: any) => void]} */
 export function useFault() {
   return useState(/** @type {Error | null} */ (null));
+}
+
+/**
+ * What a form or a button does, and what went wrong.
+ * @param {(given: any) => any} act
+ * @returns {[(event?: any) => Promise<void>, Error | null]}
+ */
+export function useAct(act) {
+  const [error, setError] = useFault();
+  const go = async (/** @type {any} */ event) => {
+    event?.preventDefault?.();
+    try {
+      await act(event);
+      setError(null);
+    } catch (caught) {
+      setError(caught);
+    }
+  };
+  return [go, error];
+}
+
+/** Take over what is typed or chosen. @param {(value: string) => any} set @returns {(event: any) => any} */
+export function typed(set) {
+  return (event) => set(event.target.value);
+}
+
+/**
+ * The values of a form, and what takes over one of them.
+ * @template {Record<string, any>} T
+ * @param {T} initial
+ * @returns {[T, (name: string) => (event: any) => any, (values: T) => void]}
+ */
+export function useFields(initial) {
+  const [values, setValues] = useState(initial);
+  return [values, (name) => typed((value) => setValues({ ...values, [name]: value })), setValues];
+}
+
+/** Draw each item of a list, if there is one. @param {any[] | null | undefined} items @param {(item: any, index: number) => any} draw */
+export function each(items, draw) {
+  return items?.map(draw);
+}
+
+/** The options of a choice. @param {readonly (readonly [string, string, ...any[]])[]} all @param {string} chosen */
+export function options(all, chosen) {
+  return all.map(([value, word]) => html`<option value=${value} selected=${value === chosen}>${word}</option>`);
+}
+
+/**
+ * A table; where there is little room, each row is a card that names its values.
+ * @param {{label: string, rows: any[] | null, name: (row: any) => string, columns: [string, (row: any) => any, string?][]}} props
+ *   `columns`: heading, cell, class.
+ */
+export function Table({ label, rows, name, columns }) {
+  if (!rows?.length) return null;
+  return html`<div class="table-frame" tabindex="0" role="group" aria-label=${label}><table role="table"><thead role="rowgroup"><tr role="row">${columns.map(([title, , kind]) => html`<th role="columnheader" class=${kind}>${title || html`<span class="hidden">Actions</span>`}</th>`)}</tr></thead>
+    <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${name(row)} data-row>${columns.map(([title, cell, kind]) => html`<td role="cell" class=${kind} data-label=${title}>${cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
 /** What went wrong, with its code and every fault. @param {{error: Error | null, retry?: () => void}} props */
@@ -86,7 +130,7 @@ export function Fault({ error, retry }) {
     ${problem && problem.faults.length > 0 && html`<ul>
       ${problem.faults.map((fault) => html`<li><code>${fault.path || "–"}</code> ${fault.message}</li>`)}
     </ul>`}
-    ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
+    ${retry && html`<button type="button" onClick=${retry}>Reload</button>`}
   </div>`;
 }
 
@@ -110,8 +154,9 @@ function CopyButton({ text }) {
   const copy = async () => {
     await navigator.clipboard.writeText(text);
     setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
   };
-  return html`<button type="button" class="quiet small" onClick=${copy}>${copied ? "Copied" : "Copy"}</button>`;
+  return html`<button type="button" class="quiet small" onClick=${copy} aria-label=${`Copy ${text}`} title="Copy"><${Icon} name=${copied ? "done" : "copy"} /></button>`;
 }
 
 /** Finished of all steps, as a bar and a text. @param {{done: number | null, total: number | null}} props */
@@ -133,6 +178,11 @@ export function Section({ title, count, actions, children, id }) {
   </section>`;
 }
 
+/** A page whose subject is not known, or not yet. @param {{title: string, id: string, live: any}} props */
+export function Missing({ title, id, live }) {
+  return html`<${PageTitle} title=${title} lead=${id} /><${Fault} error=${live.error} retry=${live.refresh} />`;
+}
+
 /** The heading of a page; it is focused when the page changes. @param {{title: any, lead?: any, actions?: any}} props */
 export function PageTitle({ title, lead, actions }) {
   return html`<header class="page-title">
@@ -147,24 +197,21 @@ export function PageTitle({ title, lead, actions }) {
  */
 export function Confirm({ title, confirm, danger, children, onConfirm, onClose }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const [error, setError] = useFault();
   const [busy, setBusy] = useState(false);
   useEffect(() => {
     const before = document.activeElement;
     dialog.current?.showModal();
     return () => before instanceof HTMLElement && before.focus();
   }, []);
-  const act = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const [act, error] = useAct(async () => {
     setBusy(true);
     try {
       await onConfirm();
-      onClose();
-    } catch (caught) {
-      setError(caught);
+    } finally {
       setBusy(false);
     }
-  };
+    onClose();
+  });
   return html`<dialog ref=${dialog} onClose=${onClose} aria-labelledby="confirm-title">
     <form onSubmit=${act}>
       <h2 id="confirm-title">${title}</h2>
@@ -207,17 +254,19 @@ export function Content({ text, kind = "text" }) {
  */
 export function Opened({ path, title, children }) {
   const [text, setText] = useState("");
-  const [error, setError] = useFault();
-  const open = async () => {
-    try {
-      let found = await get(path);
-      if (found.type === "pointer") found = await get(`/api/audit/receipts/${found.receipt_id}`);
-      setText(found.text ?? JSON.stringify(found.payload ?? found, null, 2));
-    } catch (caught) {
-      setError(caught);
-    }
-  };
-  return html`<details onToggle=${(/** @type {any} */ event) => event.target.open && !text && open()}><summary><span class="link">${title}</span> ${children}</summary><${Fault} error=${error} />${text && html`<${Content} text=${text} />`}</details>`;
+  const [open, error] = useAct(async (event) => {
+    if (event.target.open && !text) setText(await shown(path));
+  });
+  return html`<details onToggle=${open}><summary><span class="link">${title}</span> ${children}</summary><${Fault} error=${error} />${text && html`<${Content} text=${text} />`}</details>`;
+}
+
+/** @param {string} path @returns {Promise<string>} */
+async function shown(path) {
+  const reply = await request("GET", path);
+  if (!reply.headers.get("Content-Type")?.includes("json")) return reply.text();
+  const found = await reply.json();
+  if (found.type === "pointer") return shown(`/api/audit/receipts/${found.receipt_id}`);
+  return found.text ?? JSON.stringify(found.payload ?? found, null, 2);
 }
 
 /** @param {string} text */

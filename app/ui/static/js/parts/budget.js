@@ -1,11 +1,11 @@
 // @ts-check
 import { useState } from "preact/hooks";
 
-import { patch, put, remove } from "../lib/api.js";
+import { html } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { html } from "../lib/html.js";
-import { useLive } from "../lib/live.js";
-import { Confirm, Fault, Section, announce, useFault } from "./basics.js";
+import { patch, put, remove, useLive } from "../lib/live.js";
+import { FINISHED } from "../lib/run_state.js";
+import { Confirm, Fault, Section, announce, each, options, typed, useAct, useFields } from "./basics.js";
 
 /**
  * What can be limited: its name, its unit in a form, and how an amount is written.
@@ -51,7 +51,7 @@ export function RunLimits({ run, onDone }) {
     announce("The limits are changed");
     onDone();
   };
-  const ended = ["done", "failed", "cancelled"].includes(run.status);
+  const ended = FINISHED.includes(run.status);
   return html`<div>${run.budget && html`<${Standing} state=${run.budget} />`}
     ${!ended && html`<button type="button" class="small" onClick=${() => setAsked(true)}>${run.budget ? "Change" : "Set"} limits</button>`}
     ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${[...AMOUNTS, ...TIMES]} onSave=${save} onClose=${() => setAsked(false)} />`}</div>`;
@@ -72,7 +72,7 @@ function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
  */
 export function LimitFields({ values, kinds = [...AMOUNTS, ...TIMES], onChange }) {
   return html`${kinds.map(([name, unit]) => html`<label>At most ${unit} <input inputmode="decimal" placeholder="no limit" value=${values[name] || ""}
-    onInput=${(/** @type {any} */ event) => onChange({ ...values, [name]: event.target.value })} /></label>`)}`;
+    onInput=${typed((value) => onChange({ ...values, [name]: value }))} /></label>`)}`;
 }
 
 /** Return the amounts of filled fields; what is no number is left for the service to refuse. @param {Record<string, string>} values */
@@ -84,21 +84,19 @@ export function amounts(values) {
 export function Budgets() {
   const budgets = useLive("/api/budgets", { pause: LOOK });
   const [asked, setAsked] = useState(/** @type {any} */ (null));
-  const [error, setError] = useFault();
-  const gone = (/** @type {string} */ name) => remove(`/api/budgets/${encodeURIComponent(name)}`).then(budgets.refresh, setError);
+  const [gone, error] = useAct((name) => remove(`/api/budgets/${encodeURIComponent(name)}`).then(budgets.refresh));
   return html`<${Section} title="Budgets" actions=${html`<button type="button" onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
     <${Fault} error=${budgets.error || error} />
     ${budgets.data?.length === 0 && html`<p class="muted">No budgets yet. A run that reaches a limit is paused and loses nothing.</p>`}
-    ${budgets.data?.length > 0 && html`<ul class="lines">${budgets.data.map((/** @type {any} */ each) => html`<li key=${each.name}><strong>${each.name}</strong> <span class="muted">${covers(each)}</span>
-      <span class="wide"><${Standing} state=${each} /></span>
-      <button type="button" class="small" onClick=${() => setAsked(each)}>Change</button><button type="button" class="small danger" onClick=${() => gone(each.name)}>Remove</button></li>`)}</ul>`}
+    ${budgets.data?.length > 0 && html`<ul class="lines">${each(budgets.data, (budget) => html`<li key=${budget.name}><strong>${budget.name}</strong> <span class="muted">${covers(budget)}</span>
+      <span class="wide"><${Standing} state=${budget} /></span>
+      <button type="button" class="small" onClick=${() => setAsked(budget)}>Change</button><button type="button" class="small danger" onClick=${() => gone(budget.name)}>Remove</button></li>`)}</ul>`}
     ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}</${Section}>`;
 }
 
 /** @param {{budget: any, onDone: () => void, onClose: () => void}} props */
 function BudgetDialog({ budget, onDone, onClose }) {
-  const [values, setValues] = useState({ name: budget.name || "", recipe_id: budget.recipe_id || "", label: budget.label || "", per: budget.per || "" });
-  const change = (/** @type {string} */ name) => (/** @type {any} */ event) => setValues({ ...values, [name]: event.target.value });
+  const [values, change] = useFields({ name: budget.name || "", recipe_id: budget.recipe_id || "", label: budget.label || "", per: budget.per || "" });
   const save = async (/** @type {any} */ given) => {
     const limits = Object.fromEntries(Object.entries(given).filter(([, amount]) => amount !== null));
     const { name, recipe_id, label, per } = values;
@@ -111,7 +109,7 @@ function BudgetDialog({ budget, onDone, onClose }) {
     ${!budget.name && html`<label>Name <input required value=${values.name} onInput=${change("name")} /></label>`}
     <label>Only this recipe (all, if empty) <input value=${values.recipe_id} onInput=${change("recipe_id")} /></label>
     <label>Only this label, key:value (all, if empty) <input value=${values.label} onInput=${change("label")} /></label>
-    <label>Counts <select onChange=${change("per")}><option value="" selected=${!values.per}>everything</option><option value="day" selected=${values.per === "day"}>anew each day</option></select></label></${LimitDialog}>`;
+    <label>Counts <select onChange=${change("per")}>${options([["", "everything"], ["day", "anew each day"]], values.per)}</select></label></${LimitDialog}>`;
 }
 
 /** @param {any} budget */

@@ -1,9 +1,9 @@
 // @ts-check
 import { useEffect, useState } from "preact/hooks";
 
-import { get, newKey, post } from "../lib/api.js";
-import { html } from "../lib/html.js";
-import { Ago, Confirm, Content, Fault, Section, Status, Took, announce, useFault } from "./basics.js";
+import { html } from "../lib/base.js";
+import { get, newKey, post } from "../lib/live.js";
+import { Ago, Confirm, Content, Fault, Section, Status, Took, announce, each, typed, useFault } from "./basics.js";
 
 /** @param {string} id */
 const pathOf = (id) => `/api/gates/${encodeURIComponent(id)}`;
@@ -47,7 +47,7 @@ export function GateCard({ gate, onDecided }) {
     <${Fault} error=${error} />
     ${gate.expires_at && html`<p class="muted">Without an answer <strong>${gate.default}</strong> counts, <${Ago} at=${gate.expires_at} />.</p>`}
     ${gate.approvals && html`<p class="muted">${gate.approvals.needed} keys must agree${gate.approvals.not_starter ? ", other than that of the run's starter" : ""}; so far: ${gate.approvals.given.map((/** @type {any} */ vote) => `${vote.decision} (${vote.author?.name || "?"})`).join(", ") || "none"}.</p>`}
-    <label>Message (optional) <input value=${message} maxlength="4000" onInput=${(/** @type {any} */ event) => setMessage(event.target.value)} /></label>
+    <label>Message (optional) <input value=${message} maxlength="4000" onInput=${typed(setMessage)} /></label>
     <div class="actions">${gate.options.map((/** @type {string} */ option, /** @type {number} */ index) => html`
       <button type="button" data-decision=${option} class=${index === 0 ? "primary" : ""} onClick=${() => setDecision(option)}>${option}</button>`)}</div>
     ${decision && html`<${Confirm} title=${`Answer “${decision}”?`} confirm=${decision} danger=${decision === "deny"}
@@ -60,7 +60,7 @@ export function GateCard({ gate, onDecided }) {
 function Question({ gate }) {
   const parts = gate.shown?.some((/** @type {any} */ part) => part.truncated) ? null : gate.shown;
   if (!parts?.length) return html`<${Content} text=${gate.prompt} kind="question" />`;
-  return parts.map((/** @type {any} */ part) => html`<${Content} key=${part.name} text=${part.text} kind=${part.kind === "text" ? "question" : part.kind} />`);
+  return each(parts, (part) => html`<${Content} key=${part.name} text=${part.text} kind=${part.kind === "text" ? "question" : part.kind} />`);
 }
 
 /** What was answered, and by whom. @param {{id: string, asks?: boolean}} props `asks`: with the question. */

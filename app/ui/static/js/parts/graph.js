@@ -1,11 +1,11 @@
 // @ts-check
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { Graph as Layout, layout } from "dagre";
 
-import { html } from "../lib/html.js";
+import { html } from "../lib/base.js";
+import { layered } from "../lib/layout.js";
 
 /** Pixels of a node. */
-const NODE = { width: 176, height: 40 };
+const NODE = { width: 176, height: 40, between: 40 };
 
 /** Nodes above which a graph is only shown as its table. */
 const MOST_NODES = 400;
@@ -33,7 +33,7 @@ export function Graph({ graph, plain = false, onChoose }) {
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
         <path d="M0 0 8 4 0 8z" class="arrow" /></marker></defs>
       ${placed.edges.map((edge) => html`<g class=${`way way-${edge.kind}${graph.edges[edge.index].taken ? " taken" : ""}`}><path class="edge" d=${edge.path} marker-end="url(#arrow)" />
-        ${edge.label && html`<text class="edge-label" x=${edge.x} y=${edge.y}>${shortened(edge.label, 22)}</text>`}</g>`)}
+        ${edge.label && html`<text class="edge-label" x=${edge.x} y=${edge.y}>${edge.label}</text>`}</g>`)}
       ${placed.nodes.map((at) => html`<${Node} at=${at} node=${nodes.get(at.id)} plain=${plain} onChoose=${onChoose} />`)}
     </svg></div>`;
 }
@@ -58,25 +58,15 @@ const ROUND = ["start", "end"];
 
 /** @param {{nodes: any[], edges: any[]}} graph */
 function place(graph) {
-  const drawn = new Layout({ multigraph: true });
-  drawn.setGraph({ rankdir: "TB", nodesep: 24, ranksep: 28, marginx: 8, marginy: 8 });
-  drawn.setDefaultEdgeLabel(() => ({}));
-  for (const node of graph.nodes) drawn.setNode(node.id, { ...NODE });
-  graph.edges.forEach((edge, index) => {
-    const drawable = isFlow(edge) && drawn.hasNode(edge.source) && drawn.hasNode(edge.target);
-    if (drawable) drawn.setEdge(edge.source, edge.target, { label: edge.label, kind: edge.kind, index }, String(index));
-  });
-  layout(drawn);
-  const size = drawn.graph();
-  return {
-    width: Math.ceil(size.width || 0),
-    height: Math.ceil(size.height || 0),
-    nodes: graph.nodes.map((node) => {
-      const at = drawn.node(node.id);
-      return { id: node.id, x: at.x - NODE.width / 2, y: at.y - NODE.height / 2 };
-    }),
-    edges: drawn.edges().map((/** @type {any} */ name) => line(drawn.edge(name))),
-  };
+  const ids = graph.nodes.map((node) => node.id);
+  const flow = graph.edges.map((edge, index) => ({ ...edge, index, width: 6 * named(edge).length })).filter((edge) => isFlow(edge) && ids.includes(edge.source) && ids.includes(edge.target));
+  const { width, height, nodes, edges } = layered(ids, flow, NODE);
+  return { width, height, nodes: ids.map((id) => ({ id, x: 0, y: 0, ...nodes.get(id) })), edges: edges.map((points, index) => line(points, flow[index])) };
+}
+
+/** What is written at an edge. @param {any} edge */
+function named({ label }) {
+  return label && label !== "next" ? shortened(label, 22) : "";
 }
 
 /** Whether an edge is a way that a run takes; one that names a slot shows what flows. @param {any} edge */
@@ -84,11 +74,11 @@ function isFlow(edge) {
   return edge.kind !== "data";
 }
 
-/** @param {{points: {x: number, y: number}[], [name: string]: any}} edge */
-function line(edge) {
-  const [first, ...rest] = edge.points;
-  const middle = edge.points[Math.floor(edge.points.length / 2)];
-  return { path: `M${first.x} ${first.y}${rest.map((point) => `L${point.x} ${point.y}`).join("")}`, label: edge.label === "next" ? "" : edge.label, kind: edge.kind || "next", index: edge.index, x: middle.x, y: middle.y };
+/** @param {{x: number, y: number}[]} points @param {any} edge */
+function line(points, edge) {
+  const [first, ...rest] = points;
+  const middle = points[Math.floor(points.length / 2)];
+  return { path: `M${first.x} ${first.y}${rest.map((point) => `L${point.x} ${point.y}`).join("")}`, label: named(edge), kind: edge.kind || "next", index: edge.index, x: middle.x, y: middle.y };
 }
 
 /** @param {string} text @param {number} length */

@@ -1,8 +1,8 @@
 // @ts-check
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
+import { html } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { html } from "../lib/html.js";
 import { Ago, Progress, Status, Took } from "./basics.js";
 
 /**
@@ -14,7 +14,7 @@ export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
   return html`<div class=${`table runs ${onChoose ? "selectable" : ""}`} role="table" aria-label="Runs" aria-rowcount=${runs.length + 1}>
     <div class="row head" role="row" aria-rowindex="1">
       ${onChoose && html`<span role="columnheader"><span class="hidden">Select</span></span>`}
-      <span role="columnheader">Status</span><span role="columnheader">Run</span><span role="columnheader">Recipe</span><span role="columnheader">Progress</span>
+      <span role="columnheader">Status</span><span role="columnheader">Run</span><span role="columnheader">Recipe</span><span role="columnheader">Steps</span>
       <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Cost</span><span role="columnheader" class="right">Duration</span><span role="columnheader" class="right">Changed</span>
     </div>
     <${Virtual} items=${runs} name=${(/** @type {any} */ run) => run.run_id} depends=${[chosen]} onNear=${onNear}
@@ -34,7 +34,7 @@ function RunRow({ run, to, chosen, onChoose }) {
     <span role="cell" class="progress-cell"><${Progress} done=${run.current_step_index} total=${run.total_steps} /></span>
     <span role="cell" class="right number tokens">${format.number(format.tokens(run.usage))}</span>
     <span role="cell" class="right number cost">${format.money(run.usage?.cost_usd)}</span>
-    <span role="cell" class="right took"><${Took} from=${run.started_at || run.created_at} to=${run.completed_at} /></span>
+    <span role="cell" class="right took"><${Took} from=${run.started_at} to=${run.completed_at} /></span>
     <span role="cell" class="right when"><${Ago} at=${run.updated_at} /></span>`;
 }
 
@@ -48,9 +48,10 @@ export function RunLines({ runs }) {
   return html`<ul class="lines">${runs.map(
     (run) => html`<li key=${run.run_id} data-row>
       <${Status} of=${run.status} note=${run.error_code} />
-      <a class="wide row-link" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
-      <span class="muted">${run.live_step ? liveStep(run.live_step) : run.recipe_id}</span>
+      <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
+      <span class="muted">${run.live_step ? liveStep(run.live_step) : run.description !== run.recipe_id && run.recipe_id}</span>
       <${Progress} done=${run.current_step_index} total=${run.total_steps} />
+      <span class="number muted" title="Cost">${format.money(run.usage?.cost_usd)}</span>
       <${Ago} at=${run.updated_at} />
     </li>`,
   )}</ul>`;

@@ -1,9 +1,7 @@
 // @ts-check
 import { useEffect, useRef } from "preact/hooks";
 
-import { html } from "../lib/html.js";
-import { navigate } from "../lib/router.js";
-import { signal, useValue } from "../lib/signal.js";
+import { html, navigate, signal, useValue } from "../lib/base.js";
 
 /** Whether the help is open. */
 const helpOpen = signal(false);

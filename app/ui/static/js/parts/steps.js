@@ -1,14 +1,13 @@
 // @ts-check
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { get, withQuery } from "../lib/api.js";
+import { html, useNow } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { html } from "../lib/html.js";
+import { get, useLive, withQuery } from "../lib/live.js";
 import { bar, isOpen, nameOf, rows, span } from "../lib/run_state.js";
-import { useNow } from "../lib/signal.js";
-import { Fork } from "./again.js";
-import { Ago, Content, Empty, Fault, Opened, Section, Status, Took, useFault } from "./basics.js";
+import { Ago, Content, Empty, Fault, Opened, Progress, Section, Status, Took, each, useFault } from "./basics.js";
 import { Decided } from "./gate_card.js";
+import { Fork } from "./orders.js";
 import { Virtual } from "./rows.js";
 
 /** Ticks of the time axis. */
@@ -23,7 +22,8 @@ export function Steps({ state, onNear }) {
   const items = useMemo(() => rows(state), [state]);
   const { from, to } = span(run, useNow(!run.completed_at));
   const range = useMemo(() => ({ from, to }), [from, to]);
-  return html`<${Section} title="Steps" count=${items.length}>
+  const others = items.length > (run.total_steps ?? items.length);
+  return html`<${Section} title="Steps" actions=${html`<${Progress} done=${run.current_step_index} total=${run.total_steps} />${others && html`<span class="muted" title="Loops, checks, gates and evidence have rows of their own">in ${format.plural(items.length, "row")}</span>`}`}>
     ${items.length === 0 && html`<${Empty} title="No step has begun." />`}
     ${items.length > 0 && html`<div class="table steps scrolls" role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
       <div class="row head" role="row" aria-rowindex="1"><span role="columnheader">Status</span><span role="columnheader">Step</span><span role="columnheader">By</span>
@@ -111,12 +111,12 @@ export function StepDrawer({ state, name, onClose }) {
   const close = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose();
   const shown = lines || mine;
   return html`<div class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
-    <header><h2>${name}</h2>${mine.length > 0 && html`<button type="button" class="small" onClick=${() => setForks(true)}>Run again from here</button>`}
+    <header><h2>${name}</h2>${mine.length > 0 && html`<button type="button" class="small" onClick=${() => setForks(true)}>Fork from this step</button>`}
       <button type="button" class="quiet" onClick=${onClose} aria-label="Close">✕</button></header>
     <${Fault} error=${error} />
     ${forks && html`<${Fork} run=${run} from=${name} onClose=${() => setForks(false)} />`}
-    ${open.map((step) => html`<${Attempt} key=${`open-${step.key}`} step=${step} />`)}
-    ${[...shown].reverse().map((step) => html`<${Attempt} key=${`${step.key}#${step.attempt}`} step=${step} />`)}
+    ${each(open, (step) => html`<${Attempt} key=${`open-${step.key}`} run=${run} step=${step} />`)}
+    ${each([...shown].reverse(), (step) => html`<${Attempt} key=${`${step.key}#${step.attempt}`} run=${run} step=${step} />`)}
     ${lines && !open.length && !lines.length && html`<p class="muted">This step has not begun.</p>`}
   </div>`;
 }
@@ -147,8 +147,13 @@ async function read(runId, name, first, known) {
   return found;
 }
 
-/** @param {{step: any}} props */
-function Attempt({ step }) {
+/** A try of a step: what is asked of whom while it goes on, and what came of it. @param {{run: any, step: any}} props */
+function Attempt({ run, step }) {
+  const path = `/api/runs/${encodeURIComponent(run.run_id)}`;
+  const going = isOpen(step) && !step.gate_id;
+  const { data: asked } = useLive(going ? withQuery(`${path}/request`, { key: step.key }) : null, { pause: 60_000 });
+  const { backend, model } = asked || step.operation?.body || {};
+  const log = `${step.key}.${step.attempt || 1}.prompt.md`;
   return html`<section class="attempt">
     <p><${Status} of=${standing(step)} note=${step.queued ? placeOf(step) : step.key} /> <span class="muted">attempt ${step.attempt || 1}</span></p>
     <dl class="facts">
@@ -157,14 +162,20 @@ function Attempt({ step }) {
       ${isOpen(step) && step.output_at && html`<dt>Last output</dt><dd><${Ago} at=${step.output_at} /></dd>`}
       ${step.queued && html`<dt>Waits for</dt><dd>${step.queued.backend}</dd>`}
       ${step.agent_id && html`<dt>Agent</dt><dd>${step.agent_id}</dd>`}
+      ${backend && html`<dt>Backend</dt><dd>${backend}</dd><dt>Model</dt><dd>${model || step.model || "the backend's default"}</dd>`}
       ${step.usage && html`<dt>Tokens</dt><dd class="number">${format.number(format.tokens(step.usage))}</dd><dt>Cost</dt><dd class="number">${format.money(step.usage.cost_usd)}</dd>`}
       ${step.receipt_id && html`<dt>Receipt</dt><dd><${Opened} path=${`/api/audit/receipts/${step.receipt_id}`} title=${step.receipt_id} /></dd>`}
     </dl>
+    ${asked && html`<h3>${ASKED[asked.kind] || "What it asks"}</h3><${Content} text=${asked.text} />`}
+    ${!going && step.agent_id && html`<${Opened} path=${`${path}/logs/${encodeURIComponent(log)}`} title="Prompt" />`}
     ${step.gate_id && !isOpen(step) && html`<${Decided} id=${step.gate_id} />`}
     ${step.error && html`<div class="fault"><strong>${step.error.code}</strong><p>${step.error.message}</p></div>`}
     <${Output} step=${step} />
   </section>`;
 }
+
+/** What an operation is made of. @type {Record<string, string>} */
+const ASKED = { agent_call: "Prompt", command: "Command", tool_call: "Arguments" };
 
 /** @param {{step: any}} props */
 function Output({ step }) {

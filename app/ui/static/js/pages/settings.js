@@ -1,0 +1,250 @@
+// @ts-check
+/** What happens without a person, and who may do what: triggers, notifications, keys. */
+import { useState } from "preact/hooks";
+
+import { html, navigate } from "../lib/base.js";
+import { get, isSignedIn, keepSession, patch, post, remove, useLive, withQuery } from "../lib/live.js";
+import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useFields } from "../parts/basics.js";
+
+/** Milliseconds between two looks at triggers. */
+const LOOK = 5000;
+
+/** Triggers: when each starts its next run, and what became of the last ones. */
+export function Triggers() {
+  const triggers = useLive("/api/triggers", { pause: LOOK });
+  return html`
+    <${PageTitle} title="Triggers" lead="Start runs on a schedule, on an incoming webhook, or when a file appears."
+      actions=${html`<a class="button primary" href="/start">Schedule a recipe</a>`} />
+    <${Fault} error=${triggers.error} retry=${triggers.refresh} />
+    ${triggers.data?.length === 0 && html`<${Empty} title="There are no triggers." command="control-room triggers add RECIPE --cron '30 7 * * MON-FRI'">
+      <p>Choose “Start it on a schedule” in the form of <a href="/start">a recipe</a>, or from a terminal:</p></${Empty}>`}
+    <${Table} label="Triggers" rows=${triggers.data} name=${(/** @type {any} */ trigger) => trigger.trigger_id} columns=${TRIGGERS} />`;
+}
+
+/** @type {[string, (trigger: any) => any, string?][]} */
+const TRIGGERS = [
+  ["State", (trigger) => html`<${State} trigger=${trigger} />`],
+  ["Trigger", (trigger) => html`<a class="row-link" href=${`/triggers/${trigger.trigger_id}`}>${trigger.name}</a>`, "wide"],
+  ["Starts", (trigger) => html`<a href=${withQuery("/recipes", { recipe: trigger.recipe_id })}>${trigger.recipe_id}</a>`],
+  ["When", when],
+  ["Next", (trigger) => html`<${Ago} at=${trigger.next_at[0]} />`],
+  ["Newest", ({ history: [newest] }) => newest && html`<${Outcome} of=${newest} /> <${Ago} at=${newest.at} />`],
+];
+
+/** A trigger with its next times and its newest occurrences. @param {{id: string}} props */
+export function Trigger({ id }) {
+  const path = `/api/triggers/${encodeURIComponent(id)}`;
+  const live = useLive(path, { pause: LOOK });
+  const [asked, setAsked] = useState(false);
+  const trigger = live.data;
+  const [order, error] = useAct(async ([call, said]) => (await call(), announce(said), live.refresh()));
+  if (!trigger) return html`<${Missing} title="Trigger" id=${id} live=${live} />`;
+  const pause = () => order([() => patch(path, { paused: !trigger.paused, revision: trigger.revision }), trigger.paused ? "Resumed" : "Paused"]);
+  return html`
+    <${PageTitle} title=${trigger.name} lead=${html`<${State} trigger=${trigger} /> starts ${trigger.recipe_id} ${when(trigger)}.`}
+      actions=${html`<button type="button" class="primary" onClick=${() => order([() => post(`${path}/fire`), "A run is started"])}>Start a run now</button>
+        <button type="button" onClick=${pause}>${trigger.paused ? "Resume" : "Pause"}</button>
+        <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`} />
+    <${Fault} error=${error} />
+    <dl class="facts card"><dt>Trigger</dt><dd><${Id} id=${trigger.trigger_id} /></dd>
+      <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(trigger.recipe_id)}`}>${trigger.recipe_id}</a></dd>
+      <dt>Arguments</dt><dd class="mono">${JSON.stringify({ ...trigger.args, ...trigger.args_from })}</dd>
+      <dt>If a run is active</dt><dd>${OVERLAP[trigger.overlap]}</dd>
+      ${trigger.kind === "schedule" && html`<dt>Missed times</dt><dd>${CATCH_UP[trigger.catch_up]}</dd>`}
+      ${trigger.waiting > 0 && html`<dt>Waiting</dt><dd>${trigger.waiting}</dd>`}
+      <dt>Created</dt><dd><${Ago} at=${trigger.created_at} />${trigger.created_by?.name && ` by ${trigger.created_by.name}`}</dd></dl>
+    ${trigger.next_at.length > 0 && html`<${Section} title="Next times"><ul class="lines">${each(trigger.next_at, (at) => html`<li><${Ago} at=${at} /><span class="muted">${new Date(at).toLocaleString()}</span></li>`)}</ul></${Section}>`}
+    <${Section} title="History" count=${trigger.history.length}>
+      ${trigger.history.length === 0 && html`<p class="muted">No runs yet.</p>`}
+      <ul class="lines">${each(trigger.history, (past) => html`<li key=${past.occurrence}><${Outcome} of=${past} /><span class="wide">${past.subject || ""} ${past.reason || ""}</span><${Ago} at=${past.due_at} /></li>`)}</ul></${Section}>
+    ${asked && html`<${Confirm} title="Remove this trigger?" confirm="Remove" danger onConfirm=${() => remove(path).then(() => navigate("/triggers"))} onClose=${() => setAsked(false)}>
+      <p>It starts no further run. The runs that it started stay.</p></${Confirm}>`}`;
+}
+
+/** @type {Record<string, string>} */
+const OVERLAP = { allow: "another one starts", skip: "none starts", queue: "the next one waits for its end", cancel: "it is cancelled, and the next one starts" };
+
+/** @type {Record<string, string>} */
+const CATCH_UP = { none: "are not made up for", one: "are made up for by one run", all: "are all made up for" };
+
+/** @param {{trigger: any}} props */
+function State({ trigger }) {
+  const over = trigger.kind === "schedule" && !trigger.next_at.length;
+  return html`<${Status} of=${trigger.paused ? "paused" : over ? "done" : "pending"} word=${trigger.paused ? "paused" : over ? "over" : "active"} />`;
+}
+
+/** What came of an occurrence. @param {{of: any}} props */
+function Outcome({ of }) {
+  const state = { started: "done", repeated: "done", queued: "queued", refused: "failed" }[/** @type {string} */ (of.result)] || "skipped";
+  return html`<${Status} of=${state} word=${of.result} /> ${of.run_id && html`<a href=${`/runs/${of.run_id}`}>run</a>`}`;
+}
+
+/** When a trigger starts runs, in words. @param {any} trigger */
+function when({ schedule, webhook, files }) {
+  if (webhook) return `for each delivery${webhook.scheme === "none" ? "" : ` signed as ${webhook.scheme}`}`;
+  if (files) return `for each new file of ${files.pattern}`;
+  if (schedule.cron) return `at ${schedule.cron} (${schedule.timezone})`;
+  return schedule.every_seconds ? `every ${schedule.every_seconds} s` : `once, ${new Date(schedule.at).toLocaleString()}`;
+}
+
+const ENDPOINTS = "/api/notifications/endpoints";
+
+/** Occasions for a message. @type {[string, string][]} */
+const KINDS = [
+  ["waits", "waits for a person"],
+  ["failed", "fails"],
+  ["done", "finishes"],
+  ["stalled", "stalls"],
+  ["budget", "reaches a budget"],
+];
+
+/** Notifications: who receives which messages, and what could not be delivered. */
+export function Notifications() {
+  const endpoints = useLive(ENDPOINTS, { pause: LOOK });
+  const [made, setMade] = useState(/** @type {any} */ (null));
+  return html`
+    <${PageTitle} title="Notifications" lead="Send a webhook, an e-mail or a command when a run waits, fails, finishes, stalls or reaches a budget." />
+    <${Fault} error=${endpoints.error} retry=${endpoints.refresh} />
+    ${made?.signing_secret && html`<${Secret} title=${`The signing secret of ${made.name}`} text=${made.signing_secret} onKept=${() => setMade(null)}>The receiver checks signatures with it. It is shown this once.</${Secret}>`}
+    ${endpoints.data?.length === 0 && html`<p class="muted">No notifications are set up yet.</p>`}
+    ${each(endpoints.data, (endpoint) => html`<${Endpoint} key=${endpoint.endpoint_id} of=${endpoint} onDone=${endpoints.refresh} />`)}
+    <${NewEndpoint} onMade=${(/** @type {any} */ answer) => (setMade(answer), endpoints.refresh())} />`;
+}
+
+/** What is shown this once. @param {{title: string, text: string, onKept: () => void, children?: any}} props */
+function Secret({ title, text, onKept, children }) {
+  return html`<section class="card" role="status"><h2>${title}</h2><p>${children}</p><${Command} text=${text} />
+    <div class="actions"><button type="button" onClick=${onKept}>I have kept it</button></div></section>`;
+}
+
+/** @param {{of: any, onDone: () => void}} props */
+function Endpoint({ of: endpoint, onDone }) {
+  const path = `${ENDPOINTS}/${endpoint.endpoint_id}`;
+  const [asked, setAsked] = useState(false);
+  const [dead, setDead] = useState(/** @type {any[] | null} */ (null));
+  const [act, error] = useAct(async (call) => (announce(await call()), onDone()));
+  const test = () => act(async () => {
+    const found = await post(`${path}/test`);
+    if (!found.delivered) throw new Error(found.detail);
+    return "The test was delivered";
+  });
+  const show = () => act(async () => (setDead(await get(`${path}/dead`)), "These were given up"));
+  const replay = () => act(async () => (await post(`${path}/replay`), setDead(null), "They are sent again"));
+  return html`<${Section} title=${endpoint.name} actions=${html`<button type="button" onClick=${test}>Send a test</button>
+      <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`}>
+    <div class="card"><p><strong>${endpoint.channel}</strong> <code>${endpoint.url || endpoint.to || (endpoint.argv || []).join(" ")}</code></p>
+      <p class="muted">${told(endpoint)}${endpoint.waiting > 0 ? `; ${endpoint.waiting} to be sent` : ""}</p>
+      ${endpoint.dead > 0 && html`<p class="wrong-text">${endpoint.dead} could not be delivered. <button type="button" class="small" onClick=${show}>Show</button> <button type="button" class="small" onClick=${replay}>Send again</button></p>`}
+      ${dead && html`<ul class="lines">${each(dead, ({ error: why, given_up_at, message }) => html`<li key=${message.message_id}><span class="wide">${message.text}</span><span class="muted">${why}</span><${Ago} at=${given_up_at} /></li>`)}</ul>`}
+      <${Fault} error=${error} /></div>
+    ${asked && html`<${Confirm} title=${`Remove ${endpoint.name}?`} confirm="Remove" danger onConfirm=${() => remove(path).then(onDone)} onClose=${() => setAsked(false)}><p>It receives nothing more, including messages that wait to be sent.</p></${Confirm}>`}</${Section}>`;
+}
+
+/** @param {any} endpoint */
+function told({ kinds, recipe_id, label }) {
+  const what = kinds.length ? KINDS.filter(([kind]) => kinds.includes(kind)).map(([, word]) => word).join(", ") : "everything";
+  const where = [recipe_id && `of ${recipe_id}`, label && `labelled ${label}`].filter(Boolean).join(", ");
+  return `Sent when a run: ${what}${where && `, ${where}`}`;
+}
+
+/** @param {{onMade: (answer: any) => void}} props */
+function NewEndpoint({ onMade }) {
+  const [channel, setChannel] = useState("url");
+  const [target, setTarget] = useState("");
+  const [name, setName] = useState("");
+  const [kinds, setKinds] = useState(/** @type {string[]} */ (["waits", "failed"]));
+  const toggle = (/** @type {string} */ kind) => setKinds(kinds.includes(kind) ? kinds.filter((other) => other !== kind) : [...kinds, kind]);
+  const [add, error] = useAct(async () => {
+    onMade(await post(ENDPOINTS, { [channel]: target, kinds, ...(name && { name }) }));
+    setTarget("");
+  });
+  return html`<${Section} title="Add an endpoint"><form class="card form" onSubmit=${add}>
+    <label>By <select onChange=${typed(setChannel)}>${options([["url", "webhook"], ["to", "e-mail"]], channel)}</select></label>
+    <label>${channel === "url" ? "Address" : "E-mail address"} <input required type=${channel === "url" ? "url" : "email"} placeholder=${channel === "url" ? "https://example.org/hook" : "ada@example.org"} value=${target} onInput=${typed(setTarget)} /></label>
+    <label>Name (optional) <input maxlength="100" value=${name} onInput=${typed(setName)} /></label>
+    <fieldset><legend>When a run (everything, if none is chosen)</legend>${KINDS.map(([kind, word]) => html`<label class="choice"><input type="checkbox" checked=${kinds.includes(kind)} onChange=${() => toggle(kind)} /> ${word}</label>`)}</fieldset>
+    <${Fault} error=${error} />
+    <div class="actions"><button type="submit" class="primary">Add</button></div>
+    <p class="muted">Add a command from a terminal: <code>control-room notifications add</code></p></form></${Section}>`;
+}
+
+const KEYS = "/api/keys";
+
+/** What each role may do; each includes those before it. @type {Record<string, string>} */
+const ROLES = { viewer: "looks", runner: "starts, pauses and cancels runs", approver: "answers questions", admin: "changes everything, keys too" };
+
+/** Access: who may do what, and who did what. */
+export function Access() {
+  const keys = useLive(KEYS, { pause: LOOK });
+  const [secret, setSecret] = useState(/** @type {any} */ (null));
+  const issued = async (/** @type {any} */ key) => {
+    setSecret(key);
+    // The first key closes the service to whoever made it, who would lose sight of the secret.
+    if (keys.data?.length === 0 && !isSignedIn.value) keepSession((await post("/api/session", { token: key.secret })).session);
+    keys.refresh();
+  };
+  return html`
+    <${PageTitle} title="Access" lead="Keys for people and programs, and a log of changes." />
+    <${Fault} error=${keys.error} retry=${keys.refresh} />
+    ${secret && html`<${Secret} title=${`The secret of ${secret.name}`} text=${secret.secret} onKept=${() => setSecret(null)}>Hand it over now: it is shown this once. Its holder signs in with it, or sends it as <code>Authorization: Bearer</code>.</${Secret}>`}
+    ${keys.data && html`<${Section} title="Keys" count=${keys.data.length}>
+      ${keys.data.length === 0 && html`<p class="muted">No keys yet. The first key closes the service to callers without one, so make it your own, with the role admin; this tab signs in with it.</p>`}
+      <${Table} label="Keys" rows=${keys.data} name=${(/** @type {any} */ key) => key.name} columns=${[...COLUMNS, ["", (/** @type {any} */ key) => html`<${KeyOrders} of=${key} onIssued=${issued} onGone=${keys.refresh} />`]]} />
+      <${NewKey} first=${keys.data.length === 0} onIssued=${issued} /></${Section}>`}
+    <${Audit} />`;
+}
+
+/** @type {[string, (key: any) => any, string?][]} */
+const COLUMNS = [
+  ["Name", (key) => key.name],
+  ["Role", (key) => key.role],
+  ["Limited to", (key) => [...key.recipes, ...key.labels].join(", ") || "all runs", "wide"],
+  ["Expires", (key) => (key.expires_at ? html`<${Ago} at=${key.expires_at} />` : "never")],
+];
+
+/** @param {{of: any, onIssued: (key: any) => void, onGone: () => void}} props */
+function KeyOrders({ of: key, onIssued, onGone }) {
+  const [asked, setAsked] = useState("");
+  const path = `${KEYS}/${encodeURIComponent(key.name)}`;
+  const act = async () => {
+    if (asked === "rotate") onIssued(await post(`${path}/rotate`, { grace_seconds: 3600 }));
+    else await remove(path).then(onGone);
+    announce(asked === "rotate" ? "The key has a new secret" : "The key is revoked");
+  };
+  return html`<button type="button" class="small" onClick=${() => setAsked("rotate")}>Rotate</button> <button type="button" class="small danger" onClick=${() => setAsked("revoke")}>Revoke</button>
+      ${asked && html`<${Confirm} title=${`${asked === "rotate" ? "Rotate" : "Revoke"} the key of ${key.name}?`} confirm=${asked === "rotate" ? "Rotate" : "Revoke"} danger=${asked === "revoke"} onConfirm=${act} onClose=${() => setAsked("")}>
+        <p>${asked === "rotate" ? "It gets a new secret; the present one counts for another hour." : "Its requests, sign-ins and streams end at once."}</p></${Confirm}>`}`;
+}
+
+/** @param {{first: boolean, onIssued: (key: any) => void}} props */
+function NewKey({ first, onIssued }) {
+  const [values, change, setValues] = useFields({ name: "", role: first ? "admin" : "viewer", recipes: "", labels: "", expires: "" });
+  const [add, error] = useAct(async () => {
+    const { name, role, expires } = values;
+    const expires_at = expires ? new Date(expires).toISOString() : null;
+    await onIssued(await post(KEYS, { name, role, recipes: listed(values.recipes), labels: listed(values.labels), expires_at }));
+    setValues({ ...values, name: "" });
+  });
+  return html`<form class="card form" onSubmit=${add} aria-label="New key">
+    <label>Name <input required maxlength="64" placeholder="ada" value=${values.name} onInput=${change("name")} /></label>
+    <label>Role <select onChange=${change("role")}>${options(Object.entries(ROLES).map(([role, does]) => [role, `${role}: ${does}`]), values.role)}</select></label>
+    <label>Only these recipes (comma-separated; none: all) <input value=${values.recipes} onInput=${change("recipes")} /></label>
+    <label>Only runs with these labels, key:value (none: all) <input value=${values.labels} onInput=${change("labels")} /></label>
+    <label>Expires (never, if empty) <input type="date" value=${values.expires} onInput=${change("expires")} /></label>
+    <${Fault} error=${error} />
+    <div class="actions"><button type="submit" class="primary">Add a key</button></div></form>`;
+}
+
+/** @param {string} text */
+function listed(text) {
+  return text.split(",").map((each) => each.trim()).filter(Boolean);
+}
+
+/** Who has changed what, newest first; orders of runs stand with the runs. */
+function Audit() {
+  const lines = useLive("/api/audit?limit=100", { pause: LOOK });
+  if (!lines.data) return html`<${Fault} error=${lines.error} />`;
+  return html`<${Section} title="Changes" count=${lines.data.length}>
+    ${lines.data.length === 0 && html`<p class="muted">No changes yet. Orders and answers are on the pages of their runs.</p>`}
+    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.number}><code>${line.action}</code><span class="wide">${line.target}</span><span>${line.author?.name || (line.author ? "on this machine" : "Control Room")}</span><${Ago} at=${line.at} /></li>`)}</ul></${Section}>`;
+}

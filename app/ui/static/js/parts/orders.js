@@ -1,0 +1,226 @@
+// @ts-check
+/** What can be ordered of runs: one word for each meaning, what it does, and the dialogs that ask. */
+import { useEffect, useState } from "preact/hooks";
+
+import { html, navigate } from "../lib/base.js";
+import * as format from "../lib/format.js";
+import { get, patch, post, remove, withQuery } from "../lib/live.js";
+import { FINISHED } from "../lib/run_state.js";
+import { Confirm, Fault, Status, announce, each, typed, useAct, useFields } from "./basics.js";
+
+const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and their calls are paid again. This run stays as it is.";
+const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and its calls are paid again.";
+
+/** Orders for runs: word, states in which they can be given, what happens then. @type {Record<string, [string, string[], (run: any) => string]>} */
+export const ORDERS = {
+  resume: ["Resume", ["paused", "failed", "cancelled"], resumed],
+  pause: ["Pause", ["pending", "running", "waiting"], () => "The step in progress is finished first; no further step begins until you resume the run."],
+  interrupt: ["Pause now", ["running"], () => "The step in progress is ended. It begins anew when you resume the run, and what its agent has done so far is paid."],
+  fork: ["Fork", ["pending", "running", "waiting", "paused", ...FINISHED], () => FORK],
+  cancel: ["Cancel", ["pending", "running", "waiting", "paused"], () => "Running commands and agents are stopped. Finished steps stay in the journal, and the run can be resumed."],
+  delete: ["Delete", FINISHED, () => "Its folder with journal, logs and outputs is removed. Files in the workspace and receipts are kept."],
+};
+
+/** Orders that end something. */
+export const DANGERS = ["cancel", "delete"];
+
+/** Recipes of these languages have a form in which a run is started. */
+const LANGUAGES = ["control_room", "agent_recipes", "orchestrate", "amplifier"];
+
+/** @param {any} run */
+function resumed({ status, error }) {
+  const at = error?.key ? `at ${error.key}` : "where it stopped";
+  const again = status === "paused" ? "A step that was interrupted" : `The step ${error?.key || "that was cut off"}`;
+  return `This run goes on ${at}. Finished steps are kept and not paid again. ${again} runs again, and its calls are paid again.`;
+}
+
+/** Whether a run stands still until a person sends it on. @param {any} run */
+function isStopped(run) {
+  return run.status === "paused" || (run.status !== "done" && FINISHED.includes(run.status));
+}
+
+/**
+ * Buttons for what can be ordered of a run now, each confirmed.
+ * @param {{run: any, onDone: () => void, next?: boolean}} props `next`: what sends a run on that stands still, each with what happens then.
+ */
+export function RunActions({ run, onDone, next = false }) {
+  const [asked, setAsked] = useState("");
+  const stopped = isStopped(run);
+  const offered = Object.keys(ORDERS).filter((name) => ORDERS[name][1].includes(run.status) && (["resume", "fork"].includes(name) && stopped) === next);
+  const order = asked && asked !== "fork" && ORDERS[asked];
+  const act = async () => {
+    await give(asked, run);
+    announce(`${ORDERS[asked][0]}: accepted`);
+    if (asked === "delete") navigate("/runs");
+    onDone();
+  };
+  const button = (/** @type {string} */ name) => html`<button type="button" title=${next ? null : ORDERS[name][2](run)} class=${DANGERS.includes(name) ? "quiet danger" : name === "resume" ? "primary" : ""} onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`;
+  const again = LANGUAGES.includes(run.dialect) && FINISHED.includes(run.status) && (stopped === next) &&
+    html`<a class="button" title=${next ? null : AGAIN} href=${withQuery("/start", { recipe: run.recipe_id, description: run.task.description })} onClick=${() => keepArgs(run)}>Start again</a>`;
+  return html`${next ? html`<dl class="choices">${offered.map((name) => html`<dt>${button(name)}</dt><dd>${ORDERS[name][2](run)}</dd>`)}${again && html`<dt>${again}</dt><dd>${AGAIN}</dd>`}</dl>` : html`${again}${offered.map(button)}`}
+    ${order && html`<${Confirm} title=${`${order[0]} this run?`} confirm=${order[0]} danger=${DANGERS.includes(asked)} onConfirm=${act} onClose=${() => setAsked("")}>
+      <p>${order[2](run)}</p>${asked === "resume" && run.status !== "paused" && html`<${Preview} id=${run.run_id} body=${{ order: "resume" }} />`}</${Confirm}>`}
+    ${asked === "fork" && html`<${Fork} run=${run} onClose=${() => setAsked("")} />`}`;
+}
+
+/** Let the form begin with the arguments of a run. @param {any} run */
+function keepArgs(run) {
+  sessionStorage.setItem(`control-room.args.${run.recipe_id}`, JSON.stringify(run.task.initial_args));
+}
+
+/** @param {string} name @param {any} run */
+async function give(name, { run_id, status }) {
+  const path = `/api/runs/${encodeURIComponent(run_id)}`;
+  if (name === "delete") await remove(path);
+  else if (name === "interrupt") await post(`${path}/pause`, { interrupt: true });
+  else await post(`${path}/${name === "resume" && status === "paused" ? "unpause" : name}`);
+}
+
+/** Whether a run's files are what was written: checked on request, as it reads the whole journal. @param {{id: string, ended: boolean}} props */
+export function Verified({ id, ended }) {
+  const [found, setFound] = useState(/** @type {any} */ (null));
+  const [check, error] = useAct(async () => {
+    setFound(await get(`/api/runs/${encodeURIComponent(id)}/verification`));
+    announce("The journal is checked");
+  });
+  const broken = found?.files.filter((/** @type {any} */ file) => file.reason);
+  return html`${found ? html`<${Status} of=${found.ok ? "valid" : "invalid"} note=${found.ok && !ended ? "so far" : ""} /> ` : html`<button type="button" class="small" onClick=${check}>Verify</button>`}
+    ${each(broken, (file) => html`<div class="wrong-text">${file.file}${file.line ? `:${file.line}` : ""} ${file.reason}</div>`)}
+    ${found?.advice && !found.ok && html`<div>${found.advice}</div>`}<${Fault} error=${error} />`;
+}
+
+/** Milliseconds without a change after which a form is looked at. */
+const QUIET = 400;
+
+/**
+ * What a request would do, looked at again after each change of it.
+ * @param {any} body @param {string} [path]
+ * @returns {{report: any, error: Error | null}}
+ */
+export function usePreflight(body, path = "/api/preflight") {
+  const [found, setFound] = useState({ report: /** @type {any} */ (null), error: /** @type {Error | null} */ (null) });
+  const text = JSON.stringify(body);
+  useEffect(() => {
+    let over = false;
+    const show = (/** @type {any} */ next) => over || setFound(next);
+    const look = () => post(path, body).then((report) => show({ report, error: null }), (error) => show({ report: null, error }));
+    const timer = setTimeout(look, found.report ? QUIET : 0);
+    return () => ((over = true), clearTimeout(timer));
+  }, [text]);
+  return found;
+}
+
+/** Steps of a preview that are listed. */
+const MOST = 12;
+
+/**
+ * What a resume or a fork would do: which steps run again, and what that costs at most.
+ * @param {{id: string, body: any}} props `body`: the order.
+ */
+export function Preview({ id, body }) {
+  const { report, error } = usePreflight(body, `/api/runs/${encodeURIComponent(id)}/preview`);
+  if (!report) return html`<${Fault} error=${error} /><p class="muted">${error ? "" : "Looking at what it will do…"}</p>`;
+  const performed = report.steps.filter((/** @type {any} */ each) => each.action === "again" || each.action === "next");
+  return html`<div class="preview" role="status">
+    ${report.problems.map((/** @type {any} */ each) => html`<p class="wrong-text">${each.message}</p>`)}
+    <p>${format.plural(report.taken_over, "finished step")} ${report.taken_over === 1 ? "is" : "are"} kept, ${report.again} ${report.again === 1 ? "runs" : "run"} again${paid(report.paid_before)}.${" "}
+      ${report.calls_at_most === null ? report.note || "No limit of the calls of agents is known." : `Agents are called at most ${format.plural(report.calls_at_most, "time")}${report.cost_usd_at_most === null ? "" : `, for ${format.money(report.cost_usd_at_most)}`}.`}</p>
+    ${performed.length > 0 && html`<p>Performed next: ${performed.slice(0, MOST).map((/** @type {any} */ each) => html`<code title=${each.why}>${each.key}</code>${" "}`)}${performed.length > MOST && `and ${performed.length - MOST} more`}</p>`}
+    <p class="muted">${report.workspace_note}</p></div>`;
+}
+
+/** @param {any} usage */
+function paid(usage) {
+  return usage?.cost_usd ? `, which cost ${format.money(usage.cost_usd)} before` : "";
+}
+
+/**
+ * Ask from which step a new run takes over what is finished.
+ * @param {{run: any, from?: string, onClose: () => void}} props `from`: the step that is performed again first.
+ */
+export function Fork({ run, from = "", onClose }) {
+  const [values, change] = useFields({ from, prompt: "", agent: "", args: "" });
+  const [args, fault] = json(values.args);
+  const body = Object.fromEntries(Object.entries({ ...values, args }).filter(([, value]) => value));
+  const fork = async () => {
+    if (fault) throw new SyntaxError(fault);
+    const made = await post(`/api/runs/${encodeURIComponent(run.run_id)}/fork`, body);
+    navigate(`/runs/${made.run_id}`);
+  };
+  return html`<${Confirm} title="Fork this run?" confirm="Fork" onConfirm=${fork} onClose=${onClose}>
+    <p>${FORK}</p>
+    <label>From step (the first that differs, if empty) <input value=${values.from} onInput=${change("from")} /></label>
+    ${values.from && html`<label>Another task for this step, in place of all of the recipe's words (optional) <textarea rows="3" value=${values.prompt} onInput=${change("prompt")}></textarea></label>
+      <label>Another agent for this step (optional) <input value=${values.agent} onInput=${change("agent")} /></label>`}
+    <label>Other arguments, as JSON (optional) <input class="mono" placeholder=${JSON.stringify(run.task.initial_args).slice(0, 100)} value=${values.args} onInput=${change("args")} /></label>
+    ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} />`}</${Confirm}>`;
+}
+
+/** @param {string} text @returns {[any, string]} */
+function json(text) {
+  if (!text.trim()) return [null, ""];
+  try {
+    return [JSON.parse(text), ""];
+  } catch {
+    return [null, "The arguments are not valid JSON."];
+  }
+}
+
+
+/** @param {Record<string, string>} labels */
+function written(labels) {
+  return Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join("\n");
+}
+
+/**
+ * Return the changes that a text asks for.
+ * @param {string} text
+ * @param {Record<string, string>} [before] Labels that the text began with: one whose line is gone is removed.
+ * @returns {Record<string, string | null>}
+ * @throws {SyntaxError} A line has neither form.
+ */
+function changes(text, before = {}) {
+  /** @type {Record<string, string | null>} */
+  const found = {};
+  const named = new Set();
+  for (const line of text.split("\n").map((each) => each.trim())) {
+    if (!line) continue;
+    const [, key, value] = /^([^=]+?)(?:=(.*)|-)$/.exec(line) || [];
+    if (!key) throw new SyntaxError(`“${line}” is not a label: write key=value, or key- to remove one.`);
+    named.add(key);
+    if (value === undefined || value !== before[key]) found[key] = value ?? null;
+  }
+  for (const key of Object.keys(before)) if (!named.has(key)) found[key] = null;
+  return found;
+}
+
+/**
+ * Ask for labels.
+ * @param {{title: string, before?: Record<string, string>, onLabel: (labels: Record<string, string | null>) => any, onClose: () => void}} props
+ *   `before`: labels that are there; without them lines only add and remove.
+ */
+export function LabelDialog({ title, before, onLabel, onClose }) {
+  const [text, setText] = useState(written(before || {}));
+  const save = async () => {
+    const labels = changes(text, before);
+    if (Object.keys(labels).length) await onLabel(labels);
+  };
+  return html`<${Confirm} title=${title} confirm="Label" onConfirm=${save} onClose=${onClose}>
+    <label><span>One <code>key=value</code> per line${before ? "" : html`; <code>key-</code> removes one`}</span>
+      <textarea rows="5" value=${text} onInput=${typed(setText)}></textarea></label></${Confirm}>`;
+}
+
+/** Buttons that label a run, and keep retention from it. @param {{run: any, onDone: () => void}} props */
+export function Marks({ run, onDone }) {
+  const [asked, setAsked] = useState(false);
+  const mark = async (/** @type {any} */ body) => {
+    await patch(`/api/runs/${encodeURIComponent(run.run_id)}`, body);
+    announce("Saved");
+    onDone();
+  };
+  return html`<button type="button" class="small" onClick=${() => setAsked(true)}>${Object.keys(run.labels).length ? "Change" : "Add"} labels</button>
+    <button type="button" class="small" aria-pressed=${Boolean(run.pinned)} title="A pinned run is never pruned" onClick=${() => mark({ pinned: !run.pinned })}>${run.pinned ? "Unpin" : "Pin"}</button>
+    ${asked && html`<${LabelDialog} title="Labels of this run" before=${run.labels} onLabel=${(/** @type {any} */ labels) => mark({ labels })} onClose=${() => setAsked(false)} />`}`;
+}
