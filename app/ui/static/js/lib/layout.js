@@ -10,6 +10,7 @@
 
 /** Rounds in which rows are ordered, and in which cells are moved to their neighbours. */
 const ROUNDS = 12;
+const MOVES = 60;
 
 /** Pixels between cells of a row, and around the whole. */
 const GAP = 20;
@@ -18,7 +19,7 @@ const MARGIN = 8;
 /**
  * @param {string[]} ids @param {{source: string, target: string, width: number}[]} edges `width`: of what is written at it.
  * @param {{width: number, height: number, between: number}} node `between`: pixels between two layers.
- * @returns {{width: number, height: number, nodes: Map<string, Point>, edges: Point[][]}} The upper left corners of nodes.
+ * @returns {{width: number, height: number, nodes: Map<string, Point>, edges: {points: Point[], label: Point}[]}} The upper left corners of nodes; ways, and where each is named.
  */
 export function layered(ids, edges, node) {
   const cells = new Map(ids.map((id) => [id, cell(0, node.width, id)]));
@@ -114,7 +115,7 @@ function crossings(rows) {
 /** Move each cell towards its neighbours, as far as its row has room. @param {Cell[][]} rows */
 function settle(rows) {
   rows.forEach((row) => spread(row, row.map(() => 0)));
-  for (let round = 0; round < ROUNDS; round += 1) {
+  for (let round = 0; round < MOVES; round += 1) {
     for (const row of round % 2 ? [...rows].reverse() : rows) {
       spread(row, row.map((each) => mean([...each.up, ...each.down].map((other) => other.x)) ?? each.x));
     }
@@ -145,12 +146,12 @@ function mean(values) {
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : undefined;
 }
 
-/** @param {Cell[]} crossed @param {boolean} backward @param {{width: number, height: number, between: number}} node @param {(cell: Cell) => number} top @returns {Point[]} */
+/** @param {Cell[]} crossed @param {boolean} backward @param {{width: number, height: number, between: number}} node @param {(cell: Cell) => number} top @returns {{points: Point[], label: Point}} */
 function way(crossed, backward, node, top) {
   const [from, to] = [crossed[0], crossed[crossed.length - 1]];
   if (from === to) {
     const [x, y] = [from.x + node.width / 2, top(from) + node.height / 2];
-    return [{ x, y: y - 8 }, { x: x + 14, y: y - 8 }, { x: x + 14, y: y + 8 }, { x, y: y + 8 }];
+    return { points: [{ x, y: y - 8 }, { x: x + 14, y: y - 8 }, { x: x + 14, y: y + 8 }, { x, y: y + 8 }], label: { x: x + 14, y } };
   }
   const points = [{ x: from.x, y: top(from) + node.height }];
   for (const each of crossed.slice(1, -1)) {
@@ -159,5 +160,6 @@ function way(crossed, backward, node, top) {
     else points.push({ x: each.x, y }, { x: each.x, y: y + node.height });
   }
   points.push({ x: to.x, y: top(to) });
-  return backward ? points.reverse() : points;
+  const label = points[1];
+  return { points: backward ? points.reverse() : points, label };
 }

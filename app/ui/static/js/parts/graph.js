@@ -61,7 +61,7 @@ function place(graph) {
   const ids = graph.nodes.map((node) => node.id);
   const flow = graph.edges.map((edge, index) => ({ ...edge, index, width: 6 * named(edge).length })).filter((edge) => isFlow(edge) && ids.includes(edge.source) && ids.includes(edge.target));
   const { width, height, nodes, edges } = layered(ids, flow, NODE);
-  return { width, height, nodes: ids.map((id) => ({ id, x: 0, y: 0, ...nodes.get(id) })), edges: edges.map((points, index) => line(points, flow[index])) };
+  return { width, height, nodes: ids.map((id) => ({ id, x: 0, y: 0, ...nodes.get(id) })), edges: edges.map((edge, index) => line(edge, flow[index])) };
 }
 
 /** What is written at an edge. @param {any} edge */
@@ -74,11 +74,10 @@ function isFlow(edge) {
   return edge.kind !== "data";
 }
 
-/** @param {{x: number, y: number}[]} points @param {any} edge */
-function line(points, edge) {
+/** @param {any} way @param {any} edge */
+function line({ points, label }, edge) {
   const [first, ...rest] = points;
-  const middle = points[Math.floor(points.length / 2)];
-  return { path: `M${first.x} ${first.y}${rest.map((point) => `L${point.x} ${point.y}`).join("")}`, label: named(edge), kind: edge.kind || "next", index: edge.index, x: middle.x, y: middle.y };
+  return { path: `M${first.x} ${first.y}${rest.map((/** @type {any} */ point) => `L${point.x} ${point.y}`).join("")}`, label: named(edge), kind: edge.kind || "next", index: edge.index, x: label.x, y: label.y + 3 };
 }
 
 /** @param {string} text @param {number} length */
