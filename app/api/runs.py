@@ -114,9 +114,9 @@ async def pause_run(
     return as_json(await services.runs.pause(run_id, author, interrupt=body is not None and body.interrupt))
 
 
-@router.post("/{run_id}/unpause", summary="Continue a paused run", responses=_MOVED)
+@router.post("/{run_id}/unpause", summary="Resume a paused run", responses=_MOVED)
 async def unpause_run(services: ServicesDep, run_id: RunId, author: AuthorDep, _body: _NoBody = None) -> Response:
-    """Continue a paused run. It re-enters the queue."""
+    """Resume a paused run. It re-enters the queue."""
     return as_json(await services.runs.unpause(run_id, author))
 
 

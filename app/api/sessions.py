@@ -200,11 +200,11 @@ async def pause_plan(
     return shown(await authored.pause(session_id, seen(body, if_match)))
 
 
-@router.post("/{session_id}/resume", summary="Continue a paused plan", responses=moved("backend_not_ready"))
+@router.post("/{session_id}/resume", summary="Resume a paused plan", responses=moved("backend_not_ready"))
 async def resume_plan(
     authored: AuthoredPlans, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
-    """Continue a paused plan."""
+    """Resume a paused plan."""
     return shown(await authored.resume(session_id, seen(body, if_match)))
 
 

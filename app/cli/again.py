@@ -63,7 +63,7 @@ def previewed(
 @options.as_json
 @options.anywhere
 def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Continue a paused run; without --server, execute it in this process."""
+    """Resume a paused run; without --server, execute it in this process."""
 
     async def work(client: Client) -> int:
         return await _follow_here(client, await client.call(use_cases.unpause_run, run_id), as_json)

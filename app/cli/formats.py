@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -39,13 +40,20 @@ def run(detail: Mapping[str, Any]) -> str:
     """Return a run with its steps and slots."""
     heading = [(name, detail.get(name)) for name in ("run_id", "recipe_id", "status", "reason", "phase")]
     heading += [("task", detail["task"]["description"]), ("progress", _progress(detail))]
-    heading += [(name, detail.get(name)) for name in ("created_at", "updated_at", "completed_at")]
+    heading += [(name, detail.get(name)) for name in ("created_at", "started_at", "updated_at", "completed_at")]
     parts = [_facts([(name, value) for name, value in heading if value]), *_ending(detail)]
     if detail.get("steps"):
         parts.append(steps(detail["steps"]))
     if detail.get("cache_summary"):
         parts.append(slots(detail["cache_summary"]))
     return "\n\n".join(parts)
+
+
+def money(amount: float) -> str:
+    """Return an amount in dollars, a small one with two digits that count."""
+    if not 0 < amount < 0.01:
+        return f"${amount:.2f}"
+    return f"${amount:.{1 - math.floor(math.log10(amount))}f}"
 
 
 def explanation(found: Mapping[str, Any]) -> str:
@@ -95,7 +103,7 @@ def _spent(line: Mapping[str, Any]) -> str | None:
     usage = line.get("usage")
     if not usage:
         return None
-    price = "" if usage["cost_usd"] is None else f" ${usage['cost_usd']:.2f}"
+    price = "" if usage["cost_usd"] is None else f" {money(usage['cost_usd'])}"
     return f"{usage['input_tokens']}/{usage['output_tokens']}{price}"
 
 

@@ -163,7 +163,7 @@ def _add_move(name: str, move: UseCase[[str, int | None], Answer], meaning: str,
 _add_move("approve", use_cases.approve_plan, "Approve a draft plan, so that it can be started.")
 _add_move("start", use_cases.start_plan, "Start or continue a plan and follow it.", follows=True)
 _add_move("pause", use_cases.pause_plan, "Start no further tasks. Running tasks continue to their end.")
-_add_move("resume", use_cases.resume_plan, "Continue a paused plan and follow it.", follows=True)
+_add_move("resume", use_cases.resume_plan, "Resume a paused plan and follow it.", follows=True)
 
 
 def _new(

@@ -62,11 +62,11 @@ GATES = (
 """Columns of open gates; the first ones are shown in the narrowest terminal."""
 
 RUNS = (
-    Column(name="state", width=11, show=lambda run, now: f"{STATES.get(run['status'], ' ')} {line(run['status'])}"),
+    Column(name="status", width=11, show=lambda run, now: f"{STATES.get(run['status'], ' ')} {line(run['status'])}"),
     Column(name="recipe", width=22, show=lambda run, now: line(run.get("recipe_id"))),
     Column(name="steps", width=7, show=lambda run, now: _progress(run), right=True),
     Column(name="cost", width=8, show=lambda run, now: money((run.get("usage") or {}).get("cost_usd")), right=True),
-    Column(name="time", width=5, show=lambda run, now: _duration(run, now), right=True),
+    Column(name="duration", width=8, show=lambda run, now: _duration(run, now), right=True),
     Column(name="tokens", width=7, show=lambda run, now: tokens(run.get("usage") or {}), right=True),
     Column(name="now", width=20, show=lambda run, now: _now(run)),
     Column(name="quiet", width=5, show=lambda run, now: _quiet(run, now), right=True),
@@ -111,7 +111,7 @@ def seconds(count: float) -> str:
 
 def money(amount: float | None) -> str:
     """Return an amount in dollars; a dash where no provider reported a price."""
-    return "-" if amount is None else f"${amount:.2f}" if amount >= 0.005 or not amount else "<$0.01"
+    return "-" if amount is None else formats.money(amount)
 
 
 def tokens(usage: Row) -> str:
@@ -171,7 +171,7 @@ def _duration(run: Row, now: datetime) -> str:
     if run.get("duration_ms") is not None:
         return seconds(run["duration_ms"] / 1000)
     ended = run.get("completed_at")
-    return age(run.get("started_at") or run["created_at"], clock.instant(ended) if ended else now)
+    return age(run.get("started_at"), clock.instant(ended) if ended else now)
 
 
 def _now(run: Row) -> str:

@@ -21,8 +21,9 @@ from app.cli.top import KEYS, columns, feeds
 from app.cli.top.answering import AnswerScreen
 
 _MEANINGS = """\
-Steps: finished ones of all; a ? where the recipe can loop. Now: the running step, or why the run stopped.
-Quiet: time since the running step last wrote something. Cost: what providers reported; - where none did."""
+Steps: finished ones of all; a ? where the recipe can loop. Duration: since a worker took the run, pauses
+included. Now: the running step, or why the run stopped. Quiet: time since the running step last wrote
+something. Cost: what providers reported; - where none did."""
 
 _TICK_SECONDS = 1.0
 _SCROLLBAR = 2

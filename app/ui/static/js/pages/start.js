@@ -54,8 +54,8 @@ function Choose() {
     <${Fault} error=${recipes.error} />
     ${recipes.data && !found.length && html`<${Empty} title="No recipe matches." />`}
     <ul class="lines recipes">${each(found, (recipe) => html`<li data-row key=${recipe.recipe_id}>
-      <span class="wide"><a class="row-link" href=${withQuery("/start", { recipe: recipe.recipe_id })}>${recipe.recipe_id}</a> <span>${told(recipe)}</span>
-        ${each(recipe.lacks, (lack) => html`<span class="help"> ${lack.message}</span>`)}</span>
+      <div class="wide"><a class="row-link" href=${withQuery("/start", { recipe: recipe.recipe_id })}>${recipe.recipe_id}</a><div class="help">${told(recipe)}</div>
+        ${each(recipe.lacks, (lack) => html`<div class="help">${lack.message}</div>`)}</div>
       ${!(recipe.valid && recipe.ready) && html`<${Status} of=${recipe.valid ? "warning" : "invalid"} word=${recipe.valid ? "not ready" : "invalid"} />`}
       <span class="muted">${steps(recipe)}${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
   </${Section}>`;
