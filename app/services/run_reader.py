@@ -91,8 +91,7 @@ class RunReader:
             self._answers[run_id] = cached
             self._answers.move_to_end(run_id)
             return cached.answer
-        forgotten = self._forgotten
-        view, holder, keep = await self._shown(run_id, last)
+        forgotten, (view, holder, keep) = self._forgotten, await self._shown(run_id, last)
         if (unreadable := self._store.unreadable(run_id) or view.unreadable) is not None:
             view, keep = dataclasses.replace(view, unreadable=unreadable), False
         cache = (cached.cache if cached else None) or RunResponseCache()
@@ -308,11 +307,10 @@ class RunResponseCache:
         self._catch_up(view, living)
         opened = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in view.open]
         shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
+        times = {"started_at": view.started_at, "duration_ms": views.duration_ms(view.started_at, view.completed_at)}
         stalled = next((step.stalled for step in view.open if step.stalled is not None), None)
-        return b'%b,"started_at":%b,"duration_ms":%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b%b,"unreadable":%b%b}' % (
-            plain.encode(views.manifest(view))[:-1],
-            plain.encode(view.started_at),
-            plain.encode(views.duration_ms(view.started_at, view.completed_at)),
+        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b%b,"unreadable":%b%b}' % (
+            plain.encode(views.manifest(view) | times)[:-1],
             b",".join(shown),
             len(living) + len(opened),
             b",".join(self._summaries(view.board.slots)),

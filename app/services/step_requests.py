@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.domain import explanations, operations, plain, records
-from app.engine import open_steps
-from app.engine.replay import ReadBlob
+from app.engine import open_steps, replay
 
 MOST_CHARACTERS = 100_000
 """Beginning of a request that is shown."""
@@ -16,7 +15,7 @@ MOST_CHARACTERS = 100_000
 _RULES = ("retry", "timeout_seconds", "on_interrupted")
 
 
-async def shown(wait: open_steps.StepWait, read_blob: ReadBlob, masker: plain.Masker) -> explanations.StepRequest:
+async def shown(wait: open_steps.StepWait, read_blob: replay.ReadBlob, masker: plain.Masker) -> explanations.StepRequest:
     """Return what an open step asks, without secrets."""
     operation = wait.operation
     # Masked before it is cut, so that no part of a secret stays at the end.
@@ -35,7 +34,7 @@ async def shown(wait: open_steps.StepWait, read_blob: ReadBlob, masker: plain.Ma
     )
 
 
-async def _text(operation: operations.Operation, read_blob: ReadBlob) -> str:
+async def _text(operation: operations.Operation, read_blob: replay.ReadBlob) -> str:
     match operation:
         case operations.AgentCall():
             parts = [await _part(part, read_blob) for part in operation.prompt]
@@ -50,7 +49,7 @@ async def _text(operation: operations.Operation, read_blob: ReadBlob) -> str:
             return _json({name: value for name, value in body.items() if name not in (*_RULES, "kind")})
 
 
-async def _part(part: plain.Json, read_blob: ReadBlob) -> str:
+async def _part(part: plain.Json, read_blob: replay.ReadBlob) -> str:
     if not isinstance(part, Mapping):
         return str(part)
     content = await read_blob(records.BlobRef.from_json(part["blob"]))

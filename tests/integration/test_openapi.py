@@ -47,6 +47,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "GET /api/events",
         "GET /api/runs/{run_id}/graph",
         "GET /api/runs/{run_id}/why",
+        "GET /api/runs/{run_id}/request",
         "GET /api/recipes/{recipe_id}/graph",
         "GET /api/runs/{run_id}",
         "DELETE /api/runs/{run_id}",

