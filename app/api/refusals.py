@@ -252,9 +252,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         "resume_unchangeable", "$.args", "a run of conference cannot be resumed with changes; start another run instead"
     ),
     _invalid(
-        "no_conversation",
-        "$.conversation",
-        f"run {_RUN} has no conversation to begin again; omit `conversation`",
+        "no_conversation", "$.conversation", f"run {_RUN} has no conversation to begin again; omit `conversation`"
     ),
     errors.NotFound(
         f"run {_RUN} has no slot 'drafts'; there are discovery, draft",
