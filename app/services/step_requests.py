@@ -15,7 +15,9 @@ MOST_CHARACTERS = 100_000
 _RULES = ("retry", "timeout_seconds", "on_interrupted")
 
 
-async def shown(wait: open_steps.StepWait, read_blob: replay.ReadBlob, masker: plain.Masker) -> explanations.StepRequest:
+async def shown(
+    wait: open_steps.StepWait, read_blob: replay.ReadBlob, masker: plain.Masker
+) -> explanations.StepRequest:
     """Return what an open step asks, without secrets."""
     operation = wait.operation
     # Masked before it is cut, so that no part of a secret stays at the end.

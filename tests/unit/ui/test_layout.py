@@ -1,4 +1,4 @@
-"""The layout of graphs in the pages (docs/decisions/0350), without a browser."""
+"""The layout of graphs in the pages (docs/decisions/0281), without a browser."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 /**
  * Places for the nodes of a directed graph in layers from top to bottom, and ways for its edges (Sugiyama's method):
  * cycles are broken, each node comes below those that lead to it, layers are ordered by their neighbours, and what
- * belongs together is put one below the other (docs/decisions/0350). Every edge has a place of its own between two layers. Pure.
+ * belongs together is put one below the other (docs/decisions/0281). Every edge has a place of its own between two layers. Pure.
  */
 
 /** @typedef {{x: number, y: number}} Point */
