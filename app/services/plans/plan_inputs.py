@@ -167,6 +167,7 @@ class PlanInputs:
             return None
         if found == plan:
             return None
+        # The journal has the hash of what this service wrote last: content with another hash is a person's edit.
         if driver.sha256(found) != on_file:
             return found
         await self._repository.write(found, plan)
