@@ -45,7 +45,7 @@ class LogTails:
         self._clock = clock
         self._until_released = until_released
 
-    async def part(self, run_id: str, name: str, offset: int, most: int = PART_BYTES) -> stores.LogPart:
+    async def part(self, run_id: str, name: str, offset: int, most: int) -> stores.LogPart:
         """Return a part of a log; a negative offset counts from its end.
 
         Raises:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 from app import clock, errors
 from app.domain import access, events, plain, receipts, records, runs, states, views
 from app.engine import stores
-from app.services import event_streams, log_tails, run_reader, step_portions
+from app.services import event_streams, run_reader, step_portions
 from app.services.event_streams import EventFollower
-from app.services.log_tails import LogTails
 from app.services.progress import Progress, RunListed
 from app.services.run_reader import Ready, RunReader
 
 if TYPE_CHECKING:
     from app.engine import ports, run_engine
+    from app.services.log_tails import LogTails, Piece
     from app.services.long_polls import LongPolls
     from app.services.run_graphs import GraphAnswer, RunGraphs
 
@@ -43,7 +43,6 @@ class RunQueries:
         self._dialects = dialects
         self._progress = Progress(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
-        self._tails = LogTails(store=store, clock=clock, until_released=self._follower.until_released)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return runs, newest first."""
@@ -210,7 +209,7 @@ class RunQueries:
         _check_log(run_id, name)
         return await self._store.read_log(run_id, name)
 
-    async def log_part(self, run_id: str, name: str, offset: int, most: int = log_tails.PART_BYTES) -> stores.LogPart:
+    async def log_part(self, run_id: str, name: str, offset: int, most: int) -> stores.LogPart:
         """Return a part of a log; a negative offset counts from its end.
 
         Raises:
@@ -223,7 +222,7 @@ class RunQueries:
         """Yield the bytes of a log, part after part."""
         return self._tails.span(run_id, name, first, end)
 
-    async def follow_log(self, run_id: str, name: str, offset: int) -> AsyncGenerator[log_tails.Piece, None]:
+    async def follow_log(self, run_id: str, name: str, offset: int) -> AsyncGenerator[Piece, None]:
         """Follow a log while it grows, until its run has ended.
 
         Raises:
@@ -268,6 +267,12 @@ class RunQueries:
     async def released(self) -> None:
         """Wait until the service stops."""
         await self._follower.until_released()
+
+    @functools.cached_property
+    def _tails(self) -> LogTails:
+        from app.services.log_tails import LogTails
+
+        return LogTails(store=self._store, clock=self._clock, until_released=self._follower.until_released)
 
     @functools.cached_property
     def _waiter(self) -> LongPolls:
