@@ -10,6 +10,7 @@ _REPLACED = (
     "issue",
     "plan",
     "document",
+    "project_file",
     "heal",
     "adopt.aside",
     "adopt.steps",

@@ -22,8 +22,10 @@ from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, SESSION
 from tests.unit.storage import writer_processes
 
-ELSEWHERE = ("adopt", "heal", "cut", "repair", "inherit")
-"""Writes that an undisturbed life does not make; the conformance suite kills them in memory."""
+ELSEWHERE = ("adopt", "heal", "cut", "repair", "inherit", "project_file")
+"""Writes that an undisturbed life does not make; the conformance suite kills them in memory, those of files of the
+project at budgets and policies.
+"""
 
 RARELY = {"storage.commit.before_restore", "storage.create.before_sync", "storage.create.after_sync"}
 """What happens after a power cut, or while the commit log fails."""
