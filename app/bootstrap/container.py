@@ -310,7 +310,7 @@ def _application(
         started_listeners=run_listeners,
     )
 
-    unattended = unattended_of(chosen, use_cases, store, engine, definitions, platform, processes)
+    unattended = unattended_of(chosen, use_cases, store, engine, definitions, platform, processes, performing)
     plans, planner = planning_of(use_cases, store, engine, definitions, platform, equipment.masker, performing)
     return Application(
         runs=use_cases,

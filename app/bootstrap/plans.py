@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.engines import Store
@@ -51,6 +51,8 @@ class PlanPerformers:
     """Performs their operations."""
     inputs: plan_inputs.PlanInputs
     """Gives them their inputs."""
+    written: Callable[[str], object]
+    """Is told of each plan that is written."""
     performers: Mapping[str, ports.Performer]
     """What the steps of runs are performed with."""
 
@@ -109,7 +111,7 @@ def planning_of(
         clock=platform.clock,
     )
     performing.performer = _performer(use_cases, kept, reference, chief, outputs, reviewing, performing)
-    performing.inputs = given
+    performing.inputs, plan_repository.written = given, performing.written
     answered = plans.Plans(
         repository=plan_repository,
         maker=maker,

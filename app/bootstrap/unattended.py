@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from app import clock, settings
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.engines import Store
+from app.bootstrap.plans import PlanPerformers
 from app.bootstrap.platform import Platform
 from app.engine import run_engine
 from app.processes import supervisor
 from app.services import arguments, retention, runs
-from app.services.notifications import dispatcher, endpoints, senders
+from app.services.notifications import dispatcher, endpoints, plan_questions, senders
 from app.services.notifications import repository as notified
 from app.services.triggers import firing, hooks, repository, scheduler, triggers
 from app.storage import layout
@@ -27,6 +28,8 @@ class Unattended:
     """Deliveries from outside."""
     endpoints: endpoints.Endpoints
     """Use cases of notifications."""
+    questions: plan_questions.PlanQuestions
+    """What plans ask; is told of each plan that is written."""
     scheduler: scheduler.TriggerScheduler
     """Takes due occurrences."""
     dispatcher: dispatcher.Dispatcher
@@ -75,6 +78,7 @@ def unattended_of(
     definitions: Definitions,
     platform: Platform,
     processes: supervisor.Supervisor,
+    planning: PlanPerformers,
 ) -> Unattended:
     """Return what works without a person over a store."""
     time, ids = platform.clock, platform.ids
@@ -94,8 +98,11 @@ def unattended_of(
         clock=time,
         ids=ids,
     )
+    questions = plan_questions.PlanQuestions(store.plans)
+    planning.written = questions.note
     notified_endpoints, channels = _endpoints(store), _senders(chosen, platform, processes)
     return Unattended(
+        questions=questions,
         triggers=orders,
         hooks=hooks.Hooks(repository=kept, firing=starts, clock=time, ids=ids),
         endpoints=endpoints.Endpoints(
@@ -110,6 +117,7 @@ def unattended_of(
             feed=store.feed,
             senders=channels,
             clock=time,
+            questions=questions,
             hears_all=chosen.engine.engine == "embedded",
         ),
         retention=retention.Retention(use_cases, store, store.documents(retention.FOLDER), time),

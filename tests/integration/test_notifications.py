@@ -13,7 +13,7 @@ import pytest
 from app import clock
 from app.domain import notifications
 from app.engine import event_feed
-from app.services.notifications import dispatcher, repository, webhook_sender
+from app.services.notifications import dispatcher, plan_questions, repository, webhook_sender
 from app.services.triggers import pointers
 from tests.integration import endpoints, powercuts, scheduled, served
 from tests.integration.project import Project
@@ -95,6 +95,45 @@ async def test_a_gate_is_told_once_also_after_restarts(tmp_path: Path) -> None:
     assert [one.content["type"] for one in posts] == ["run.waits", "run.done"]
 
 
+async def test_questions_of_plans_are_told(tmp_path: Path) -> None:
+    """A task that asks is told with what answers it, and each question has one id, also after a restart."""
+    project, allowed = Project(tmp_path), ALLOWED
+    async with endpoints.receiver() as receiver, endpoints.receiver() as failed:
+        async with served.in_process(project, **allowed) as service:
+            await _add(service, url=receiver.url)
+            await _add(service, url=failed.url, kinds=["failed"])
+            asked = {"description": "quick", "recipe_id": "quick", "scoping_question": "Which colour?"}
+            made = await service.http.post("/api/sessions", json={"tasks": [asked]})
+            assert made.status_code == 201, made.text
+            session_id = made.json()["session_id"]
+            (first,) = await receiver.until(1)
+        async with served.in_process(project, **allowed) as service:
+            # The next message comes behind whatever the start would tell again.
+            run = await service.run("quick")
+            await _told(receiver, 2)
+            path = f"/api/sessions/{session_id}/tasks"
+            answered = await service.http.post(f"{path}/1/answer", json={"answer": "Blue."})
+            other = {"description": "quick", "recipe_id": "quick", "scoping_question": "Which size?"}
+            added = await service.http.post(path, json=other)
+            assert (answered.status_code, added.status_code) == (200, 201), (answered.text, added.text)
+            posts = await _told(receiver, 3)
+
+    told, (second, third) = first.content["data"], list(posts.values())[1:]
+    assert (told["kind"], told["session_id"], told["task_id"]) == ("waits", session_id, 1)
+    assert (told["prompt"], first.content["type"]) == ("Which colour?", "run.waits")
+    assert second.content["data"]["run_id"] == run["run_id"]
+    assert third.content["data"]["prompt"] == "Which size?"
+    assert failed.posts == []
+
+
+async def _told(receiver: endpoints.Receiver, count: int) -> dict[str, endpoints.Post]:
+    """Wait until so many different messages were received, and return them by their ids, in order."""
+    async with asyncio.timeout(served.WAIT_SECONDS):
+        while len(found := {post.headers["webhook-id"]: post for post in receiver.posts}) < count:
+            await served.moment()
+    return found
+
+
 async def test_refusals_are_retried_in_the_order_of_the_run_and_given_up(tmp_path: Path) -> None:
     """Tries have growing pauses; after the last one the message is a dead letter, which a replay delivers."""
     async with endpoints.receiver() as receiver:
@@ -150,6 +189,7 @@ async def test_runs_of_other_processes_are_told(tmp_path: Path) -> None:
             feed=event_feed.EventFeed(time.monotonic),
             senders={"command": Listener()},
             clock=time,
+            questions=plan_questions.PlanQuestions(store.plans),
             hears_all=False,
         )
         other.start()

@@ -14,7 +14,7 @@ from app import clock, errors
 from app.domain import notifications
 from app.engine import event_feed, stores
 from app.services import aio
-from app.services.notifications import derivation
+from app.services.notifications import derivation, plan_questions
 from app.services.notifications.repository import EndpointRepository
 from app.services.notifications.senders import NotDelivered, Sender
 
@@ -61,6 +61,7 @@ class Dispatcher:
         feed: event_feed.EventFeed,
         senders: Mapping[str, Sender],
         clock: clock.Clock,
+        questions: plan_questions.PlanQuestions,
         hears_all: bool = True,
     ) -> None:
         """Args: hears_all: Whether the feed has the events of all runs; if not, they are looked for in the store."""
@@ -69,6 +70,7 @@ class Dispatcher:
         self._feed = feed
         self._senders = senders
         self._clock = clock
+        self._questions = questions
         self._hears_all = hears_all
         self._outlets: dict[str, _Outlet] = {}
         self._place = 0
@@ -129,7 +131,8 @@ class Dispatcher:
             await self._take()
             await self._save()
             if self._place == self._feed.last and not self._repository.changed.is_set():
-                await aio.wait_first(news, self._repository.changed.wait(), self._clock.sleep(_IDLE_SECONDS))
+                asked, sleep = self._questions.changed.wait(), self._clock.sleep(_IDLE_SECONDS)
+                await aio.wait_first(news, self._repository.changed.wait(), asked, sleep)
                 self._look_again()
         finally:
             news.cancel()
@@ -138,6 +141,7 @@ class Dispatcher:
     def _look_again(self) -> None:
         """Read again what other processes may have written meanwhile."""
         if not self._hears_all:
+            self._questions.again()
             now = clock.stamp(self._clock.now())
             for outlet in self._outlets.values():
                 if outlet.behind is None:
@@ -170,6 +174,12 @@ class Dispatcher:
             if outlet.behind is None:
                 self._enqueue(outlet, [one for portion in portions for one in derivation.of_portion(portion)])
         self._place = reached
+        questions = await self._questions.take()
+        for outlet in self._outlets.values() if questions else ():
+            self._enqueue(outlet, questions)
+            if outlet.behind is not None:
+                # There was no room for all of them.
+                self._questions.again()
 
     def _enqueue(self, outlet: _Outlet, messages: Iterable[notifications.Message]) -> None:
         for message in sorted(messages, key=lambda each: each.at):

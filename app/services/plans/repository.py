@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -51,6 +51,8 @@ class PlanRepository:
         self._masker = masker
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._news: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self.written: Callable[[str], object] = str
+        """Is told of each plan that is written; it may not wait."""
 
     def now(self) -> str:
         """Return the present instant as plans hold it."""
@@ -171,6 +173,7 @@ class PlanRepository:
 
     def tell(self, session_id: str) -> None:
         """Wake whoever waits for news of a plan."""
+        self.written(session_id)
         news = self._news.pop(session_id, None)
         if news is not None:
             news.set()

@@ -1,0 +1,88 @@
+"""Plan questions: what session plans ask people, as messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from app import errors
+from app.domain import notifications, plain, plan_stores, plans
+
+_ASKS = plans.TaskState.NEEDS_SCOPING
+_OPEN = (plans.PlanState.DRAFT, plans.PlanState.APPROVED, plans.PlanState.RUNNING, plans.PlanState.PAUSED)
+
+
+class PlanQuestions:
+    """Read the open questions of plans: of all at first, then of those that were written."""
+
+    def __init__(self, kept: plan_stores.PlanStore) -> None:
+        self._kept = kept
+        self._written: set[str] | None = None
+        self.changed = asyncio.Event()
+        """Set when a plan was written."""
+
+    def note(self, session_id: str) -> None:
+        """Note that a plan was written."""
+        if self._written is not None:
+            self._written.add(session_id)
+        self.changed.set()
+
+    def again(self) -> None:
+        """Read all plans the next time."""
+        self._written = None
+
+    async def take(self) -> list[notifications.Message]:
+        """Return the questions that may be new; the same question always makes the same message.
+
+        Raises:
+            errors.StorageFault: a plan cannot be read now; all are read the next time.
+        """
+        self.changed.clear()
+        written, self._written = self._written, set()
+        try:
+            names = sorted(written) if written is not None else await self._asking()
+            return [message for name in names for message in await self._of_plan(name)]
+        except BaseException:
+            self._written = None
+            raise
+
+    async def _asking(self) -> list[str]:
+        """Return the plans whose row says that a task asks."""
+        found = []
+        for status in _OPEN:
+            query = plans.PlanQuery(status=status.value, limit=1000, partial=True)
+            while page := await self._kept.list(query):
+                found += [row.session_id for row in page if row.tasks.get(_ASKS.value)]
+                if len(page) < query.limit:
+                    break
+                query = plans.PlanQuery(
+                    status=status.value, limit=1000, partial=True, cursor=(page[-1].created_at, page[-1].session_id)
+                )
+        return found
+
+    async def _of_plan(self, session_id: str) -> list[notifications.Message]:
+        try:
+            plan = await self._kept.get(session_id)
+        except errors.ControlRoomError:
+            # A damaged plan asks nothing; whoever looks at it is told.
+            return []
+        return [] if plan is None or plan.status not in _OPEN else list(_questions(plan))
+
+
+def _questions(plan: plans.Plan) -> Iterator[notifications.Message]:
+    for task in plan.tasks:
+        if task.status is not _ASKS:
+            continue
+        question = task.scoping_question or f"Which recipe does the task {task.id}?"
+        mark = f"{plan.session_id} {task.id} {len(task.scoping_before)} {question}"
+        facts = {"session_id": plan.session_id, "task_id": task.id, "task": task.description[:500], "prompt": question}
+        yield notifications.Message(
+            message_id=f"msg_{plain.sha256(mark.encode())[:24]}",
+            kind="waits",
+            at=plan.updated_at,
+            run_id=plan.session_id,
+            recipe_id=task.recipe_id or "plan",
+            text=f"The plan {plan.session_id} asks about task {task.id}: {question}"[:500],
+            labels=dict(plan.labels),
+            data=facts,
+        )
