@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from app import errors
-from app.domain import notifications, plain, plan_stores, plans
+from app.domain import notifications, plain, plans
+
+if TYPE_CHECKING:
+    from app.storage import plans as stored
 
 _ASKS = plans.TaskState.NEEDS_SCOPING
 _OPEN = (plans.PlanState.DRAFT, plans.PlanState.APPROVED, plans.PlanState.RUNNING, plans.PlanState.PAUSED)
@@ -15,7 +19,7 @@ _OPEN = (plans.PlanState.DRAFT, plans.PlanState.APPROVED, plans.PlanState.RUNNIN
 class PlanQuestions:
     """Read the open questions of plans: of all at first, then of those that were written."""
 
-    def __init__(self, kept: plan_stores.PlanStore) -> None:
+    def __init__(self, kept: stored.Plans) -> None:
         self._kept = kept
         self._written: set[str] | None = None
         self.changed = asyncio.Event()
