@@ -74,7 +74,8 @@ class Members:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_SECONDS)
         output = self._log(program).read_bytes()[begin:].decode(errors="replace").strip()[-_SHOWN_BYTES:]
-        message = f"{program.name} did not become ready; its log {self._log(program)} ends with:\n{output}"
+        last = " | ".join(output.splitlines()[-3:])
+        message = f"{program.name} did not become ready; its log {self._log(program)} ends with: {last}"
         raise errors.ConfigurationError(message, code="member_not_started")
 
     def watch(self) -> None:
