@@ -134,7 +134,7 @@ def test_a_member_ends_with_its_parent() -> None:
     script = (
         "import signal, subprocess, sys, time; from app.processes import process_tree as t\n"
         "p = subprocess.Popen(['sleep', '600'], preexec_fn=t.ended_with_parent(signal.SIGTERM))\n"
-        "print(p.pid, flush=True); time.sleep(600)"
+        "sys.stdout.write(f'{p.pid}\\n'); sys.stdout.flush(); time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
