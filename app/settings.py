@@ -47,6 +47,9 @@ CONTAINMENTS = ("auto", "namespace", "user_namespace", "guard")
 ENGINES = ("embedded", "temporal")
 """Values of the engine."""
 
+WORKSPACES = ("sticky", "shared")
+"""Values of what workers do with workspaces."""
+
 LOG_LEVELS = ("debug", "info", "warning", "error")
 """Values of the log level, in any case."""
 
@@ -174,6 +177,10 @@ class EngineSettings:
     engine: str = _setting("embedded", "ENGINE", "What executes runs: embedded or temporal.")
     temporal: str = _setting("127.0.0.1:7233", "TEMPORAL", "Address of the Temporal server, `HOST:PORT`.")
     temporal_namespace: str = _setting("default", "TEMPORAL_NAMESPACE", "Namespace on the Temporal server.")
+    workspaces: str = _setting("sticky", "WORKSPACES", "Workspaces of several machines: sticky or shared.")
+    worker_gone_seconds: float = _setting(
+        300.0, "WORKER_GONE_SECONDS", "Absence of a worker after which its runs are paused with `worker_gone`.", 1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,12 +343,15 @@ def _check_values(settings: Settings) -> list[Remark]:
             if least is not None and (not least <= value <= most or value == math.inf):
                 limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
                 remarks.append(_fatal(item.metadata["env"], f"must be {limits}, not {value}"))
-    if (level := settings.telemetry.log_level).lower() not in LOG_LEVELS:
-        remarks.append(_fatal("LOG_LEVEL", f"must be one of {', '.join(LOG_LEVELS)}, not {level!r:.200}"))
-    if (engine := settings.engine.engine) not in ENGINES:
-        remarks.append(_fatal("ENGINE", f"must be one of {', '.join(ENGINES)}, not {engine!r:.200}"))
-    if (containment := settings.processes.containment) not in CONTAINMENTS:
-        remarks.append(_fatal("CONTAINMENT", f"must be one of {', '.join(CONTAINMENTS)}, not {containment!r:.200}"))
+    choices = (
+        ("LOG_LEVEL", settings.telemetry.log_level, LOG_LEVELS),
+        ("ENGINE", settings.engine.engine, ENGINES),
+        ("WORKSPACES", settings.engine.workspaces, WORKSPACES),
+        ("CONTAINMENT", settings.processes.containment, CONTAINMENTS),
+    )
+    for name, value, known in choices:
+        if (value.lower() if name == "LOG_LEVEL" else value) not in known:
+            remarks.append(_fatal(name, f"must be one of {', '.join(known)}, not {value!r:.200}"))
     return remarks
 
 

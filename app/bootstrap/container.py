@@ -16,7 +16,7 @@ from typing import Any
 from app import settings, telemetry
 from app.agents import backends, configuration
 from app.agents import performer as agent_performer
-from app.bootstrap import spending, temporal
+from app.bootstrap import leading, spending, temporal
 from app.bootstrap.catalogue import surroundings_of
 from app.bootstrap.definitions import Definitions, reference_of
 from app.bootstrap.engines import Engine, EngineParts, Store, workspace_lock
@@ -153,8 +153,7 @@ async def build(
             closing.push_async_callback(application.planner.stop)
             application.planner.start(recover=serves)
         if serves:
-            closing.push_async_callback(application.unattended.stop)
-            application.unattended.start()
+            leading.lead(store, application.unattended, closing)
             spending.serve(application.budgets, closing)
         if serves and chosen.project.keep_conversations_days:
             age = timedelta(days=chosen.project.keep_conversations_days)
@@ -209,7 +208,8 @@ async def _store(
     embedded = mode.alone or (mode.address is not None and chosen.engine.engine == "embedded")
     if embedded or mode.works or mode.address is not None:
         closing.callback(directory.lock_engine(shared=not embedded).release)
-    store = store_of(chosen.project, directory, platform, adopter.adopt, looks_only=mode.look_only)
+    shared = chosen.engine.engine == "temporal" and (mode.look_only or mode.works or mode.address is not None)
+    store = store_of(chosen.project, directory, platform, adopter.adopt, looks_only=mode.look_only, shared=shared)
     closing.push_async_callback(store.close)
     try:
         await store.start(serve=mode.address is not None and chosen.engine.engine == "embedded")

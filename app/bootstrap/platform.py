@@ -99,13 +99,17 @@ def store_of(
     adopt: run_folders.Adopt,
     *,
     looks_only: bool,
+    shared: bool = False,
 ) -> Store:
     """Return the run store of a project, which is not open yet.
+
+    Args:
+        shared: Whether other services and workers use it, too.
 
     Raises:
         errors.ConfigurationError: `store_differs`, the data directory's runs are in another store.
     """
-    store = _store_of(project, directory, platform, adopt, looks_only=looks_only)
+    store = _store_of(project, directory, platform, adopt, looks_only=looks_only, shared=shared)
     if isinstance(store, folder_store.FolderStore):
         identity = platform.ids.token("blobs_")
         store.keep_blobs_in(mark.Target(url=project.blobs_url, new_identity=identity, looks_only=looks_only))
@@ -119,14 +123,20 @@ def _store_of(
     adopt: run_folders.Adopt,
     *,
     looks_only: bool,
+    shared: bool,
 ) -> Store:
-    index_url = project.database_url or directory.index_url()
+    index_url = project.database_url or (shared and project.store_url) or directory.index_url()
     if not project.store_url:
         return platform.make_store(directory, index_url, platform, adopt)
     from app.storage.index.sql import index
     from app.storage.postgres import store
 
-    target = store.Target(url=project.store_url, new_identity=platform.ids.token("store_"), looks_only=looks_only)
+    target = store.Target(
+        url=project.store_url,
+        new_identity=platform.ids.token("store_"),
+        looks_only=looks_only,
+        shared=shared and not looks_only,
+    )
     return store.PostgresStore(
         target, directory, index.SqlIndex(index_url), clock=platform.clock, probes=platform.probes, adopt=adopt
     )

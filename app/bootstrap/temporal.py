@@ -20,13 +20,17 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
 
     Raises:
         errors.ConfigurationError: `temporal_missing`, the extra is not installed; `temporal_address`, `temporal_away`,
-            `temporal_namespace`; `unsupported_on_engine`, the runs are in Postgres.
+            `temporal_namespace`; `index_not_shared`, services and workers could not share the index.
     """
     if chosen.engine.engine != "temporal" or not (mode.works or mode.address is not None):
         return platform
-    if chosen.project.store_url:
-        message = "the engine on Temporal works on runs in folders only: unset CONTROL_ROOM_STORE_URL"
-        raise errors.ConfigurationError(message, code="unsupported_on_engine")
+    project = chosen.project
+    if project.store_url and project.database_url and project.database_url.startswith("sqlite"):
+        message = (
+            "services and workers share the index of a store on Postgres: unset CONTROL_ROOM_DATABASE_URL, so that it "
+            "is in that database, or name another one on Postgres"
+        )
+        raise errors.ConfigurationError(message, code="index_not_shared")
     try:
         from app.temporal import engine, messages, server, worker
     except ModuleNotFoundError as error:
@@ -36,13 +40,19 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         raise errors.ConfigurationError(message, code="temporal_missing") from error
     target = server.Target(address=chosen.engine.temporal, namespace=chosen.engine.temporal_namespace)
     client = await server.connect(target)
-    limits = worker.WorkerLimits(
-        queue=messages.queue(directory_of(chosen.project, platform).prepare()),
-        steps=chosen.pool.max_running,
-        grace_seconds=chosen.pool.stop_grace_seconds,
-    )
+    placement = None
+    if project.store_url and chosen.engine.workspaces == "sticky":
+        # What the machine has, it has for all workers of its data directory.
+        identity = directory_of(project, platform).prepare()
+        placement = messages.Placement(worker=identity, gone_seconds=chosen.engine.worker_gone_seconds)
 
     def make(parts: EngineParts) -> Engine:
+        limits = worker.WorkerLimits(
+            queue=messages.queue(parts.store.identity),
+            placement=placement,
+            steps=chosen.pool.max_running,
+            grace_seconds=chosen.pool.stop_grace_seconds,
+        )
         if isinstance(parts.store, folder_store.FolderStore):
             parts.store.keep_lines(engine.KEPT_LINES)
         return engine.TemporalEngine(

@@ -43,6 +43,10 @@ class Unattended:
         self.dispatcher.start()
         self.retention.start()
 
+    def look_again(self) -> None:
+        """Look for triggers that another service has changed."""
+        self.scheduler.look_again()
+
     async def stop(self) -> None:
         """Stop, and wait for it."""
         await self.scheduler.stop()

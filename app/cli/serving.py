@@ -43,15 +43,18 @@ def _without_password(context: click.Context, option: click.Parameter, value: st
     return value
 
 
-@click.command()
-@click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser once the service is ready.")
-@click.option(
+store_option = click.option(
     "--store",
     _STORE,
     metavar="URL",
     callback=_without_password,
     help="Run store on Postgres, an address without password.  [CONTROL_ROOM_STORE_URL; default: folders]",
 )
+
+
+@click.command()
+@click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser once the service is ready.")
+@store_option
 @click.option("--blobs", _BLOBS, metavar="URL", help=_described(_BLOBS))
 @_with_settings
 def serve(opens: bool, **given: str | None) -> int:

@@ -9,6 +9,7 @@ import click
 
 from app import settings
 from app.cli import exit_codes, formats, options, terminal
+from app.cli.serving import store_option
 
 
 @click.command()
@@ -16,6 +17,10 @@ from app.cli import exit_codes, formats, options, terminal
 @click.option("--temporal-namespace", "TEMPORAL_NAMESPACE", metavar="NAME", help="Namespace on it.")
 @click.option("--project", "PROJECT", metavar="DIR", help="Project whose runs are executed.")
 @click.option("--blobs", "BLOBS_URL", metavar="URL", help="Object storage of blobs and logs, as services have it.")
+@click.option("--data-directory", "DATA_DIRECTORY", metavar="DIR", help="Its data directory on this machine.")
+@store_option
+@click.option("--workspaces", "WORKSPACES", metavar="HOW", help="With --store: sticky (default) or shared.")
+@click.option("--worker-gone-seconds", "WORKER_GONE_SECONDS", metavar="N", help="Absence that pauses placed runs.")
 @click.option("--max-running", "MAX_RUNNING", metavar="N", help="Steps that are performed at the same time.")
 def worker(**given: str | None) -> int:
     """Perform the steps of runs that services on Temporal have accepted, until SIGTERM or Ctrl-C.

@@ -63,6 +63,10 @@ class DecisionKind(StrEnum):
     """A person changed the run's labels, or whether retention keeps it; of an ended run, too."""
     VOTED = "voted"
     """A key gave its decision at a gate that needs several."""
+    PLACED = "placed"
+    """The run was given to a worker, which performs all its steps; names the worker."""
+    LATE = "late"
+    """A try ended after a newer one had begun, or the run had ended; names the blob that keeps what came of it."""
 
 
 # A look-up costs a tenth of a call of the class, and every step comes this way.
@@ -151,6 +155,8 @@ class Decisions:
     """Lines that steps.jsonl must have, since it had them when a decision was written."""
     given_up: bool = False
     """Whether lost lines were reported to a person: from then on only later decisions say how many there must be."""
+    placed: str | None = None
+    """Worker that performs the run's steps; None: any."""
     overrides: dict[str, plain.Json] = field(default_factory=dict)
     """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …), and the marks."""
 
@@ -198,6 +204,12 @@ class Decisions:
             case DecisionKind.LABELLED:
                 self._label(line)
                 # The run itself has not moved.
+                return
+            case DecisionKind.PLACED:
+                self.placed = str(line["worker"])
+            case DecisionKind.LATE:
+                if not (isinstance(line["key"], str) and isinstance(line["blob"], Mapping)):
+                    raise TypeError("a late line names its step and its blob")
                 return
         self.last_at = line["at"]
 

@@ -16,6 +16,7 @@ from app import errors
 from app.engine import equipment
 from app.temporal import messages
 from app.temporal.codec import reference
+from app.temporal.placing import Placing
 from app.temporal.rehearsal import Superseded
 from app.temporal.runs import Runs
 from app.temporal.steps import Steps
@@ -29,9 +30,10 @@ _log = logging.getLogger(__name__)
 class Activities:
     """The activities of one worker."""
 
-    def __init__(self, steps: Steps, runs: Runs) -> None:
+    def __init__(self, steps: Steps, runs: Runs, placing: Placing) -> None:
         self._steps = steps
         self._runs = runs
+        self._placing = placing
 
     def short(self) -> list[Callable[..., Any]]:
         """Return those that read and write a journal, and take no capacity."""
@@ -60,6 +62,16 @@ class Activities:
         """Perform one try of a step."""
         async with _reported():
             return reference(await self._steps.perform(order))
+
+    @activity.defn
+    async def place(self, run_id: str) -> str:
+        """Return the worker that performs the steps of a run."""
+        async with _reported():
+            return await self._placing.place(run_id)
+
+    @activity.defn
+    async def here(self) -> None:
+        """Show that this worker is there."""
 
     @activity.defn
     async def announce(self, order: messages.StepOrder) -> messages.Announced:

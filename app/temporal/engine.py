@@ -23,6 +23,7 @@ from app.temporal import codec, messages, worker
 from app.temporal.activities import Activities
 from app.temporal.follower import LOOK_SECONDS, Follower
 from app.temporal.orders import Orders
+from app.temporal.placing import Placing
 from app.temporal.runs import Runs
 from app.temporal.slices import Contents
 from app.temporal.steps import Steps
@@ -73,7 +74,14 @@ class TemporalEngine:
         config: Any = {**client.config(), "data_converter": codec.converter(self.contents)}
         self._client = Client(**config)
         self._steps = Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
-        self._runs = Runs(steps=self._steps, equipment=equipment, contents=self.contents, ended=self._run_ended)
+        self._placing = Placing(store, self._steps.leases, bounds.placement)
+        self._runs = Runs(
+            steps=self._steps,
+            placing=self._placing,
+            equipment=equipment,
+            contents=self.contents,
+            ended=self._run_ended,
+        )
         self._orders = Orders(store, self._steps, equipment.clock, self.tell)
         self._follower = Follower(store, equipment.clock)
         self._helpers = aio.BackgroundTasks(self._died)
@@ -296,7 +304,7 @@ class TemporalEngine:
 
     async def _begin(self, recover: bool) -> int:
         if self._works:
-            activities = Activities(self._steps, self._runs)
+            activities = Activities(self._steps, self._runs, self._placing)
             await self._working.enter_async_context(worker.working(self._client, activities, self._bounds))
         if not recover:
             return 0

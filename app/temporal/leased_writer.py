@@ -1,14 +1,17 @@
-"""The writer of a step that is performed here: it leases the run for each write, so that orders come between them."""
+"""The writer of a step that is performed here: it leases the run for each write, so that orders come between them.
+
+A lease that was lost meanwhile is taken again before a result is given up.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Container, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
-from app import errors
-from app.domain import plain
+from app import clock, errors
+from app.domain import decisions, plain
 from app.domain.records import Record
 from app.engine import ports, run_writer, runner, space_retry, step_attempt, stores
 from app.temporal.leases import Leases
@@ -21,6 +24,10 @@ class FencedLog:
     def __init__(self, log: stores.RunLog) -> None:
         self._log = log
 
+    def renew(self, log: stores.RunLog) -> None:
+        """Continue under another lease."""
+        self._log = log
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
@@ -28,13 +35,16 @@ class FencedLog:
         """Append a line, unless a newer try has begun or the step is recorded.
 
         Raises:
-            Superseded: another worker has taken the step over; what came of this try is kept as a log.
+            Superseded: another worker has taken the step over; what came of this try is kept as a blob.
         """
         key, attempt, loaded = str(line["key"]), line["attempt"], self._log.loaded
         newest = loaded.decisions.highest_attempt.get(key, 0)
         recorded = any((found.key, found.attempt) == (key, attempt) for found in loaded.records)
         if attempt != newest or recorded or loaded.decisions.ended is not None:
-            await self._log.write_log(f"{key}.{attempt}.late.json", plain.encode(dict(line)).decode())
+            # It may have been paid for, so that it is kept, but never as the record.
+            blob = await self._log.put_blob(plain.encode(dict(line)), text=False)
+            facts = {"key": key, "attempt": attempt, "usage": line.get("usage"), "blob": blob.to_json()}
+            await self._log.decide(decisions.DecisionKind.LATE, facts)
             raise Superseded
         return await self._log.append_step(line)
 
@@ -52,12 +62,32 @@ class _Unbounded:
         """Give nothing back."""
 
 
+class RenewingRetry(space_retry.SpaceRetry):
+    """`SpaceRetry` that takes the run again after a lost lease, so that what was paid for is not lost with it."""
+
+    def __init__(self, log: stores.RunLog, time: clock.Clock, renew: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(log, time, lambda: None)
+        self._renew = renew
+
+    async def heal(self, fault: errors.StorageFault) -> None:
+        """Take the run again if the lease was lost; otherwise wait until there is room."""
+        if isinstance(fault, errors.LeaseLost):
+            await self._renew()
+        else:
+            await super().heal(fault)
+
+
 class Owner:
     """`StepOwner` for as long as a lease lasts."""
 
     def __init__(self, log: stores.RunLog, equipment: runner.Equipment, writer: LeasedWriter) -> None:
-        self.log = cast(stores.RunLog, FencedLog(log))
-        self.durability = space_retry.SpaceRetry(log, equipment.clock, lambda: None)
+        fenced = FencedLog(log)
+        self.log = cast(stores.RunLog, fenced)
+
+        async def renew() -> None:
+            fenced.renew(await writer.renewed())
+
+        self.durability: space_retry.SpaceRetry = RenewingRetry(self.log, equipment.clock, renew)
         self.capacity: ports.Capacity = _Unbounded(log.loaded.start.run_id)
         self._writer = writer
 
@@ -123,6 +153,13 @@ class LeasedWriter(run_writer.RunWriter):
             self.owner = None
             held, self._held = self._held, AsyncExitStack()
             await held.aclose()
+
+    async def renewed(self) -> stores.RunLog:
+        """Take the run again after its lease was lost, and return its log."""
+        async with self._opening:
+            held, self._held = self._held, AsyncExitStack()
+            await held.aclose()
+            return await self._held.enter_async_context(self._leases.of(self._run_id))
 
     def performs(self, performer: ports.Performer) -> ports.Performer:
         """Return a performer during which the run is not leased."""

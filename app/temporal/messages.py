@@ -13,6 +13,9 @@ SUPERSEDED = "superseded"
 PARKED = "parked"
 """Type of the failure of a step that lets its run wait for a person."""
 
+WORKER_GONE = "worker_gone"
+"""Reason of a pause because the worker that a run is placed on has been away for too long."""
+
 STEPS_OF_A_HISTORY = 1000
 """Steps after which a workflow continues as new at the latest."""
 
@@ -48,6 +51,16 @@ class Announced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where the steps of a run are performed."""
+
+    worker: str
+    """Identity of the worker's data directory, beside which its workspaces are."""
+    gone_seconds: float = 300.0
+    """Absence of the worker after which the run waits for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
     """Why a run is to wait for a person."""
 
@@ -77,8 +90,18 @@ def queue(identity: str) -> str:
 
 
 def steps_queue(queue: str) -> str:
-    """Return the task queue of steps, for workers that share their workspaces."""
+    """Return the task queue of steps, for workers that share their workspaces, and of runs that need a worker."""
     return f"{queue}-steps"
+
+
+def worker_queue(queue: str, worker: str) -> str:
+    """Return the task queue of the steps of runs that are placed on a worker."""
+    return f"{queue}-on-{worker}"
+
+
+def presence_queue(queue: str, worker: str) -> str:
+    """Return the task queue on which a worker answers while all its capacity is taken."""
+    return f"{queue}-at-{worker}"
 
 
 def workflow_id(run_id: str) -> str:

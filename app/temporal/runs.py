@@ -12,6 +12,7 @@ from app.domain.records import BlobRef
 from app.domain.states import RunState
 from app.engine import runner, stores
 from app.temporal import messages
+from app.temporal.placing import Placing
 from app.temporal.rehearsal import rehearse
 from app.temporal.slices import Contents, Slice
 from app.temporal.steps import Steps
@@ -23,8 +24,11 @@ Ended = Callable[[runs.RunStart, RunState], Awaitable[None]]
 class Runs:
     """Begin, follow and end runs for their workflows."""
 
-    def __init__(self, *, steps: Steps, equipment: runner.Equipment, contents: Contents, ended: Ended) -> None:
+    def __init__(
+        self, *, steps: Steps, placing: Placing, equipment: runner.Equipment, contents: Contents, ended: Ended
+    ) -> None:
         self._steps = steps
+        self._placing = placing
         self._equipment = equipment
         self._contents = contents
         self._ended = ended
@@ -42,7 +46,8 @@ class Runs:
                 return self._contents.of(log.loaded, Slice(run_id=run_id, facts={"rests": True}))
             if decided.cancel_requested_at is None and not again:
                 await self._take(log)
-            facts = {**_facts(log.loaded), "dead": decisions.ranges(decided.dead)}
+            dead = decisions.ranges(decided.dead)
+            facts = {**_facts(log.loaded), **self._placing.facts(decided), "dead": dead}
             wanted = Slice(run_id=run_id, count=len(log.loaded.records), facts=facts, whole=True)
             return self._contents.of(log.loaded, wanted)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Replayer, Worker
@@ -28,7 +29,9 @@ class WorkerLimits:
     """How much one worker does at a time, and of what."""
 
     queue: str
-    """Task queue of its data directory."""
+    """Task queue of the store: its workflows, and what they ask of journals."""
+    placement: messages.Placement | None = None
+    """This worker, where runs are placed on one; None: workers share their workspaces."""
     steps: int = 8
     """Steps that it performs."""
     grace_seconds: float = 10.0
@@ -47,28 +50,37 @@ def runner() -> SandboxedWorkflowRunner:
 @asynccontextmanager
 async def working(client: Client, activities: Activities, limits: WorkerLimits) -> AsyncIterator[None]:
     """Work for the block, then finish or cut off what is in flight."""
-    performs = Worker(
-        client,
-        task_queue=messages.steps_queue(limits.queue),
-        activities=[activities.perform],
-        max_concurrent_activities=limits.steps,
-        graceful_shutdown_timeout=timedelta(seconds=limits.grace_seconds),
-        max_heartbeat_throttle_interval=BEAT,
-        default_heartbeat_throttle_interval=BEAT,
-    )
+    shared: Any = {
+        "client": client,
+        "graceful_shutdown_timeout": timedelta(seconds=limits.grace_seconds),
+        "max_heartbeat_throttle_interval": BEAT,
+        "default_heartbeat_throttle_interval": BEAT,
+    }
     drives = Worker(
-        client,
         task_queue=limits.queue,
         workflows=[RunWorkflow],
         activities=activities.short(),
         workflow_runner=runner(),
-        graceful_shutdown_timeout=timedelta(seconds=limits.grace_seconds),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
-        max_heartbeat_throttle_interval=BEAT,
-        default_heartbeat_throttle_interval=BEAT,
+        **shared,
     )
-    async with performs, drives:
+    async with AsyncExitStack() as working:
+        for queue, performs in _step_queues(activities, limits).items():
+            performing = Worker(task_queue=queue, activities=performs, max_concurrent_activities=limits.steps, **shared)
+            await working.enter_async_context(performing)
+        await working.enter_async_context(drives)
         yield
+
+
+def _step_queues(activities: Activities, limits: WorkerLimits) -> dict[str, list[Callable[..., Any]]]:
+    steps, here = messages.steps_queue(limits.queue), limits.placement
+    if here is None:
+        return {steps: [activities.perform]}
+    return {
+        steps: [activities.place],
+        messages.worker_queue(limits.queue, here.worker): [activities.perform],
+        messages.presence_queue(limits.queue, here.worker): [activities.here],
+    }
 
 
 def replayer(contents: Contents) -> Replayer:

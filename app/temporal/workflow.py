@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from temporalio import workflow
+from temporalio import exceptions, workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from app import clock, errors
@@ -52,6 +52,7 @@ class RunWorkflow:
         self._news = self._looking = False
         self._turn = 0
         self._parking: messages.Parking | None = None
+        self._placement: messages.Placement | None = None
         self._taken_at = 0
         self._loaded: stores.Loaded
 
@@ -63,6 +64,9 @@ class RunWorkflow:
         if journal["facts"].get("rests"):
             return await self._settle()
         self._note(journal["facts"])
+        if "gone_seconds" in journal["facts"]:
+            facts = journal["facts"]
+            self._placement = messages.Placement(worker=facts["placed"] or "", gone_seconds=facts["gone_seconds"])
         scheduler = None
         if not self._cancelled:
             scheduler = await self._replayed(journal)
@@ -216,11 +220,37 @@ class RunWorkflow:
 
     async def _perform(self, order: messages.StepOrder) -> None:
         while True:
-            record = self._record_in(await self._ask("perform", order, at_length=True))
+            record = self._record_in(await self._performed(order))
             self._land(record)
             if record.final or record.retry_at is None:
                 return
             await self._until(record.retry_at)
+
+    async def _performed(self, order: messages.StepOrder) -> bytes:
+        queue = workflow.info().task_queue
+        if self._placement is None:
+            return bytes(await self._ask("perform", order, queue=messages.steps_queue(queue), at_length=True))
+        if not self._placement.worker:
+            placed = await self._ask("place", self._run_id, queue=messages.steps_queue(queue), result_type=str)
+            self._placement = dataclasses.replace(self._placement, worker=placed)
+        worker = self._placement.worker
+        while True:
+            try:
+                return bytes(
+                    await self._ask(
+                        "perform",
+                        order,
+                        queue=messages.worker_queue(queue, worker),
+                        at_length=True,
+                        begins_within=timedelta(seconds=self._placement.gone_seconds),
+                    )
+                )
+            except ActivityError as error:
+                if not _has_not_begun(error):
+                    raise
+            # A worker whose capacity is taken still answers.
+            presence = messages.presence_queue(queue, worker)
+            await self._ask("here", queue=presence, result_type=None, begins_within=_SOON)
 
     async def _wait(self, ask: driver_scheduler.Ask, order: messages.StepOrder) -> None:
         announced: messages.Announced = await self._ask("announce", order, result_type=messages.Announced)
@@ -253,6 +283,13 @@ class RunWorkflow:
         self._steps.pop(key, None)
         if isinstance(cause, ApplicationError) and cause.type == messages.SUPERSEDED:
             self._news = True
+        elif _has_not_begun(error) and self._placement is not None:
+            message = (
+                f"the worker {self._placement.worker}, which has the workspace of the run, has been away for more than "
+                f"{self._placement.gone_seconds:g} s; start it again, then: control-room runs unpause {self._run_id}"
+            )
+            reason = messages.WORKER_GONE
+            self._parking = self._parking or messages.Parking(reason=reason, code=reason, message=message, key=key)
         elif isinstance(cause, ApplicationError) and cause.type == messages.PARKED:
             self._parking = self._parking or messages.Parking(**cause.details[0])
         else:
@@ -293,18 +330,30 @@ class RunWorkflow:
         order = messages.Settle(run_id=self._run_id, parking=self._parking)
         return str(await self._ask("settle", order, result_type=str))
 
-    async def _ask(self, name: str, *args: Any, at_length: bool = False, result_type: Any = bytes) -> Any:
-        queue = workflow.info().task_queue
+    async def _ask(
+        self,
+        name: str,
+        *args: Any,
+        queue: str | None = None,
+        at_length: bool = False,
+        begins_within: timedelta | None = None,
+        result_type: Any = bytes,
+    ) -> Any:
         return await workflow.execute_activity(
             name,
             args=args,
-            task_queue=messages.steps_queue(queue) if at_length else queue,
+            task_queue=queue or workflow.info().task_queue,
             result_type=result_type,
+            schedule_to_start_timeout=begins_within,
             start_to_close_timeout=_A_YEAR if at_length else 2 * _SOON,
             heartbeat_timeout=_HEARTBEAT,
             retry_policy=_PERSISTENT,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
+
+
+def _has_not_begun(error: ActivityError) -> bool:
+    return isinstance(error.cause, exceptions.TimeoutError) and error.cause.type is TimeoutType.SCHEDULE_TO_START
 
 
 def _is_open_ended(operation: operations.Operation) -> bool:

@@ -336,17 +336,6 @@ async def test_a_worker_is_refused_while_the_embedded_engine_executes(
     assert refused.value.code == "other_engine"
 
 
-async def test_a_store_on_postgres_is_refused_by_name(project: projects.Project):
-    """Workers cannot share it yet."""
-    given = {"store_url": "postgresql://nowhere/db", "engine": "temporal"}
-    wrong = settings.load({}, project=project.root, home=project.root / "nobody", **given)
-    with pytest.raises(errors.ConfigurationError, match="CONTROL_ROOM_STORE_URL") as refused:
-        async with bootstrap.build(wrong, WORK):
-            pass
-
-    assert refused.value.code == "unsupported_on_engine"
-
-
 @pytest.mark.parametrize(
     ("given", "code"),
     [

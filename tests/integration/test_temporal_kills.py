@@ -210,7 +210,7 @@ class Waking:
 
 
 async def test_the_line_of_a_newer_try_is_the_record(scene: Scene):
-    """An earlier try that ends after a newer one is refused under the lease, and what came of it is kept as a log."""
+    """An earlier try that ends after a newer one is refused under the lease, and what came of it is kept as a blob."""
     run_id, waking = await scene.start("once"), Waking()
     contents = slices.Contents(scene.service.store)
     tools = equipment.Equipment(
@@ -231,5 +231,7 @@ async def test_the_line_of_a_newer_try_is_the_record(scene: Scene):
 
     [line] = (await scene.service.store.read(run_id)).records
     assert (line.attempt, line.output) == (2, "try 2")
-    [kept] = [name for name in await scene.service.store.list_logs(run_id) if "late" in name]
-    assert b"try 1" in await scene.service.store.read_log(run_id, kept)
+    control = (scene.project.data / "runs" / run_id / "control.jsonl").read_text().splitlines()
+    [late] = [found for found in map(json.loads, control) if found["kind"] == "late"]
+    kept = await scene.service.store.read_blob(run_id, records.BlobRef.from_json(late["blob"]))
+    assert (late["key"], late["attempt"], kept["output"]) == ("first", 1, "try 1")

@@ -61,6 +61,10 @@ class TriggerScheduler:
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="triggers")
 
+    def look_again(self) -> None:
+        """Look at the triggers now, since another process may have changed them."""
+        self._repository.changed.set()
+
     async def stop(self) -> None:
         """Stop, and wait for it; occurrences due meanwhile are taken at the next start."""
         tasks = [task for task in (self._task, *self._waits.values()) if task is not None]

@@ -23,6 +23,12 @@ OWNER_LOCK = 0x434F4E54524F4C
 EPOCH_LOCK = OWNER_LOCK + 1
 """Advisory lock that every writing transaction shares, and that a new owner takes alone while it begins an epoch."""
 
+MIGRATION_LOCK = OWNER_LOCK + 2
+"""Advisory lock of a process that makes or updates the tables."""
+
+LEADER_LOCK = OWNER_LOCK + 3
+"""Advisory lock of the service that works for triggers, notifications and retention, of those that share the store."""
+
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.Cursor[Any]"
 Connection: TypeAlias = "psycopg.Connection[Any]"

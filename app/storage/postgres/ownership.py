@@ -18,12 +18,20 @@ from typing import Any, TypeVar
 from app import clock, errors
 from app.domain import plain
 from app.storage.postgres import migrations
-from app.storage.postgres.database import EPOCH_LOCK, OWNER_LOCK, SCHEMA, Connection, Cursor, Database, is_lost
+from app.storage.postgres.database import (
+    EPOCH_LOCK,
+    MIGRATION_LOCK,
+    OWNER_LOCK,
+    SCHEMA,
+    Connection,
+    Cursor,
+    Database,
+    is_lost,
+)
 
 RECONNECT_SECONDS = 10.0
 """How long a commit waits for a server that is away."""
 
-_MIGRATION_LOCK = EPOCH_LOCK + 1
 _TAKE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
 _REPEATABLE = "40"
@@ -175,9 +183,9 @@ class Ownership:
 
     def _begin(self, connection: Connection, identity: str) -> None:
         # Of processes that begin at once, one makes the tables; whoever joins others shares their epoch.
-        connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
+        connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
         migrations.migrate(self._database, connection)
-        connection.execute("SELECT pg_advisory_unlock(%s)", (_MIGRATION_LOCK,))
+        connection.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (EPOCH_LOCK,))
             joins = self._shared and bool(migrations.holder(connection).get("shared"))

@@ -18,7 +18,7 @@ from app.storage.folder_store import FolderStore
 from app.storage.index.index_port import Index
 from app.storage.postgres import migrations
 from app.storage.postgres.committer import PostgresCommitter
-from app.storage.postgres.database import Database, missing_driver
+from app.storage.postgres.database import LEADER_LOCK, Database, missing_driver
 from app.storage.postgres.disk import PostgresDisk
 from app.storage.postgres.ownership import Ownership
 from app.storage.runs.commit_log_lock import CommitLogLock
@@ -54,6 +54,7 @@ class PostgresStore(FolderStore):
     ) -> None:
         super().__init__(directory, index, clock=clock, probes=probes, adopt=adopt)
         self._target = target
+        self.leads = self._leads if target.shared else None
         self._database: Database | None = None
         self._ownership: Ownership | None = None
         self._disk: PostgresDisk | None = None
@@ -72,6 +73,14 @@ class PostgresStore(FolderStore):
         except BaseException:
             self._disconnect()
             raise
+
+    async def _leads(self) -> bool:
+        # A session that has the lock gets it again; that of another service, once this one has ended.
+        ownership = self._ownership
+        if ownership is None:
+            return False
+        row = await self._others.run(lambda: ownership.ask("SELECT pg_try_advisory_lock(%s)", (LEADER_LOCK,)))
+        return row is not None and bool(row[0])
 
     def _connect(self) -> None:
         try:

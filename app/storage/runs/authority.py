@@ -20,6 +20,7 @@ from app.storage.journal.chain import Reading, Verdict
 from app.storage.runs import blobs, events_file
 
 _MOST_LOOKS = 10
+_UNMOVED = (decisions.DecisionKind.LABELLED, decisions.DecisionKind.LATE)
 
 _KINDS: Mapping[Any, tuple[str, ...]] = {
     str: ("run_id", "recipe_id", "dialect", "created_at", "description", "session_id", "working_dir", "owner"),
@@ -270,9 +271,8 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
             decided.apply(line.fields)
             if decisions.gives_up(line.fields):
                 endings.clear()
-            # Labels move no run, and may be changed before it has begun.
-            labelled = line.fields["kind"] == decisions.DecisionKind.LABELLED
-            ended = decided.ended if labelled else check_types(decided)
+            # Labels move no run, and may be changed before it has begun; nor do results that come late.
+            ended = decided.ended if line.fields["kind"] in _UNMOVED else check_types(decided)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             reason = f"is not a decision ({type(error).__name__}: {error})"
             good = decisions.fold(line.fields for line in reading.lines[:count])

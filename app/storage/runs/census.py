@@ -57,8 +57,8 @@ def may_have_ended(files: Disk, run_id: str) -> bool:
         last = chain.last_fields(files.read(path, max(0, size - _TAIL_BYTES)))
     except (OSError, errors.Unreadable):
         return False
-    # Labels may be changed after the ending.
-    ending = (decisions.DecisionKind.ENDED, decisions.DecisionKind.LABELLED)
+    # Labels may be changed after the ending, and results come late.
+    ending = (decisions.DecisionKind.ENDED, decisions.DecisionKind.LABELLED, decisions.DecisionKind.LATE)
     return last is None if size > _TAIL_BYTES else last is not None and last.get("kind") in ending
 
 

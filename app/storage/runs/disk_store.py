@@ -7,7 +7,7 @@ import asyncio
 import dataclasses
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from app import errors
@@ -37,6 +37,9 @@ _log = logging.getLogger(__name__)
 
 class DiskStore(StoredRuns, abc.ABC):
     """`stores.RunStore` over whatever disk and index a subclass brings."""
+
+    leads: Callable[[], Awaitable[bool]] | None = None
+    """Tells whether this service leads those that share the store; None: nobody shares it."""
 
     def __init__(self, adopt: Adopt | None) -> None:
         super().__init__(adopt)

@@ -37,6 +37,7 @@ _CONTESTED = frozenset(
         decisions.DecisionKind.RESUMED,
         decisions.DecisionKind.LABELLED,
         decisions.DecisionKind.VOTED,
+        decisions.DecisionKind.LATE,
     }
 )
 _UNFINISHED = frozenset(state for state in states.RunState if not state.finished)

@@ -205,6 +205,11 @@ class StoredRuns:
         return self._parts.context.disk
 
     @property
+    def identity(self) -> str:
+        """Return what tells the runs of this store from those of others."""
+        return self._parts.identity
+
+    @property
     def issues(self) -> Issues:
         """Return the issues."""
         return self._parts.issues

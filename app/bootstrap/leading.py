@@ -1,0 +1,52 @@
+"""Leading: of several services over one store, one works for triggers, notifications and retention."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+from app.bootstrap.engines import Store
+from app.bootstrap.unattended import Unattended
+
+LOOK_SECONDS = 2.0
+"""Time between two looks whether this service leads."""
+
+_log = logging.getLogger(__name__)
+
+
+def lead(store: Store, unattended: Unattended, closing: AsyncExitStack) -> None:
+    """Work without a person for as long as this service leads."""
+    closing.push_async_callback(unattended.stop)
+    if store.leads is None:
+        unattended.start()
+        return
+    looking = asyncio.create_task(_look(store.leads, unattended), name="lead")
+    closing.push_async_callback(_end, looking)
+
+
+async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> None:
+    leads = False
+    while True:
+        try:
+            now = await ask()
+        except OSError as error:
+            _log.warning("it is not known which service leads: %s", error)
+        else:
+            if leads and not now:
+                # Another one has led since the session of this one was lost.
+                _log.critical("another service leads by now: restart this one, so that it can lead again")
+                await unattended.stop()
+                return
+            if now:
+                unattended.start()
+                # What was changed at another service is not told here.
+                unattended.look_again()
+            leads = now
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,51 @@
+"""Placing: which worker performs the steps of a run whose workspace is on one machine."""
+
+from __future__ import annotations
+
+from app.domain import decisions, runs
+from app.engine import stores
+from app.temporal import messages
+from app.temporal.leases import Leases
+
+_MOST_READ = 20
+
+
+class Placing:
+    """Place runs on this worker, or where the runs are that they belong to."""
+
+    def __init__(self, store: stores.RunStore, leases: Leases, placement: messages.Placement | None) -> None:
+        """Args: placement: This worker; None: workers share their workspaces."""
+        self._store = store
+        self._leases = leases
+        self._here = placement
+
+    def facts(self, decided: decisions.Decisions) -> dict[str, object]:
+        """Return what a workflow is told."""
+        if self._here is None:
+            return {}
+        return {"placed": decided.placed, "gone_seconds": self._here.gone_seconds}
+
+    async def place(self, run_id: str) -> str:
+        """Return the worker of a run, which is written down before anything is performed there."""
+        assert self._here is not None
+        async with self._leases.of(run_id) as log:
+            start, placed = log.loaded.start, log.loaded.decisions.placed
+        if placed is not None:
+            return placed
+        # The runs that it starts, and what follows it in its session, find its files where it wrote them.
+        wanted = await self._place_of(start) or self._here.worker
+        async with self._leases.of(run_id) as log:
+            if log.loaded.decisions.placed is None:
+                await log.decide(decisions.DecisionKind.PLACED, {"worker": wanted})
+            return log.loaded.decisions.placed or wanted
+
+    async def _place_of(self, start: runs.RunStart) -> str | None:
+        if start.parent_run_id is not None:
+            return await self.place(start.parent_run_id)
+        if start.forked_from is not None:
+            return (await self._store.read(start.forked_from)).decisions.placed
+        query = stores.RunQuery(session_id=start.session_id, limit=_MOST_READ)
+        for row in await self._store.list_runs(query):
+            if row.run_id != start.run_id and (found := (await self._store.read(row.run_id)).decisions.placed):
+                return found
+        return None
