@@ -132,9 +132,9 @@ def test_what_is_not_installed_is_named(folder: Path, tmp_path: Path) -> None:
 def test_a_member_ends_with_its_parent() -> None:
     """A process whose parent is killed gets the signal that was asked for."""
     script = (
-        "import signal, subprocess, sys, time; from app.processes import process_tree as t\n"
+        "import signal, subprocess, sys; from app.processes import process_tree as t\n"
         "p = subprocess.Popen(['sleep', '600'], preexec_fn=t.ended_with_parent(signal.SIGTERM))\n"
-        "sys.stdout.write(f'{p.pid}\\n'); sys.stdout.flush(); time.sleep(600)"
+        "sys.stdout.write(f'{p.pid}\\n'); sys.stdout.flush(); signal.pause()"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
