@@ -6,8 +6,10 @@ FROM python:3.13.15-slim-bookworm@sha256:ed86c82274b3c69b52fb5820f358f0bd7df0b60
 
 WORKDIR /src
 RUN python -m venv /opt/control-room
-COPY requirements.lock requirements-local.lock ./
-RUN /opt/control-room/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \
+# requirements-scale.lock adds what an installation on several machines needs.
+ARG REQUIREMENTS=requirements.lock
+COPY requirements.lock requirements-scale.lock requirements-local.lock ./
+RUN /opt/control-room/bin/pip install --no-cache-dir --require-hashes -r ${REQUIREMENTS} \
     && /opt/control-room/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements-local.lock
 COPY pyproject.toml LICENSE README.md ./
 COPY app app

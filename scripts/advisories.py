@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = ("requirements.lock", "requirements-local.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-scale.lock", "requirements-local.lock", "requirements-dev.lock")
 
 SOURCE = "https://api.osv.dev/v1/querybatch"
 """Database of advisories for packages of all registries, with a documented interface and no key."""

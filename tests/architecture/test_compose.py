@@ -10,7 +10,7 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from tests.architecture import sources
+from tests.architecture import deployments, sources
 
 COMPOSE = (sources.ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 DOCKERFILE = (sources.ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -19,9 +19,9 @@ TOKEN = {"CONTROL_ROOM_API_TOKEN": "secret"}
 
 def test_compose_file_is_valid() -> None:
     """The file is accepted by the compose specification, with its variables filled in."""
-    composed = PyCompose.from_yaml(_filled_in(COMPOSE, TOKEN))
+    composed = PyCompose.from_yaml(_merged(_filled_in(COMPOSE, TOKEN)))
 
-    assert composed.service_names() == ["control-room"]
+    assert set(composed.service_names()) == {"control-room", "service-1", "service-2", "worker", "temporal", "database"}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_wrong_compose_file_is_seen(right: str, wrong: str) -> None:
 
     assert right in text
     with pytest.raises(ValueError, match=r".+"):
-        PyCompose.from_yaml(text.replace(right, wrong))
+        PyCompose.from_yaml(_merged(text.replace(right, wrong)))
 
 
 def test_compose_refuses_to_start_without_a_token() -> None:
@@ -89,6 +89,43 @@ def test_service_is_bounded() -> None:
     assert {"max-size", "max-file"} <= service["logging"]["options"].keys()
 
 
+def test_the_profile_scale_is_started_by_name_only() -> None:
+    """Without the profile there is one service; with it two services, three workers and what they need."""
+    services = _document()["services"]
+    scaled = {name: service for name, service in services.items() if service.get("profiles") == ["scale"]}
+
+    assert set(services) - set(scaled) == {"control-room"}
+    assert len([name for name in scaled if name.startswith("service-")]) == 2
+    assert scaled["worker"]["deploy"]["replicas"] == 3
+    assert scaled["worker"]["ports"] == []
+
+
+def test_members_of_the_profile_start_what_the_program_takes() -> None:
+    """Command lines are parsed by the program, and its settings are known, valid and without secrets in the file."""
+    filled = yaml.safe_load(_filled_in(COMPOSE, TOKEN | {"CONTROL_ROOM_DATABASE_PASSWORD": "from-outside"}))
+    for name in ("service-1", "service-2", "worker"):
+        service = filled["services"][name]
+        command = service.get("command", ["control-room", "serve"])
+
+        assert deployments.refused_command(command) is None
+        assert deployments.unknown_variables(service["environment"]) == set()
+        assert deployments.refused_settings(service["environment"]) == []
+        assert ":from-outside@" in service["environment"]["CONTROL_ROOM_STORE_URL"]
+    assert filled["services"]["database"]["environment"]["POSTGRES_PASSWORD"] == "from-outside"
+    assert filled["services"]["temporal"]["environment"]["POSTGRES_PWD"] == "from-outside"
+
+
+def test_members_of_the_profile_are_bounded_and_watched() -> None:
+    """Each has limits of processes, memory and descriptors, a version, and a health check where it listens."""
+    for name, service in _document()["services"].items():
+        assert service["pids_limit"], name
+        assert service["mem_limit"] == service["memswap_limit"], name
+        assert service["ulimits"]["nofile"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert (name == "worker") is bool(service["healthcheck"].get("disable")), name
+        assert "build" in service or re.search(r":\d+\.\d+[\w.-]*$", service["image"]), name
+
+
 def test_agents_have_a_home() -> None:
     """HOME is a volume that belongs to the service's user, so that logins and caches of agents can be written."""
     home = re.findall(r"^(?:ENV| +) *HOME=(\S+)", DOCKERFILE, flags=re.MULTILINE)
@@ -124,7 +161,7 @@ def test_image_drops_root_before_it_serves() -> None:
     assert users
     assert "root" not in users
     assert last_stage.index("\nUSER ") < last_stage.index("\nCMD ")
-    assert all("--require-hashes" in line for line in DOCKERFILE.splitlines() if " -r requirements" in line)
+    assert all("--require-hashes" in line for line in DOCKERFILE.splitlines() if " -r " in line)
 
 
 def test_image_is_built_from_what_is_there() -> None:
@@ -137,6 +174,11 @@ def test_image_is_built_from_what_is_there() -> None:
 
     assert paths == allowed
     assert {path for path in paths if not (sources.ROOT / path).exists()} == set()
+
+
+def _merged(text: str) -> str:
+    # The specification is checked without the merge keys of YAML, which Compose resolves first.
+    return yaml.safe_dump(yaml.safe_load(text))
 
 
 def _document() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from packaging.version import Version
 from tests import conftest
 from tests.architecture import sources
 
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-local.lock")
+LOCKS = ("requirements.lock", "requirements-scale.lock", "requirements-dev.lock", "requirements-local.lock")
 TOP_LEVEL = {
     "app", "bench", "docs", "migrations", "openapi", "recipes", "scripts", "tests", ".ci", ".control-room",
     "CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "README.md", "SECURITY.md", "docker-compose.yml",
