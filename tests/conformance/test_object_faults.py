@@ -14,8 +14,8 @@ import pytest
 
 from app import environment_values, errors, settings
 from app.domain.records import BlobRef
+from app.storage import layout
 from app.storage.objects import bucket, mark
-from app.storage.objects.disk import MARK
 from app.storage.runs.folder_log import FolderLog
 from tests import object_server
 from tests.conformance import store_harness
@@ -294,7 +294,7 @@ def test_an_address_with_a_flaw_is_refused_without_being_repeated(url: str) -> N
 
 def test_the_mark_of_a_bucket_that_is_damaged_is_told(tmp_path: Path) -> None:
     """What cannot be understood is not written over."""
-    (tmp_path / MARK).write_text("[]")
+    (tmp_path / layout.BUCKET_MARK).write_text("[]")
     disk = store_harness.MemoryStoreHarness(lose_unsynced=False).files()
     with pytest.raises(errors.ConfigurationError, match="put it back"):
         mark.opened(disk, mark.Target(url=f"file://{tmp_path}"), "store")
