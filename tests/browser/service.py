@@ -39,6 +39,12 @@ class Service:
         if not any("listens on" in line for line in self._process.stdout):
             raise AssertionError(log.read_text())
 
+    @property
+    def pid(self) -> int:
+        """Return the id of its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill it, as `kill -9` does."""
         assert self._process is not None

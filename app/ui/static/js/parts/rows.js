@@ -51,7 +51,7 @@ export function RunLines({ runs }) {
       <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
       <span class="muted">${run.live_step ? liveStep(run.live_step) : run.description !== run.recipe_id && run.recipe_id}</span>
       <${Progress} done=${run.current_step_index} total=${run.total_steps} />
-      <span class="number muted" title="Cost">${format.money(run.usage?.cost_usd)}</span>
+      ${typeof run.usage?.cost_usd === "number" && html`<span class="number muted" title="Cost">${format.money(run.usage.cost_usd)}</span>`}
       <${Ago} at=${run.updated_at} />
     </li>`,
   )}</ul>`;
