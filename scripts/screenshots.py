@@ -74,6 +74,8 @@ def _shoot(browser: sync_api.Browser, page: str, shows: str, scheme: Literal["li
         tab = context.new_page()
         tab.goto(page)
         sync_api.expect(tab.locator("main")).to_contain_text(shows, timeout=60_000)
+        # What comes by a request of its own: the graph of a run, the questions of the home page.
+        tab.locator("svg .node, [data-gate]").first.wait_for(timeout=60_000)
         tab.screenshot(path=target)
     print(f"{target}  {target.stat().st_size // 1000} kB")
 
