@@ -34,6 +34,7 @@ from tests import postgres_server  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, SERVE, WORK, Scene  # noqa: E402
+from tests.integration.test_temporal_service import only_item  # noqa: E402
 from tests.postgres_server import Postgres  # noqa: E402
 
 ONCE = [
@@ -310,7 +311,7 @@ async def test_services_over_one_store_are_one_service(machines: Machines):
         [run_id] = {answer.json()["run_id"] for answer in answers}
         for service in (one, two):
             await service.until(run_id, "waiting")
-        [gate] = (await two.http.get("/api/gates")).json()
+        gate = await only_item(two, "/api/gates")
         following = asyncio.create_task(_events(one, run_id))
         assert (await two.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": "approve"})).status_code == 200
         assert (await one.until(run_id, "done"))["status"] == "done"

@@ -60,8 +60,8 @@ async def test_a_run_at_a_gate_is_shown_as_waiting(service: served.Served) -> No
     """Detail, list and gates show it, also by long polls; its answer lets it go on to its end."""
     run_id = await service.start("asking")
     shown = await service.until(run_id, "waiting")
-    listed = await _listed(service, "/api/runs?status=waiting")
-    gate = await _listed(service, "/api/gates")
+    listed = await only_item(service, "/api/runs?status=waiting")
+    gate = await only_item(service, "/api/gates")
 
     assert (listed["run_id"], gate["run_id"], gate["options"]) == (run_id, run_id, ["approve", "deny"])
     assert shown["steps"][-1]["key"] == gate["key"]
@@ -71,8 +71,8 @@ async def test_a_run_at_a_gate_is_shown_as_waiting(service: served.Served) -> No
     assert (await service.http.get("/api/gates")).json() == []
 
 
-async def _listed(service: served.Served, address: str) -> dict[str, Any]:
-    # Rows follow the journal a moment later.
+async def only_item(service: served.Served, address: str) -> dict[str, Any]:
+    """Return the one item of a list, whose rows follow the journal a moment later."""
     found: list[dict[str, Any]] = []
 
     async def is_there() -> bool:
