@@ -282,10 +282,10 @@ async def test_a_folder_that_nobody_can_adopt_is_told(harness: StoreHarness) -> 
 
     store = await harness.open()
     journal = written(harness)
-    store._parts.opener._adopt = refuse
+    store._parts.folders._adopt = refuse
     with pytest.raises(errors.UnknownRecipe):
         await store.open(HAND)
-    store._parts.opener._adopt = None
+    store._parts.folders._adopt = None
     with pytest.raises(errors.JournalCorrupt):
         await store.open(HAND)
 

@@ -11,7 +11,7 @@ from app import clock
 from app.domain import inputs, operations, plain, plan_operations, plans, records
 from app.domain.states import RunState
 from app.engine import ports, probes, runner
-from app.flows import session_plan
+from app.flows.session_plan import driver as session_plan
 from tests.unit.engine import logs, samples
 from tests.unit.services.plans import given
 

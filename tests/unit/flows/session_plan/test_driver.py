@@ -10,7 +10,6 @@ import pytest
 from app.domain import inputs, plan_files, plan_operations, plans, records, runs, states
 from app.domain.states import RunState
 from app.engine import ports, stores
-from app.flows import session_plan
 from app.flows.session_plan import driver
 from tests.unit.flows.session_plan.scripted import DRAFT, STARTED, look
 from tests.unit.worker import pools
@@ -38,15 +37,15 @@ class Performer:
 async def opened() -> tuple[pools.Bench, Performer]:
     """Open a bench with one plan, which waits for its first input."""
     bench, performer = pools.Bench(), Performer()
-    bench.dialects = {session_plan.NAME: session_plan.SessionPlan()}  # type: ignore[dict-item]
+    bench.dialects = {driver.NAME: driver.SessionPlan()}  # type: ignore[dict-item]
     bench.performers = {plan_operations.StartTask.kind: performer}
     bench.pool = bench._new_pool()
     await bench.open()
     await bench.store.create(
         runs.RunStart(
             run_id=RUN,
-            recipe_id=session_plan.NAME,
-            dialect=session_plan.NAME,
+            recipe_id=driver.NAME,
+            dialect=driver.NAME,
             driver_version=1,
             created_at=pools.AT,
             recipe={},
