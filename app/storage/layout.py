@@ -38,6 +38,8 @@ PLAN = "plan.json"
 RECEIPTS = "tool_receipts.jsonl"
 STORE_MARK = "store.json"
 """File that names the database with the runs of a data directory, if they are in one."""
+STORE_SCHEMA = "control_room"
+"""Schema of the store's tables in Postgres."""
 BLOBS_MARK = "blobs.json"
 """File that names the object storage of blobs and logs, if there is one."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -35,6 +36,20 @@ async def test_a_database_that_comes_later_is_waited_for(project: Project, postg
         run_id = (await service.run("quick"))["run_id"]
     async with served.in_process(project, database_url=postgres.url) as service:
         await until_ready(service)
+        listed = (await service.http.get("/api/runs")).json()
+
+    assert [(run["run_id"], run["status"]) for run in listed] == [(run_id, "done")]
+
+
+async def test_a_role_named_like_the_schema_of_the_store(project: Project, postgres: Postgres) -> None:
+    """The index and the store both have a table `runs`; Postgres looks first in the schema with the role's name."""
+    postgres.start()
+    postgres.wait()
+    postgres.execute("CREATE ROLE control_room LOGIN SUPERUSER PASSWORD 'secret'")
+    url = postgres.url.replace(urlsplit(postgres.url).netloc.rpartition("@")[0], "control_room:secret")
+    async with served.in_process(project, store_url=url, database_url=url) as service:
+        await until_ready(service)
+        run_id = (await service.run("quick"))["run_id"]
         listed = (await service.http.get("/api/runs")).json()
 
     assert [(run["run_id"], run["status"]) for run in listed] == [(run_id, "done")]

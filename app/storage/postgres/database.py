@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from app import errors
+from app.storage import layout
 
 if TYPE_CHECKING:
     import psycopg
 
-SCHEMA = "control_room"
+SCHEMA = layout.STORE_SCHEMA
 """Schema of all tables."""
 
 OWNER_LOCK = 0x434F4E54524F4C

@@ -10,6 +10,13 @@ from typing import Any, TypeAlias
 import sqlalchemy
 from sqlalchemy import URL, Connection, Engine, TextClause, event, text
 
+from app.storage import layout
+
+_SEARCH_PATH = """
+SELECT set_config('search_path', coalesce(string_agg(quote_ident(name), ', ' ORDER BY place), 'public'), false)
+FROM unnest(current_schemas(false)) WITH ORDINALITY AS path(name, place) WHERE name <> %s
+"""
+
 Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """Values of a statement; a sequence executes it once for each."""
 
@@ -57,6 +64,8 @@ def connect(url: str) -> Engine:
     if sqlite:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+    else:
+        event.listen(engine, "connect", _leave_store)
     return engine
 
 
@@ -96,6 +105,17 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _leave_store(connection: Any, _: Any) -> None:
+    """Take the schema of the store off the search path.
+
+    Both have a table `runs`, and Postgres looks first in the schema that is named like the role.
+    """
+    cursor = connection.cursor()
+    cursor.execute(_SEARCH_PATH, (layout.STORE_SCHEMA,))
+    cursor.close()
+    connection.commit()
 
 
 def _begin_sqlite(connection: Connection) -> None:
