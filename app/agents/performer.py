@@ -54,7 +54,7 @@ class AgentPerformer:
         Disk space for the conversation's record is waited for, and this wait does not count.
 
         Raises:
-            errors.AgentFailed: there is no reply; `session_locked` if somebody else has the conversation.
+            errors.AgentFailed: there is no reply; `session_locked` if another run has the conversation.
             ports.Interrupted: the launcher was killed; whether the program has done its work is unknown.
         """
         operation = call.operation

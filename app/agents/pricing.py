@@ -29,7 +29,7 @@ class Pricing:
     def quote(self, operation: operations.AgentCall) -> spending.Quote:
         """Return what a call may take, as far as it is known before it is made.
 
-        Of a service that answers once, the longest reply and the length of the prompt tell; of a program that works
+        Of a service that answers once, the longest reply and the length of the prompt decide; of a program that works
         with tools nothing does but its cap.
         """
         config = self._configs.get(operation.backend)

@@ -79,7 +79,7 @@ class Connections:
             del self._by_address[address]
 
     def enter_refused(self) -> bool:
-        """Count a connection that there is no room for, and return whether it may stay until it has read so."""
+        """Count a connection beyond the limit, and return whether it may stay until it has read so."""
         if self._refused >= MOST_REFUSED:
             return False
         self._refused += 1

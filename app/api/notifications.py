@@ -77,7 +77,7 @@ class EndpointEditBody(BaseModel):
     )
     to: _Words = Field(default_factory=list, description="Other addresses of e-mail.")
     argv: _Words = Field(default_factory=list, description="Another program, with its arguments.")
-    kinds: list[notifications.Kind] = Field(default_factory=list, description="What is told; empty: everything.")
+    kinds: list[notifications.Kind] = Field(default_factory=list, description="Kinds of messages to send; empty: all.")
     recipe_id: Annotated[str, Field(max_length=200)] | None = Field(None, description="Only runs of this recipe.")
     label: Annotated[str, Field(max_length=400)] | None = Field(None, description="Only runs with this label.")
 
@@ -134,7 +134,7 @@ async def add_endpoint(
 async def edit_endpoint(
     services: ServicesDep, endpoint_id: EndpointId, body: EndpointEditBody, author: AuthorDep
 ) -> Response:
-    """Change what an endpoint is told, or where. Messages that wait for it are sent as it is then."""
+    """Change an endpoint. Waiting messages are sent to the changed endpoint."""
     edit = requests.EndpointEdit(changes=body.model_dump(exclude_unset=True))
     return as_json(await services.endpoints.edit(endpoint_id, edit, author))
 

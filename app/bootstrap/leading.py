@@ -41,7 +41,7 @@ async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> N
                 return
             if now:
                 unattended.start()
-                # What was changed at another service is not told here.
+                # Changes made at another service are not announced here.
                 unattended.look_again()
             leads = now
         await asyncio.sleep(LOOK_SECONDS)

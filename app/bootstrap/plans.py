@@ -52,7 +52,7 @@ class PlanPerformers:
     inputs: plan_inputs.PlanInputs
     """Gives them their inputs."""
     written: Callable[[str], object]
-    """Is told of each plan that is written."""
+    """Called with each written plan."""
     performers: Mapping[str, ports.Performer]
     """What the steps of runs are performed with."""
 

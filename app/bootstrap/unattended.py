@@ -29,7 +29,7 @@ class Unattended:
     endpoints: endpoints.Endpoints
     """Use cases of notifications."""
     questions: plan_questions.PlanQuestions
-    """What plans ask; is told of each plan that is written."""
+    """Questions of plans; called with each written plan."""
     scheduler: scheduler.TriggerScheduler
     """Takes due occurrences."""
     dispatcher: dispatcher.Dispatcher

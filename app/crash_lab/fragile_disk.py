@@ -1,4 +1,4 @@
-"""A disk in memory that loses power, lies about a sync, or refuses a write or reads, at a chosen operation."""
+"""A disk in memory that loses power, fakes a sync, or refuses a write or reads, at a chosen operation."""
 
 from __future__ import annotations
 

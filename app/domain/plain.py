@@ -164,7 +164,7 @@ class Masker:
 
     def mask_held(self, text: str, *, at_end: bool) -> str:
         """Return a text without secrets that is the beginning of a longer one, or its end: the part of a secret that
-        lies over the cut is taken away, however short.
+        crosses the cut is removed, however short.
         """
         most = 0
         for spelling in self._spellings:

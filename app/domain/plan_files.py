@@ -34,7 +34,7 @@ def read(content: bytes) -> Plan:
     try:
         value = plain.plain(json.loads(content, parse_constant=_refuse_constant))
     except (ValueError, RecursionError, errors.InputRefused) as error:
-        raise _damaged([errors.Flaw(path="$", code="not_json", message=f"is no JSON: {error}"[:200])]) from error
+        raise _damaged([errors.Flaw(path="$", code="not_json", message=f"is not JSON: {error}"[:200])]) from error
     return from_json(value)
 
 

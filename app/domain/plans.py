@@ -23,7 +23,7 @@ BY_SYSTEM = "system"
 """Who asked a question: Control Room itself, because a task cannot be started as it is."""
 
 CHANGED = "plan_changed"
-"""Code of a change that is not written over what somebody else has written since."""
+"""Code of a change that is refused because the file has changed since."""
 
 DAMAGED = "plan_damaged"
 """Code of a file that cannot be read as a plan."""

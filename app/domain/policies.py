@@ -1,4 +1,4 @@
-"""Policies: limits and approvals that runs of a recipe get, whatever its language and whoever starts them."""
+"""Policies: limits and approvals that runs of a recipe get, in any language and from any starter."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class RunState(StrEnum):
     once there is room. A crash here changes nothing.
     """
     DONE = "done"
-    """Ended well; `ending.partial` tells of failures that the recipe went past. Final."""
+    """Ended well; `ending.partial` reports failures that the recipe tolerated. Final."""
     FAILED = "failed"
     """Ended badly, or its journal is damaged; `error` says how.
 

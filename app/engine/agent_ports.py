@@ -109,7 +109,7 @@ class AgentReply:
     covers: int | None = None
     """Earlier try of the step, left without a line, whose usage is contained in this turn's; None: there is none."""
     error: StepError | None = None
-    """Why there is no reply; conversation and usage are told nevertheless, where they are known."""
+    """Why there is no reply; conversation and usage are still set, if they are known."""
 
 
 class AgentBackend(Protocol):

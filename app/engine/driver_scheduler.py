@@ -221,7 +221,7 @@ class DriverScheduler:
 
     def _ask(self, branch: _Branch, ask: Ask) -> None:
         if not _KEY.fullmatch(ask.key):
-            raise errors.DriverFault(f"{ask.key!r:.80} is no key", code="bad_key", key=ask.key[:300])
+            raise errors.DriverFault(f"{ask.key!r:.80} is not a key", code="bad_key", key=ask.key[:300])
         if ask.key in self._used:
             raise errors.DriverFault(f"the key {ask.key!r} was asked for twice", code="key_repeated", key=ask.key)
         self._used.add(ask.key)

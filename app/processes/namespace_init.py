@@ -184,7 +184,7 @@ def _wait_for_all(main: int, writer: int) -> None:
 
 
 def _is_alone(options: int) -> bool:
-    """Reap processes and tell whether none is left; without WNOHANG, wait until none is left."""
+    """Reap processes and return whether none is left; without WNOHANG, wait until none is left."""
     try:
         while os.wait4(-1, options)[0] != 0:
             pass

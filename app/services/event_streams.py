@@ -96,7 +96,7 @@ class Feed:
         self._wake()
 
     def next(self, position: int) -> Batch | None:
-        """Return what follows on an event, as far as it was told at a time; None: nothing yet."""
+        """Return the events after an event that were sent by a time; None: nothing yet."""
         found = bisect_right(self._batches, position, key=_last)
         return self._batches[found].behind(position) if found < len(self._batches) else None
 

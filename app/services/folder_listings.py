@@ -22,7 +22,7 @@ UNREADABLE = "unreadable"
 """Code of the flaw of a file that the system does not let be read now."""
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
-"""Errors of the system that say that there is no file."""
+"""Errors of the system for a missing file."""
 
 TRUSTED_SECONDS = 1.0
 """Time for which a listing counts while its folder's mark stays the same; longer than a tick of any disk's clock."""

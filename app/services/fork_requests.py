@@ -31,7 +31,7 @@ class ForkRequest(ResumeRequest):
     """Key under which a repetition finds the same run."""
 
     def sha256(self, run_id: str) -> str:
-        """Return the hash that tells a repetition for a source from another request with the same key."""
+        """Return the hash that distinguishes a repetition for a source from another request with the same key."""
         asked = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         return plain.sha256(plain.canonical(plain.plain(asked | {"idempotency_key": None, "forked_from": run_id})))
 

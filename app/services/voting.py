@@ -119,7 +119,7 @@ async def refuse_unapprovable(start: runs.RunStart, approvers: Callable[[], Sequ
     """
     if start.approvals is None:
         return
-    # Nobody can vote in a command.
+    # No one can approve in a command.
     able = await asyncio.to_thread(approvers) if start.owner == "service" else ()
     if (flaw := lacking(start, able)) is not None:
         facts: dict[str, plain.Json] = {"needed": start.approvals.count, "approvers": len(able)}

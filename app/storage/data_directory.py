@@ -192,7 +192,7 @@ class DataDirectory:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 # The lock's file would have to be made: there has not been a service yet.
                 return None
-            # Nobody who cannot look may say that there is no service.
+            # A process that cannot look must not report that no service runs.
             raise disk_health.unusable(self.path, error) from error
         if lock is not None:
             lock.release()

@@ -44,7 +44,7 @@ BLOBS_MARK = "blobs.json"
 """File that names the object storage of blobs and logs, if there is one."""
 
 BUCKET_MARK = "control-room.json"
-"""Object that tells whose bucket it is."""
+"""Object that names the owner of the bucket."""
 LATEST = "latest"
 """Link among the folders of runs that a command line keeps to its newest one."""
 

@@ -46,7 +46,7 @@ class _Known:
 
 
 class Plans:
-    """All session plans of a data directory. Whoever changes them holds the data directory."""
+    """All session plans of a data directory. A writer holds the data directory."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
@@ -59,7 +59,7 @@ class Plans:
         """Return a plan as its file has it, None where there is none.
 
         Raises:
-            errors.Conflict: `plan_damaged`; its file cannot be read, `flaws` tells why.
+            errors.Conflict: `plan_damaged`; its file is damaged; `flaws` say where.
         """
         if not layout.can_have_plan(session_id):
             return None
@@ -112,7 +112,7 @@ class Plans:
             _log.error("%s/%s/%s is gone, and nobody deleted the plan here", layout.PLANS, name, layout.PLAN)
 
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
-        """Return plans, newest first; of one whose file cannot be read any more, what was read last.
+        """Return plans, newest first; of one whose file can no longer be read, the last known state.
 
         Raises:
             errors.Unreadable: a file that was never read cannot be read now.
@@ -216,7 +216,7 @@ class Plans:
             heads, more = await run(partial(_heads, files, chunk))
             unread |= more
             for name, head in heads.items():
-                # What was put meanwhile is newer than what was read.
+                # A plan put meanwhile is newer than the one read.
                 if self._heads.get(name, _NEW) is stale[name]:
                     self._heads[name] = head
                     _tell_damage(name, head)

@@ -47,7 +47,7 @@ class Activities:
 
     @activity.defn
     async def look(self, run_id: str, after: int) -> RawValue:
-        """Return what is new in a journal."""
+        """Return the new lines of a journal."""
         async with _reported():
             return reference(await self._runs.look(run_id, after))
 

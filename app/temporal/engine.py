@@ -68,7 +68,7 @@ class TemporalEngine:
         """Keeps calls of agents within limits and budgets, as far as this process makes them."""
         self._clock = equipment.clock
         self.contents = Contents(store)
-        """What workflows are told."""
+        """Messages to workflows."""
         children = {operations.ChildRun.kind: _ChildStarts(start_child)}
         equipment = dataclasses.replace(equipment, performers={**equipment.performers, **children})
         config: Any = {**client.config(), "data_converter": codec.converter(self.contents)}
@@ -111,7 +111,7 @@ class TemporalEngine:
         return 0 if self._recovery.cancelled() or self._recovery.exception() else self._recovery.result()
 
     async def stop(self, grace_seconds: float | None = None) -> None:
-        """Stop working; what is cut off is performed again by another worker."""
+        """Stop working; another worker performs interrupted steps again."""
         self._stopping = True
         self._helpers.give_up()
         await self._helpers.settled()
@@ -170,7 +170,7 @@ class TemporalEngine:
     async def tell(self, run_id: str, signal: str, arguments: list[Any]) -> None:
         """Send a signal to the workflow of a run, which begins if there is none; later, while the server is away.
 
-        The journal has what the signal is about, so that nobody needs to wait for it.
+        The journal has what the signal is about, so that no caller needs to wait for it.
         """
         try:
             await self._signal(run_id, signal, arguments)
@@ -194,7 +194,7 @@ class TemporalEngine:
         raise _unsupported([_LIMITS])
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
-        """Return None: what a run waits out is told by its worker's log."""
+        """Return None: the log of its worker says what a run waits for."""
         return None
 
     def view(self, run_id: str) -> views.RunView | None:
@@ -234,7 +234,7 @@ class TemporalEngine:
         """Return nothing: gates are read from the journals."""
         return []
 
-    # -- what is seen of it
+    # -- its visible state
 
     def executing(self) -> list[views.RunView]:
         """Return nothing: what workers execute is read from the journals."""
@@ -282,7 +282,7 @@ class TemporalEngine:
         return None
 
     def status(self) -> run_engine.EngineStatus:
-        """Tell how much this process may do at a time; what the others do is the server's to tell."""
+        """Return how much this process may do at a time; the server knows about the others."""
         limit = self._bounds.steps if self._works else 0
         return run_engine.EngineStatus(running=0, queued=0, resting=0, limit=limit, stopping=self._stopping)
 

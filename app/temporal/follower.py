@@ -1,4 +1,4 @@
-"""Change numbers of runs that other processes execute: the events of those that somebody follows are looked at."""
+"""Change numbers of runs that other processes execute: it polls the events of followed runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEPT = 1024
 
 
 class Follower:
-    """Tell when something has changed about a run."""
+    """Report changes of a run."""
 
     def __init__(self, store: stores.RunStore, time: clock.Clock) -> None:
         self._store = store

@@ -50,20 +50,20 @@ class FencedLog:
 
 
 class _Unbounded:
-    """`ports.Capacity` where Temporal bounds what is performed at a time."""
+    """`ports.Capacity` where Temporal bounds the number of steps at a time."""
 
     def __init__(self, run_id: str) -> None:
         self.holders: Container[str] = (run_id,)
 
     async def enter(self) -> None:
-        """Go on at once."""
+        """Return at once."""
 
     def leave(self) -> None:
         """Give nothing back."""
 
 
 class RenewingRetry(space_retry.SpaceRetry):
-    """`SpaceRetry` that takes the run again after a lost lease, so that what was paid for is not lost with it."""
+    """`SpaceRetry` that takes the run again after a lost lease, so that a paid result is not lost with it."""
 
     def __init__(self, log: stores.RunLog, time: clock.Clock, renew: Callable[[], Awaitable[None]]) -> None:
         super().__init__(log, time, lambda: None)

@@ -55,5 +55,5 @@ class Leases:
 
 
 async def _set_aside(log: stores.RunLog) -> None:
-    # Whoever is cut off must not leave a run held.
+    # A cancelled caller must not leave a run held.
     await asyncio.shield(asyncio.ensure_future(log.set_aside()))

@@ -81,7 +81,7 @@ class Settle:
     run_id: str
     """The run."""
     parking: Parking | None = None
-    """Why it must wait for a person; None: the journal tells what to do."""
+    """Why it must wait for a person; None: the journal says what to do."""
 
 
 def queue(identity: str) -> str:

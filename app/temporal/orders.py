@@ -1,4 +1,4 @@
-"""Orders to runs: each is written to the journal first, then the workflow hears that there is something new."""
+"""Orders to runs: each is written to the journal first, then the workflow is notified."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Orders:
         return states.RunState.PAUSED
 
     async def unpause(self, run_id: str, author: Author | None) -> states.RunState:
-        """Let a paused run go on."""
+        """Continue a paused run."""
         facts = authors.facts(author)
         async with self._steps.leases.of(run_id) as log:
             found, row = log.loaded.decisions, await self._store.summary(run_id)

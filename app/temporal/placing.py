@@ -20,7 +20,7 @@ class Placing:
         self._here = placement
 
     def facts(self, decided: decisions.Decisions) -> dict[str, object]:
-        """Return what a workflow is told."""
+        """Return the placement for a workflow."""
         if self._here is None:
             return {}
         return {"placed": decided.placed, "gone_seconds": self._here.gone_seconds}

@@ -1,4 +1,4 @@
-"""Rehearsals: a run as its journal tells it, with the driver replayed to where it waits now."""
+"""Rehearsals: a run by its journal, with the driver replayed to where it waits now."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Rehearsal:
     completion: completion.Completion
     """Brings it to rest."""
     projection: run_projection.RunProjection
-    """What is shown of it."""
+    """Its visible state."""
     exchanges: replay.Exchanges | None
     """Conversations that a person had begun again."""
     lines: dict[str, list[Record]] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class Rehearsals:
         self._kept: OrderedDict[str, Rehearsal] = OrderedDict()
 
     async def of(self, log: stores.RunLog, driver: ports.Driver) -> Rehearsal:
-        """Return a run whose driver was given the whole journal; only what is new is handed out.
+        """Return a run whose driver was given the whole journal; only new requests are handed out.
 
         Raises:
             errors.NondeterminismFault, errors.DriverFault: the driver does not fit.
@@ -224,7 +224,7 @@ def _standing(log: stores.RunLog) -> tuple[object, ...]:
 
 
 def _unfollowed() -> None:
-    """Hear of a change that nobody follows here; followers read the events."""
+    """Ignore a change that has no followers here; followers read the events."""
 
 
 def _differs(run_id: str, order: messages.StepOrder, ask: driver_scheduler.Ask | None) -> errors.NondeterminismFault:

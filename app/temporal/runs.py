@@ -1,4 +1,4 @@
-"""Runs: takes runs up, shows workflows what is new in their journals, and brings them to rest."""
+"""Runs: opens runs, sends workflows the new lines of their journals, and brings runs to rest."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Runs:
             return self._contents.of(log.loaded, wanted)
 
     async def look(self, run_id: str, after: int) -> Slice:
-        """Return the lines from a position on, and what was decided since."""
+        """Return the lines from a position on, and the decisions since."""
         async with self._steps.leases.of(run_id) as log:
             count = max(0, len(log.loaded.records) - after)
             wanted = Slice(run_id=run_id, first=after, count=count, facts=_facts(log.loaded))
@@ -71,7 +71,7 @@ class Runs:
                 await log.move(runs.Transition.wait(run_id, clock.stamp(self._equipment.clock.now())))
 
     async def settle(self, order: messages.Settle) -> str:
-        """Bring a run to rest, as its journal tells, and return its state then."""
+        """Bring a run to rest according to its journal, and return its state then."""
         async with self._steps.leases.of(order.run_id) as log:
             state = await self._settle(log, order)
             start = log.loaded.start

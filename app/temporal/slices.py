@@ -1,4 +1,4 @@
-"""Slices of a journal: what a workflow is told of its run, referred to by place and hash.
+"""Slices of a journal: the lines sent to a workflow, referred to by position and hash.
 
 Histories hold the reference. The codec of a worker puts the content in its place, which is made from the store's lines
 and must have the recorded hash. A slice of an earlier moment can be made again later, since journals only grow.
@@ -32,7 +32,7 @@ class Slice:
     count: int = 0
     """How many lines."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What was decided about the run at that moment, small."""
+    """The decisions about the run at that moment, in short."""
     whole: bool = False
     """Whether what the run began with belongs to it."""
     blob: Mapping[str, Any] | None = None
@@ -94,7 +94,7 @@ class Contents:
         if plain.sha256(content) != wanted.sha256:
             message = (
                 f"run {wanted.run_id}: lines {wanted.first + 1} to {wanted.first + wanted.count} of its journal are "
-                "not those that its workflow was told of"
+                "not those that its workflow received"
             )
             raise errors.JournalCorrupt(message, code="journal_differs", detail={"run_id": wanted.run_id})
         self._keep(wanted.sha256, content)

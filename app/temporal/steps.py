@@ -1,4 +1,4 @@
-"""Steps: performs, announces and records the steps of runs, whoever asks; each finds its line if it is there."""
+"""Steps: performs, announces and records the steps of runs; a repeated call finds the recorded line."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Steps:
     async def deliver(
         self, order: messages.StepOrder, delivery: gates.Answer | inputs.Delivery, attempt: int | None
     ) -> Record:
-        """Record what is delivered to an open step.
+        """Record an input delivered to an open step.
 
         Raises:
             errors.Conflict: `gate_decided`, `input_decided`; `gate_lapsed`, `input_lapsed`.

@@ -49,7 +49,7 @@ def runner() -> SandboxedWorkflowRunner:
 
 @asynccontextmanager
 async def working(client: Client, activities: Activities, limits: WorkerLimits) -> AsyncIterator[None]:
-    """Work for the block, then finish or cut off what is in flight."""
+    """Work for the block, then finish or cancel steps in flight."""
     shared: Any = {
         "client": client,
         "graceful_shutdown_timeout": timedelta(seconds=limits.grace_seconds),

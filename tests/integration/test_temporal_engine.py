@@ -183,7 +183,7 @@ async def test_a_replay_refuses_lines_that_were_changed(scene: Scene):
     history = await scene.history(run_id)
     contents = slices.Contents(_Forger(scene.service.store))  # type: ignore[arg-type]
 
-    with pytest.raises(Exception, match="not those that its workflow was told of"):
+    with pytest.raises(Exception, match="not those that its workflow received"):
         await worker.replayer(contents).replay_workflow(history)
 
 

@@ -104,7 +104,7 @@ class Members:
                 process.wait()
 
     def has_logged(self, name: str, text: str) -> bool:
-        """Tell whether a member has written a text into its log."""
+        """Return whether a member has written a text into its log."""
         with contextlib.suppress(FileNotFoundError):
             return text in (self.logs / f"{name}.log").read_text(encoding="utf-8", errors="replace")
         return False

@@ -94,7 +94,7 @@ def of(workflow: Workflow, place: Place) -> Processed:
     """Return the folder that a workflow calls `processed_dir`.
 
     Raises:
-        errors.RequestInvalid: `processed_dir_refused`; it lies elsewhere than below the workspace, or something lies in
+        errors.RequestInvalid: `processed_dir_refused`; it is not below the workspace, or something is in
             it that must stay.
     """
     named = workflow.processed_dir

@@ -68,7 +68,7 @@ class PlanQuestions:
         try:
             plan = await self._kept.get(session_id)
         except errors.ControlRoomError:
-            # A damaged plan asks nothing; whoever looks at it is told.
+            # A damaged plan asks nothing; its readers get the error.
             return []
         return [] if plan is None or plan.status not in _OPEN else list(_questions(plan))
 

@@ -134,7 +134,7 @@ class EndpointRepository:
             return endpoint
 
     async def edit(self, endpoint_id: str, change: Callable[[notifications.Endpoint], notifications.Endpoint]) -> None:
-        """Change what an endpoint is told and how it is reached, durably; how far it is stays.
+        """Change an endpoint's settings, durably; its progress stays.
 
         Raises:
             errors.StorageFault: it cannot be written.

@@ -53,7 +53,7 @@ class NewEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointEdit:
-    """What is to be changed of an endpoint, by the names of `NewEndpoint`; what is not named stays."""
+    """Changes to an endpoint, by the names of `NewEndpoint`; omitted fields stay."""
 
     changes: Mapping[str, Any]
     """The fields; `signing_secret` None: one is made."""

@@ -21,7 +21,7 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class AddressGuard(httpcore.AsyncNetworkBackend):
-    """Connect to public addresses, and to those that the settings allow; what is checked is what is connected to."""
+    """Connect to public addresses, and to those that the settings allow; the checked address is the connected one."""
 
     def __init__(self, allowed: Iterable[str]) -> None:
         """Args: allowed: Host names, addresses and networks that may be contacted though they are not public."""

@@ -32,7 +32,7 @@ class Chief:
         self._scoper = scoper
 
     def check(self) -> None:
-        """Refuse an intent that nobody could split.
+        """Refuse an intent that cannot be split.
 
         Raises:
             errors.RequestInvalid: `no_chief`.
@@ -59,7 +59,7 @@ class Chief:
         return (await self._runs.start(_request(plan), own)).run_id
 
     async def tasks(self, plan: plans.Plan, run_id: str) -> tuple[plans.Task, ...]:
-        """Return the tasks that the chief's run has left, each with what is known of recipe and arguments.
+        """Return the tasks that the chief's run has made, each with the known recipe and arguments.
 
         Raises:
             errors.InputRefused: `chief_result_unusable`.
@@ -69,7 +69,7 @@ class Chief:
             found = tasks.numbered([_new(draft) for draft in decomposition.tasks(slot["text"])], plans.BY_CHIEF)
             requests.refuse(edits.graph_flaws(found))
         except (errors.ControlRoomError, ValueError, LookupError, TypeError, AttributeError) as error:
-            message = f"what the chief's run {run_id} has left are no tasks: {error!s:.300}"
+            message = f"the result of the chief's run {run_id} is not a list of tasks: {error!s:.300}"
             raise errors.InputRefused(message, code=UNUSABLE, detail={"run_id": run_id}) from error
         ordered = edits.in_order(found)
         return await asyncio.to_thread(lambda: tuple(self._scoper.scoped(plan, task) for task in ordered))

@@ -1,4 +1,4 @@
-"""Drafts: scenes that earlier tasks of a session have written anew stand in for their files where scenes are read."""
+"""Drafts: scenes rewritten by earlier tasks of a session replace their files where scenes are read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Drafts:
     async def seen(self, request: StartRequest) -> StartRequest:
         """Return a request whose scenes are their newest drafts, if a done run of its session has written any.
 
-        A recipe that writes its scene goes on naming the scene itself.
+        A recipe that writes its scene still names the scene itself.
 
         Raises:
             errors.ControlRoomError: the request cannot become a run.

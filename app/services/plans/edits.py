@@ -16,7 +16,7 @@ from app.services.plans.tasks import text
 
 
 def graph_flaws(tasks: Sequence[plans.Task]) -> list[errors.Flaw]:
-    """Return what is wrong with the numbers, dependencies and `$task` arguments of a new plan's tasks, each at its
+    """Return the flaws of the numbers, dependencies and `$task` arguments of a new plan's tasks, each at its
     place: `$.tasks[i].deps[j]`.
     """
     nodes = _nodes(tasks, "$.tasks[{}]")
@@ -111,8 +111,8 @@ def editable(plan: plans.Plan, task_id: int) -> plans.Task:
 def with_edit(plan: plans.Plan, changed: plans.Task, at: str) -> plans.Plan:
     """Put a task in place of the one of its number.
 
-    A failed task stays failed until it is retried; where it is no more what its run was made of, the retry makes a new
-    one. A task that now depends on a later one is put behind that.
+    A failed task stays failed until it is retried; if it differs from the task of its run, the retry makes a new run.
+    A task that now depends on a later one is put behind that.
 
     Raises:
         errors.NotFound, errors.Conflict, errors.WrongState: as `editable`.
@@ -186,7 +186,7 @@ def _nodes(tasks: Sequence[plans.Task], path: str = "$") -> list[task_graphs.Nod
 
 
 def _flaws_at(known: Sequence[plans.Task], tasks: Sequence[plans.Task], task: plans.Task) -> list[errors.Flaw]:
-    """Return what is wrong with a graph that was sound before one of its tasks was changed, which is the request's
+    """Return the flaws of a graph that was sound before one of its tasks was changed, which is the request's
     body.
 
     Args:

@@ -32,10 +32,10 @@ class Facts:
     async def of(
         self, plan: plans.Plan, endings: Mapping[str, rules.RunFact] | None = None
     ) -> dict[str, rules.RunFact]:
-        """Return what is known of the runs that can still change a plan.
+        """Return the known states of the runs that can still change a plan.
 
         Args:
-            endings: What was heard from the engine; a row may lag behind that.
+            endings: Endings announced by the engine; a row may lag behind them.
         """
         found: dict[str, rules.RunFact] = {}
         endings = endings or {}
@@ -64,7 +64,7 @@ class Facts:
         """Return where a run stands.
 
         Args:
-            task: The task that it belongs to; what that tells of an ending already is not read again.
+            task: The task that it belongs to; an ending that the task already has is not read again.
             ending: How it ended, as far as its folder says; the engine may have taken it up again since.
         """
         standing = self._engine.standing(run_id)
@@ -92,7 +92,7 @@ class Facts:
         return rules.settled(await self.scoped(rules.settled(plan, await self.of(plan))), {})
 
     async def scoped(self, plan: plans.Plan) -> plans.Plan:
-        """Return a plan with recipe and arguments of the tasks that nobody has looked at yet."""
+        """Return a plan with recipe and arguments for the tasks that lack them."""
         await self._scoper.settle()
         for task in plan.tasks:
             if is_unscoped(task):
@@ -100,7 +100,7 @@ class Facts:
         return plan
 
     async def sent_on(self, run_id: str) -> bool:
-        """Send a failed run on, if nobody else has; false if there is nothing of it to go on from.
+        """Resume a failed run, unless it has been resumed; false if it has nothing to continue from.
 
         Raises:
             errors.ControlRoomError: it cannot be sent on.
@@ -146,8 +146,8 @@ class Facts:
             await self._engine.submit(run_id)
 
     async def rests(self, run_id: str) -> bool:
-        """Return whether an unfinished run does nothing by itself: it is paused, waits for an answer, or is somebody
-        else's.
+        """Return whether an unfinished run does nothing by itself: it is paused, waits for an answer, or is
+        executed by another process.
         """
         known = self._engine.standing(run_id) or self._engine.view(run_id)
         if known is not None:

@@ -21,7 +21,7 @@ _DIGITS = 24
 
 
 class Maker:
-    """Make plans and tasks, or say everything that is wrong with what is asked for."""
+    """Make plans and tasks, or report all flaws of the request."""
 
     def __init__(self, *, runs: Runs, scoper: Scoper, chief: Chief, ids: clock.Ids) -> None:
         self._runs = runs

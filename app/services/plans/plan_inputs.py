@@ -17,7 +17,7 @@ from app.services.plans.repository import PlanRepository
 from app.services.plans.scoping import is_unscoped
 
 FIRST_PAUSE_SECONDS = 1.0
-"""Time after which a plan is tried again that could not go on; it doubles from try to try."""
+"""Time after which a plan that could not continue is retried; it doubles with each attempt."""
 
 LONGEST_PAUSE_SECONDS = 30.0
 """Longest such time."""
@@ -37,7 +37,7 @@ class OpenPlan:
 
 @dataclass(slots=True)
 class Waiting:
-    """What is known of a plan while its run waits for an input."""
+    """Facts about a plan while its run waits for an input."""
 
     key: str = ""
     """The input."""
@@ -222,10 +222,10 @@ class PlanInputs:
         }
 
     def hindered(self, session_id: str, error: errors.ControlRoomError | errors.Fault, pause: float | None) -> float:
-        """Log why a plan cannot go on, and return the pause before it is tried again.
+        """Log why a plan cannot continue, and return the pause before the retry.
 
         Args:
-            pause: The one before; None: it could go on until now.
+            pause: The previous one; None: it could continue until now.
         """
         facts = {"session_id": session_id, "code": error.code}
         if error.code == plans.CHANGED:
@@ -244,7 +244,7 @@ class PlanInputs:
     async def _rest(self, waiting: Waiting, pause: float | None) -> None:
         watched = [*waiting.endings.values(), *waiting.rests.values(), *waiting.reviews]
         if pause is not None:
-            # What is over already was seen before the fault, and must not cut the pause short.
+            # Ended runs were seen before the fault, and must not cut the pause short.
             watched = [each for each in watched if not each.done()]
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(waiting.bell.wait())]
         if pause is not None:

@@ -43,10 +43,10 @@ class PlanOrders:
         self._engine = engine
 
     def check(self, session_id: str | None = None) -> None:
-        """Refuse to go on as if nothing had happened when the work on a plan, or on any, has broken down.
+        """Refuse an order when the work on its plan, or on all plans, has broken down.
 
         Raises:
-            errors.Unavailable: `planner_broken`; the log tells more.
+            errors.Unavailable: `planner_broken`; the log has the cause.
         """
         broken = self._inputs.broken if session_id is None else self._inputs.broken.keys() & {session_id, ""}
         if broken:

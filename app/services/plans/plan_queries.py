@@ -1,4 +1,4 @@
-"""Queries of session plans: what is shown of them, whoever asks."""
+"""Queries of session plans, for every interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PlanQueries:
         return found[: query.limit], len(found) > query.limit
 
     async def _within(self, query: plans.PlanQuery, scope: access.Scope) -> list[plans.PlanSummary]:
-        """Return the plans of a scope, whose files tell: few keys are limited, and few plans are there."""
+        """Return the plans of a scope, from their files: few keys are limited, and plans are few."""
         found: list[plans.PlanSummary] = []
         while len(found) < query.limit and (page := await self._repository.page(query)):
             for summary in page:

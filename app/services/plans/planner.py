@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Planner:
-    """Watch over the runs of plans; whoever starts it holds the data directory."""
+    """Watch over the runs of plans; only the owner of the data directory starts it."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Planner:
             self._begin(self._look_through(), "")
 
     async def stop(self) -> None:
-        """Stop, and wait for it: nothing more is begun. All can go on later."""
+        """Stop, and wait for it: nothing more begins. Everything can continue later."""
         if self._works:
             self._works = False
             self._runs.started_listeners.forget(self._note)
@@ -122,7 +122,7 @@ class Planner:
         if error is not None and not isinstance(error, errors.InterruptionFault):
             self._inputs.note_broken(session_id, error)
 
-    # -- what is waited for
+    # -- awaited things
 
     async def changed(self, session_id: str, seconds: float, known: int | None) -> plans.Plan:
         """Return a plan as soon as its revision differs from the one known; one that rests at once.
@@ -143,7 +143,7 @@ class Planner:
                 left, known = until - self._clock.monotonic(), plan.revision if known is None else known
                 if plan.revision != known or rules.at_rest(plan) or left <= 0 or released.done():
                     return plan
-                # What is told may have been read before it was told.
+                # An announced change may have been read before its announcement.
                 await aio.wait_first(news.wait(), self._clock.sleep(left), asyncio.wait([released]))
         finally:
             released.cancel()

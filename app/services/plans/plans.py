@@ -1,4 +1,4 @@
-"""Session plans: everything that can be asked of them, whoever asks (execution-modes, Session Plan)."""
+"""Session plans: all their operations, for every interface (execution-modes, Session Plan)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Plans(PlanQueries):
     """Make, show and change session plans.
 
     Every change is durable before it is answered, and made to the plan as its runs have it by then. Any of them is
-    refused with `plan_not_found`; `plan_damaged`; `plan_changed`, with the plan, where its revision is no more the one
+    refused with `plan_not_found`; `plan_damaged`; `plan_changed`, with the plan, if its revision is no longer the one
     that was seen; `wrong_state`; and `no_room`.
     """
 
@@ -111,7 +111,7 @@ class Plans(PlanQueries):
         return await self._planner.changed(session_id, seconds, known)
 
     async def rested(self, session_id: str) -> plans.Plan:
-        """Go on with a plan, and return it when nothing of it runs or is begun by itself any more, or when this process
+        """Continue a plan, and return it when nothing of it runs or can begin by itself, or when this process
         stops working on it. A run that is paused, or that waits for a person, does not run.
 
         Raises:
@@ -132,7 +132,7 @@ class Plans(PlanQueries):
         return await self._change(session_id, revision, self._ready(transitions.approved))
 
     async def start(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """Begin an approved plan, or let a paused, failed or finished one go on; where the chief has made none, it is
+        """Begin an approved plan, or continue a paused, failed or finished one; if the chief has made no tasks, it is
         asked again.
 
         Raises:
@@ -147,7 +147,7 @@ class Plans(PlanQueries):
         return await self._change(session_id, revision, transitions.paused)
 
     async def resume(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """Let a paused plan go on.
+        """Continue a paused plan.
 
         Raises:
             errors.NotReady: a task's run would lack a backend here.
@@ -162,7 +162,7 @@ class Plans(PlanQueries):
         order: Sequence[int] | None = None,
         review: str | None = None,
     ) -> plans.Plan:
-        """Put the tasks in another order, or say whether words of done are reviewed; a review that has begun goes on.
+        """Put the tasks in another order, or say whether words of done are reviewed; a review under way continues.
 
         Raises:
             errors.RequestInvalid: `order_incomplete`, `order_breaks_dependency`, numbers that are none of its tasks, or
@@ -364,7 +364,7 @@ class Plans(PlanQueries):
 
     async def _started(self, plan: plans.Plan, at: str, sent_on: set[str]) -> plans.Plan:
         if plan.status is plans.PlanState.DRAFT and plan.chief_run_id in sent_on:
-            # By this very request: the plan has seen its chief go on before the request's own note came.
+            # By this very request: the plan has seen its chief continue before the request's own note came.
             return plan
         if plan.status is not plans.PlanState.FAILED or plan.tasks or plan.created_by != plans.BY_CHIEF:
             return self._ready(transitions.started)(plan, at)

@@ -1,4 +1,4 @@
-"""Keeping: plans read and written, one change of a plan at a time, each told to whoever waits for it."""
+"""The repository: plans read and written, one change of a plan at a time, each announced to its waiters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOLD_OTHERWISE = frozenset({"dod_failed", "run_cancelled", rules.RUN_DELETED})
 
 
 class PlanRepository:
-    """Keep plans for whoever shows and changes them."""
+    """Keep plans for readers and writers."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class PlanRepository:
         kept: Where plans are.
         issues: Where it is written down that a task has failed.
         audit: Where it is written down that a plan was deleted.
-        masker: Hides secrets in what is written down there.
+        masker: Hides secrets in written texts.
         """
         self.audit = audit
         self._kept = kept
@@ -52,18 +52,18 @@ class PlanRepository:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._news: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self.written: Callable[[str], object] = str
-        """Is told of each plan that is written; it may not wait."""
+        """Called with each written plan; it may not wait."""
 
     def now(self) -> str:
         """Return the present instant as plans hold it."""
         return clock.stamp(self._clock.now())
 
     def turn(self, session_id: str) -> asyncio.Lock:
-        """Return the lock that whoever changes a plan holds from reading to writing; never while waiting for a run."""
+        """Return the lock that a writer of a plan holds from reading to writing; never while waiting for a run."""
         return self._locks.setdefault(session_id, asyncio.Lock())
 
     def news(self, session_id: str) -> asyncio.Event:
-        """Return what is set as soon as a plan is written again; to be asked for before the plan is read."""
+        """Return the event that the next write of a plan sets; request it before reading the plan."""
         return self._news.setdefault(session_id, asyncio.Event())
 
     async def find(self, session_id: str) -> plans.Plan | None:
@@ -86,7 +86,7 @@ class PlanRepository:
         """Return a plan.
 
         Raises:
-            errors.NotFound: `plan_not_found`; it tells of a plan whose file is gone.
+            errors.NotFound: `plan_not_found`; the message says if its file is gone.
             errors.Conflict: `plan_damaged`.
         """
         found = await self.find(session_id)
@@ -118,7 +118,7 @@ class PlanRepository:
         tasks that are done since are closed.
 
         Raises:
-            errors.Conflict: `plan_changed`, `plan_damaged`; its file does not say any more what is known.
+            errors.Conflict: `plan_changed`, `plan_damaged`; its file differs from the recorded plan.
             errors.StorageFault: something could not be made durable.
         """
         for issue in _new_failures(known, renewed, self._masker):
@@ -147,7 +147,7 @@ class PlanRepository:
         return await self._kept.was_removed(session_id)
 
     async def was_lost(self, session_id: str) -> bool:
-        """Return whether there was a plan of an id whose file is gone, though nobody removed it here."""
+        """Return whether there was a plan of an id whose file is gone without a removal here."""
         return _can_be(session_id) and await self._kept.was_lost(session_id)
 
     async def _open(self, issue: issues.Issue) -> None:
@@ -172,7 +172,7 @@ class PlanRepository:
             _log.error("not closed: %s", error.message, extra={"code": error.code})
 
     def tell(self, session_id: str) -> None:
-        """Wake whoever waits for news of a plan."""
+        """Wake the waiters for changes of a plan."""
         self.written(session_id)
         news = self._news.pop(session_id, None)
         if news is not None:

@@ -72,7 +72,7 @@ class NewTask:
     """Key under which a repetition finds the same task; only of one that is added to a plan."""
 
     def sha256(self) -> str:
-        """Return the hash that tells a repetition from another request with the same key."""
+        """Return the hash that distinguishes a repetition from another request with the same key."""
         return _sha256(_asked(self))
 
 
@@ -83,7 +83,7 @@ class NewPlan:
     """
 
     intent: str | None = None
-    """What is wanted as a whole."""
+    """The goal of the whole plan."""
     tasks: tuple[NewTask, ...] = ()
     """Tasks in the order in which they are shown and begun; none: the chief finds them."""
     working_dir: str | None = None
@@ -102,7 +102,7 @@ class NewPlan:
     """Key under which a repetition finds the same plan."""
 
     def sha256(self) -> str:
-        """Return the hash that tells a repetition from another request with the same key."""
+        """Return the hash that distinguishes a repetition from another request with the same key."""
         asked = _asked(self) | {"tasks": [_asked(task) for task in self.tasks]}
         if asked["review"] == task_reviews.ON:
             # Requests of 0.1.0 had no such field, and may be repeated now.
@@ -168,7 +168,7 @@ def check(new: NewPlan) -> None:
 
 
 def task_flaws(task: NewTask, path: str = "$") -> list[errors.Flaw]:
-    """Return what is wrong with the form of a task, told at its place."""
+    """Return the flaws of a task's form, at their positions."""
     asked = {item.name: getattr(task, item.name) for item in dataclasses.fields(task)}
     flaws = list(_field_flaws(asked, path))
     flaws += requests.key_flaws(task.idempotency_key)

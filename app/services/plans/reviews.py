@@ -1,4 +1,4 @@
-"""Reviews: who judges finished tasks, what is shown to them, and the changes of the plan that the chief proposes."""
+"""Reviews: the reviewers of finished tasks, the texts shown to them, and the changes that the chief proposes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Reviews:
         return {"review": decided.to_json(), "proposals": [each.to_json() for each in judged]}
 
     async def accepted(self, plan: plans.Plan, proposal_id: int, at: str) -> plans.Plan:
-        """Return a plan with what was proposed.
+        """Return a plan with the proposals.
 
         Raises:
             errors.NotFound: `proposal_not_found`.
@@ -151,7 +151,7 @@ class Reviews:
             found.append(dataclasses.replace(proposal, status=status))
         return found
 
-    # -- who judges, and what is shown
+    # -- reviewers, and the texts shown to them
 
     def _why_person(self) -> str | None:
         why = review.why_person(self._library())
@@ -186,7 +186,7 @@ class Reviews:
 
 
 def dismissed(plan: plans.Plan, proposal_id: int) -> plans.Plan:
-    """Return a plan with a proposal that nobody makes any more.
+    """Return a plan with a proposal withdrawn.
 
     Raises:
         errors.NotFound, errors.Conflict: as `Reviews.accepted`.

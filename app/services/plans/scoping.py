@@ -25,7 +25,7 @@ QUESTION_CHARACTERS = 4_000
 """Longest question that is asked here."""
 
 MOST_NAMED = 8
-"""Recipes that a question names; of others it tells how many there are."""
+"""Most recipes that a question names; it counts the others."""
 
 _MISSING = "missing_arg"
 _RECIPE = "$.recipe_id"
@@ -34,10 +34,10 @@ _ROOT = re.compile(r"\$\.(args\.[^.\[]+|args|recipe_id|description)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a request says of a task itself, so that it is refused for what is wrong there."""
+    """A request's own statements about a task, so that it is refused for their flaws."""
 
     path: str
-    """Where the task stands in the request: `$` or `$.tasks[i]`."""
+    """Position of the task in the request: `$` or `$.tasks[i]`."""
     names: frozenset[str]
     """Fields and arguments that it gives: `recipe_id`, `description`, `args.x`."""
 
@@ -45,9 +45,9 @@ class Given:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wants:
     flaws: Sequence[errors.Flaw] = ()
-    """What is wrong with recipe and arguments, told as of a run's request."""
+    """Flaws of recipe and arguments, as for a run's request."""
     missing: Sequence[str] = ()
-    """Required arguments that nobody has given."""
+    """Required arguments that are missing."""
     error: errors.RequestInvalid | None = None
     """The refusal that told of the flaws."""
 
@@ -71,7 +71,7 @@ class Scoper:
         self._catalogue = catalogue
 
     async def settle(self) -> None:
-        """Look at what has changed among the recipes, so that nobody is held up when tasks are scoped."""
+        """Look for changed recipes, so that no caller is held up when tasks are scoped."""
         await self._catalogue.settle()
 
     def scoped(self, plan: plans.Plan, task: plans.Task, asked: Given | None = None) -> plans.Task:
@@ -192,7 +192,7 @@ class Scoper:
         found = self._recipe(text.strip()) if task.recipe_id is None else None
         return found.recipe_id if found is not None else None
 
-    # -- what is wrong, and what is missing
+    # -- flaws, and missing arguments
 
     def _wants(self, plan: plans.Plan, task: plans.Task) -> _Wants:
         if task.recipe_id is None:
@@ -245,13 +245,13 @@ class Scoper:
 
 
 def is_unscoped(task: plans.Task) -> bool:
-    """Return whether nobody has looked yet which recipe does a task, as in plans written by hand."""
+    """Return whether a task has not been routed to a recipe yet, as in plans written by hand."""
     begun = task.begun or task.status is plans.TaskState.FAILED
     return not begun and task.recipe_id is None and task.scoping_question is None
 
 
 def _sorted(error: errors.RequestInvalid, unknown: Container[str]) -> _Wants:
-    # What is wrong with the plan itself, its folder for one, is not the task's to ask about; and outputs of earlier
+    # Flaws of the plan itself, such as its folder, are not a question of the task; and outputs of earlier
     # tasks are held against the recipe when they are known.
     unfit = [flaw for flaw in error.flaws if (_name(flaw) or "").removeprefix("args.") not in unknown]
     own = [flaw for flaw in unfit if _ROOT.match(flaw.path)]
@@ -286,10 +286,10 @@ def _asking(task: plans.Task, question: str, unusable: str = "") -> plans.Task:
     """Return a task with an open question.
 
     Args:
-        unusable: What is wrong with an answer after which the same must be asked again.
+        unusable: The flaw of an answer after which the same must be asked again.
     """
     asked, answer = task.scoping_question or "", task.scoping_answer
-    # What is told of an answer stands before the question, as long as the question is the same.
+    # The remark about an answer precedes the question, as long as the question is the same.
     if asked.endswith(question):
         question = asked if answer is None else f"The answer {plain.preview(answer)!r:.90} {unusable}. {question}"
     return dataclasses.replace(

@@ -18,7 +18,7 @@ MOST_CHECKS = 50
 
 
 def flaws(checks: Sequence[Any], path: str) -> Iterator[errors.Flaw]:
-    """Yield what is wrong with a task's checks, each at its place below `path`."""
+    """Yield the flaws of a task's checks, each at its position below `path`."""
     if len(checks) > MOST_CHECKS:
         yield errors.Flaw(path=f"{path}.dod", message=f"has more than {MOST_CHECKS} checks")
         return

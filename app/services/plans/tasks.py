@@ -15,10 +15,10 @@ PATH = "$.tasks[{}]"
 
 
 def text(task: plans.Task) -> str:
-    """Return what the run of a task is told: its description, and what was answered, with what the chief or a person
-    had asked.
+    """Return the text for the run of a task: its description, and the answers to questions of the chief or a
+    person.
 
-    Our own questions are about recipes and arguments and tell an agent nothing; of those the answer's words are enough.
+    Our own questions are about recipes and arguments and mean nothing to an agent; their answers are enough.
     """
     told = (_told(each, task.recipe_id) for each in answered(task))
     return "\n\n".join((task.description, *(words for words in told if words)))

@@ -193,7 +193,7 @@ async def check(trigger: triggers.Trigger, examine: Examine, known: Callable[[st
 
 
 def start_request(trigger: triggers.Trigger, occurrence: str, args: Mapping[str, plain.Json]) -> requests.StartRequest:
-    """Return the request for the run of an occurrence; its key makes sure that there is one run at most."""
+    """Return the request for the run of an occurrence; its key ensures at most one run."""
     return requests.StartRequest(
         recipe_id=trigger.recipe_id,
         args={**trigger.args, **args},

@@ -103,7 +103,7 @@ class Disk(Protocol):
         """Return whether a folder is there."""
 
     def add_folder(self, path: str) -> bool:
-        """Make a folder and tell whether it is new."""
+        """Make a folder and return whether it is new."""
 
     def append_to(self, path: str) -> AppendFile:
         """Open a file for appending; it is made if it is missing."""

@@ -28,7 +28,7 @@ _OPTIONS: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a bucket tells of an object."""
+    """A bucket's facts about an object."""
 
     name: str
     """Name in the bucket."""
@@ -103,7 +103,7 @@ class Bucket:
             return bytes(self._calls.get_range(self._store, name, start=begin, end=end))
 
     def look(self, name: str) -> Found:
-        """Return what is known of an object.
+        """Return the facts about an object.
 
         Raises:
             FileNotFoundError: there is none.
@@ -112,7 +112,7 @@ class Bucket:
             return _found(self._calls.head(self._store, name))
 
     def has(self, name: str) -> bool:
-        """Tell whether there is an object."""
+        """Return whether an object exists."""
         try:
             self.look(name)
         except FileNotFoundError:

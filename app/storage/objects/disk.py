@@ -47,7 +47,7 @@ class ObjectDisk:
         self._fresh: dict[str, bytes] = {}
 
     def __getattr__(self, name: str) -> Any:
-        # What is declared above is the other disk's own.
+        # Attributes declared above are the other disk's own.
         return getattr(self._disk, name)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
@@ -64,7 +64,7 @@ class ObjectDisk:
         return self._either(path, self._disk.size, lambda key: self.bucket.look(key).size_bytes)
 
     def signature(self, path: str) -> Signature:
-        """Return what tells a file from what it was before a change."""
+        """Return a stamp of a file that every change alters."""
         return self._either(path, self._disk.signature, self._signature)
 
     def changed_at(self, path: str) -> int:
@@ -81,14 +81,14 @@ class ObjectDisk:
         return sorted({*names, *(found.name.removeprefix(prefix) for found in self.bucket.all(prefix))})
 
     def has_file(self, path: str) -> bool:
-        """Tell whether a file is there."""
+        """Return whether a file exists."""
         if self._disk.has_file(path):
             return True
         key = _key(path)
         return key is not None and self.bucket.has(key)
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """Make or overwrite a file; what is about to replace a blob stays in memory until it does."""
+        """Make or overwrite a file; content that is to replace a blob stays in memory until it does."""
         key = _key(path)
         if key is None or f"/{layout.LOGS}/" in path:
             self._disk.write(path, content, sync=sync)
@@ -146,7 +146,7 @@ class ObjectDisk:
                 continue
             content = self._disk.read(path)
             self.bucket.put(key, content)
-            # What was written meanwhile is put away next time.
+            # Logs written meanwhile are moved next time.
             if self._disk.size(path) == len(content):
                 self._disk.remove(path)
 

@@ -53,14 +53,14 @@ class PostgresDisk:
             self._leases = Leases(database, ownership, flush=self._flush, drop=self._drop)
 
     def close(self) -> None:
-        """Give back what was let go of."""
+        """Return released leases."""
         if self._leases is not None:
             self._leases.close()
 
     # -- journals
 
     def commit(self, paths: Iterable[str]) -> Mapping[str, OSError]:
-        """Commit what was written to journals in one transaction, and return why some of it was refused.
+        """Commit written lines of journals in one transaction, and return why some were refused.
 
         Raises:
             OSError: nothing was committed, or it is not known.
@@ -77,7 +77,7 @@ class PostgresDisk:
         return {path: error for path, error in zip(taken, outcomes, strict=True) if error is not None}
 
     def commit_all(self) -> None:
-        """Commit what was written to journals and needed no commit yet.
+        """Commit written lines of journals that needed no commit yet.
 
         Raises:
             OSError: it was not committed.
@@ -188,7 +188,7 @@ class PostgresDisk:
         """Do nothing; names are durable as soon as they are written."""
 
     def syncer(self, folders: Iterable[str]) -> Syncer:
-        """Return what has nothing to do."""
+        """Return a syncer that does nothing."""
         return _NoSyncer()
 
     def boot_id(self) -> str:
@@ -334,7 +334,7 @@ class JournalFile:
         self._pending.setdefault(self._path, []).extend(journals.split(content))
 
     def sync(self) -> None:
-        """Commit what was written."""
+        """Commit the written lines."""
         for error in self._commit([self._path]).values():
             raise error
 

@@ -67,7 +67,7 @@ class _Head:
 
 
 def append(cursor: Cursor, epoch: int, appends: Sequence[Append]) -> list[OSError | None]:
-    """Append to journals in one transaction, and tell for each why it was not; a repetition finds it done.
+    """Append to journals in one transaction, and return for each why it was refused; a repetition finds it done.
 
     Args:
         epoch: The writer's; a run that was opened in a later one takes no line.

@@ -1,7 +1,8 @@
 """Leases: of several processes that share a store, the one that writes a run now, and who holds a folder.
 
-A run's row counts its leases. Whoever takes the run gets the next number, and from then on nothing is written with an
-earlier one. A process that died loses its leases with its session; one that is frozen, when another needs them.
+A run's row counts its leases. A process that takes the run gets the next number, and from then on nothing is
+written with an earlier one. A process that died loses its leases with its session; a frozen one, when another process
+needs them.
 """
 
 # Why: docs/decisions/0321.
@@ -50,7 +51,7 @@ AND classid = %s::int::oid AND objid::bigint = %s::bigint & 4294967295 AND pid <
 _log = logging.getLogger(__name__)
 
 Flush: TypeAlias = Callable[[str], None]
-"""Commits what was written to the journals of a run and needed no commit yet."""
+"""Commits written lines of a run's journals that needed no commit yet."""
 
 
 class Leases:
@@ -113,7 +114,7 @@ class Leases:
             self._numbers.pop(run, None)
 
     def close(self) -> None:
-        """Give back what was let go of, and stop."""
+        """Return released leases, and stop."""
         self._closed.set()
         if self._thread is not None:
             self._returns.put(None)
@@ -156,7 +157,7 @@ class Leases:
                 del self._numbers[folder]
 
     def _later(self, job: Callable[[], object]) -> None:
-        # Whoever lets go is on the event loop, which waits for no database.
+        # A release happens on the event loop, which does not wait for a database.
         with self._guard:
             if self._closed.is_set():
                 return

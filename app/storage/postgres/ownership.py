@@ -182,7 +182,7 @@ class Ownership:
             self._stopping.wait(_PAUSE_SECONDS)
 
     def _begin(self, connection: Connection, identity: str) -> None:
-        # Of processes that begin at once, one makes the tables; whoever joins others shares their epoch.
+        # Of processes that begin at once, one makes the tables; a process that joins others shares their epoch.
         connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
         migrations.migrate(self._database, connection)
         connection.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))

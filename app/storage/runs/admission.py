@@ -246,7 +246,7 @@ class Admission:
                 # Before another process looks for the key.
                 await self._context.index.settle()
         except errors.StorageFault as fault:
-            # Who is told that there is no room must not find the run there.
+            # A caller that got the refusal must not find the run there.
             await self._context.workers.run(lambda: creation.take_back(self._context, start.run_id))
             with contextlib.suppress(errors.StorageFault):
                 await self._context.index.remove_run(start.run_id)

@@ -64,7 +64,7 @@ def _swept(context: StorageContext, run_id: str, objects: list[Found], *, dry_ru
     files = context.disk
     try:
         there = any(map(files.has_folder, (f"{layout.RUNS}/{run_id}", layout.new_folder(run_id))))
-        # While the run is held, nobody writes a line that names one of them.
+        # While the run is held, no line that names one of them is written.
         lock = authority.take(files, run_id) if there else None
         try:
             unnamed = _unnamed(files, run_id, objects) if there else objects

@@ -140,8 +140,8 @@ def show(context: StorageContext, start: runs.RunStart, folder: str) -> None:
 
 
 def take_back(context: StorageContext, run_id: str) -> None:
-    """Put a folder away that could not be made durable: who is told that there is no room must not
-    find the run later.
+    """Put a folder away that could not be made durable: a caller that got the refusal must not find
+    the run later.
     """
     for folder in (layout.new_folder(run_id), layout.run_folder(run_id)):
         try:

@@ -39,7 +39,7 @@ class DiskStore(StoredRuns, abc.ABC):
     """`stores.RunStore` over whatever disk and index a subclass brings."""
 
     leads: Callable[[], Awaitable[bool]] | None = None
-    """Tells whether this service leads those that share the store; None: nobody shares it."""
+    """Returns whether this service leads those that share the store; None: it is not shared."""
 
     def __init__(self, adopt: Adopt | None) -> None:
         super().__init__(adopt)

@@ -65,7 +65,7 @@ def written(content: bytes) -> Written:
 
 
 def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> list[events.Event]:
-    """Return the events that follow on a number, at most so many; lines that are no events are passed over."""
+    """Return the events that follow on a number, at most so many; lines that are not events are skipped."""
     if not files.has_file(path):
         return []
     found: list[events.Event] = []

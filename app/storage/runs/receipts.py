@@ -48,7 +48,7 @@ def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: r
 
 
 def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Json]]) -> list[ReceiptPlace]:
-    """Append receipts to their session's file, all or none, and return where each lies.
+    """Append receipts to their session's file, all or none, and return their positions.
 
     The session's folder is held meanwhile: several runs, and other processes, write to the same file.
     """
@@ -110,7 +110,7 @@ def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | Non
     """Return the flaw of a receipt's line, worded to follow its name; None: it is sound.
 
     Its payload must fit its hash, and both what its run has recorded. Without its run, which it outlives, the hash is
-    all that there is.
+    the whole file.
 
     Args:
         filed_under: Session in whose file the line is.

@@ -206,7 +206,7 @@ class StoredRuns:
 
     @property
     def identity(self) -> str:
-        """Return what tells the runs of this store from those of others."""
+        """Return the mark that distinguishes the runs of this store from those of others."""
         return self._parts.identity
 
     @property

@@ -98,7 +98,7 @@ class RunRow(sqlmodel.SQLModel, table=True):
     output_tokens: int | None = sqlmodel.Field(default=None, sa_type=BigInteger)
     """Tokens written."""
     cost_usd: float | None = None
-    """Sum of the prices that were told."""
+    """Sum of the reported prices."""
     cost_estimated_usd: float | None = None
     """Sum of the estimates for calls without a reported price."""
     search: str | None = None
@@ -134,7 +134,7 @@ class RunUsageRow(sqlmodel.SQLModel, table=True):
     output_tokens: int = sqlmodel.Field(sa_type=BigInteger)
     """Tokens written."""
     cost_usd: float | None = None
-    """Sum of the prices that were told."""
+    """Sum of the reported prices."""
     calls_without_price: int
     """Calls without a reported price."""
     cost_estimated_usd: float | None = None

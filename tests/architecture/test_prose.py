@@ -1,0 +1,59 @@
+"""Prose: docstrings and comments of app name actors and things in plain technical English."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import sources
+
+# What a phrase should be instead is in CONTRIBUTING, "Prose".
+PHRASES = {
+    "whoever": "the caller, the owner, a process that …",
+    "nobody": "no process, no one",
+    "somebody": "a person, another process",
+    "everybody": "all callers, every user",
+    r"(?:is|are|was|were) told": "is reported, receives, is notified",
+    "tells": "returns, reports, says",
+    "goes on": "continues",
+    r"(?<!there )(?:is|are) no (?!longer\b|more\b)[a-z]+": "is not a …",
+    "stands in": "is in, replaces",
+    "lies": "is in, is stored in",
+    "that there is": "existing",
+}
+FICTION = "app.tools.story"
+"""Its subject is people and what a story tells of them."""
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_no_sentence_hides_who_acts(phrase: str) -> None:
+    """No docstring or comment uses a phrase that leaves open who acts, or where a thing is."""
+    pattern = re.compile(rf"\b{phrase}\b", re.IGNORECASE)
+    found = [
+        f"{module.name}:{line}: {text.strip()[:100]}"
+        for module in sources.modules(sources.APP)
+        if not module.name.startswith(FICTION)
+        for line, text in (*_docstrings(module.tree), *_comments(module.path))
+        if pattern.search(text)
+    ]
+
+    assert found == [], PHRASES[phrase]
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of modules, classes and functions, and those under attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def _comments(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
