@@ -79,6 +79,7 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     ("POST /api/runs/{run_id}/repair", _ADMIN, Reach.RUN),
     ("GET /api/runs/{run_id}/verification", _VIEW, Reach.RUN),
     ("GET /api/runs/{run_id}/why", _VIEW, Reach.RUN),
+    ("GET /api/runs/{run_id}/request", _VIEW, Reach.RUN),
     ("GET /api/runs/{run_id}/steps", _VIEW, Reach.RUN),
     ("GET /api/runs/{run_id}/graph", _VIEW, Reach.RUN),
     ("GET /api/runs/{run_id}/cache/{slot}", _VIEW, Reach.RUN),

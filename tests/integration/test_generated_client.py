@@ -245,6 +245,8 @@ def _unattended(client: Generated) -> None:
     client.call("remove_budget", name="drafts")
     run_id = client.call("start_run", body={"recipe_id": "asks", "limits": {"calls": 5}}).run_id
     client.until(run_id, "waiting")
+    (gate,) = [each for each in client.call("list_gates") if each.run_id == run_id]
+    client.call("show_request", run_id=run_id, key=gate.key)
     client.call("limit_run", run_id=run_id, body={"calls": 6})
     client.call("cancel_run", run_id=run_id)
     made = client.call("add_trigger", body={"recipe_id": "quick", "schedule": {"cron": "0 7 * * *"}})
@@ -255,6 +257,7 @@ def _unattended(client: Generated) -> None:
     client.call("show_trigger", **trigger)
     client.call("remove_trigger", **trigger)
     told = client.call("add_endpoint", body={"argv": ["true"], "kinds": ["failed"]})
+    client.call("edit_endpoint", endpoint_id=told.endpoint_id, body={"kinds": ["done"]})
     client.call("list_endpoints")
     endpoint = {"endpoint_id": told.endpoint_id}
     client.call("try_endpoint", **endpoint)
@@ -267,6 +270,13 @@ def _kept(client: Generated) -> None:
     client.call("show_policy")
     client.call("set_policy", body={"rules": []})
     client.call("prune_runs", body={"older_than_seconds": 86400})
+    client.call("collect", body={"dry_run": True})
+    client.call("set_policies", body={"policies": [{"recipe_id": "draft", "limits": {"calls": 9}}]})
+    client.call("show_policies")
+    client.call(
+        "set_prices", body={"version": "1", "models": {"m": {"input_per_million_usd": 3, "output_per_million_usd": 15}}}
+    )
+    client.call("show_prices")
     client.call("list_changes")
 
 

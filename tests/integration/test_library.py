@@ -123,7 +123,8 @@ async def test_a_task_is_routed(service: served.Served) -> None:
     nothing = await service.http.post("/api/route", json={"description": "fix the plumbing"})
 
     assert (found["recipe_id"], found["routable"]) == ("draft", True)
-    assert set(found) == {"recipe_id", "initial_args", "routable", "reason", "questions"}
+    assert set(found) == {"recipe_id", "initial_args", "routable", "reason", "questions", "candidates"}
+    assert [each["recipe_id"] for each in found["candidates"]] == ["draft"]
     assert nothing.status_code == 200
     assert (nothing.json()["recipe_id"], nothing.json()["routable"]) == (None, False)
     assert nothing.json()["reason"]

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from app import errors
+from app import errors, settings
 from app.cli import arguments
 
 
-def test_outside_of_runs_nothing_is_known():
+def test_outside_of_runs_nothing_is_known(monkeypatch: pytest.MonkeyPatch):
     """Without the variables, and with empty ones, there is neither parent nor depth."""
-    for environ in ({}, {"CONTROL_ROOM_RUN_ID": "", "CONTROL_ROOM_DEPTH": ""}):
-        assert arguments.parent_run_id(environ) is None
-        assert arguments.runs_above(environ) is None
+    for name in (settings.RUN_ID, settings.DEPTH):
+        monkeypatch.delenv(name, raising=False)
+    assert (arguments.parent_run_id(), arguments.runs_above()) == (None, None)
+
+    for name in (settings.RUN_ID, settings.DEPTH):
+        monkeypatch.setenv(name, "")
+    assert (arguments.parent_run_id(), arguments.runs_above()) == (None, None)
 
 
-def test_within_a_run_its_depth_is_counted():
+def test_within_a_run_its_depth_is_counted(monkeypatch: pytest.MonkeyPatch):
     """A run is one deeper than the run that starts it."""
-    environ = {"CONTROL_ROOM_RUN_ID": "r1", "CONTROL_ROOM_DEPTH": "2"}
+    monkeypatch.setenv("CONTROL_ROOM_RUN_ID", "r1")
+    monkeypatch.setenv("CONTROL_ROOM_DEPTH", "2")
 
-    assert arguments.parent_run_id(environ) == "r1"
-    assert arguments.runs_above(environ) == 3
+    assert arguments.parent_run_id() == "r1"
+    assert arguments.runs_above() == 3
 
 
 @pytest.mark.parametrize("told", ["deep", "-1", "1.5", "²", " 1"])
-def test_a_depth_that_is_no_number_is_refused(told: str):
+def test_a_depth_that_is_no_number_is_refused(told: str, monkeypatch: pytest.MonkeyPatch):
     """A depth of the wrong form is an error of the configuration, not a depth of nought."""
+    monkeypatch.setenv("CONTROL_ROOM_DEPTH", told)
     with pytest.raises(errors.ConfigurationError, match="is not a number"):
-        arguments.runs_above({"CONTROL_ROOM_DEPTH": told})
+        arguments.runs_above()
