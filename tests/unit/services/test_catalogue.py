@@ -423,7 +423,12 @@ async def test_nothing_is_listed_again_while_nothing_changes(project: Project, m
         await project.catalogue.settle()
         project.clock.advance(folder_listings.TRUSTED_SECONDS / 2)
     looks: list[str] = []
-    monkeypatch.setattr(folder_listings.Listing, "names", lambda listing: looks.append(listing.folder) or ())
+
+    def look(listing: folder_listings.Listing) -> tuple[str, ...]:
+        looks.append(str(listing.folder))
+        return ()
+
+    monkeypatch.setattr(folder_listings.Listing, "names", look)
     await project.catalogue.settle()
 
     assert looks == []

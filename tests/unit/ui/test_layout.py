@@ -74,7 +74,7 @@ def test_no_nodes_overlap_and_every_edge_joins_its_nodes() -> None:
         for place in nodes.values():
             assert 0 <= place["x"] <= found["width"] - WIDTH
             assert 0 <= place["y"] <= found["height"] - HEIGHT
-        for (source, target), way in zip(edges, found["edges"], strict=True):
-            for name, end in ((source, way["points"][0]), (target, way["points"][-1])):
+        for edge, way in zip(edges, found["edges"], strict=True):
+            for name, end in ((edge[0], way["points"][0]), (edge[1], way["points"][-1])):
                 assert nodes[name]["x"] <= end["x"] <= nodes[name]["x"] + WIDTH + 1
                 assert nodes[name]["y"] <= end["y"] <= nodes[name]["y"] + HEIGHT
