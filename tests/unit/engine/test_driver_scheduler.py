@@ -193,7 +193,7 @@ def test_a_key_is_short_printable_text(key):
 
     scheduler, _ = samples.scheduler(drive)
 
-    with pytest.raises(errors.DriverFault, match="no key"):
+    with pytest.raises(errors.DriverFault, match="is not a key"):
         scheduler.start()
 
 
