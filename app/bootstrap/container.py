@@ -317,7 +317,7 @@ def _application(
         gates=gates_of(use_cases, store, engine, platform, equipment.masker),
         explanations=explanations_of(chosen, platform, use_cases, store, engine, processes, equipment.masker),
         budgets=spending.budgets_of(chosen.project, store, engine, platform, definitions.terms),
-        statistics=statistics_of(store, engine, platform.clock, project=chosen.project),
+        statistics=statistics_of(store, engine, platform.clock, chosen),
         issues=issues_of(store, platform, equipment.masker),
         conversation_service=conversation_service_of(use_cases, store, sessions, definitions, run_listeners, platform),
         plans=plans,

@@ -13,7 +13,7 @@ _MOST_PLANS = 1000
 
 
 def statistics_of(
-    store: Store, engine: run_engine.RunEngine, time: clock.Clock, project: settings.ProjectSettings
+    store: Store, engine: run_engine.RunEngine, time: clock.Clock, chosen: settings.Settings
 ) -> statistics.Statistics:
     """Return what counts and adds up over all runs of a project."""
 
@@ -29,6 +29,7 @@ def statistics_of(
         store=store,
         engine=engine,
         questions=questions,
-        space=lambda: disk_health.space(project.data_directory),
+        space=lambda: disk_health.space(chosen.project.data_directory),
+        service=statistics.ServiceState(engine=chosen.engine.engine, project=str(chosen.project.project)),
         clock=time,
     )

@@ -1,4 +1,4 @@
-"""The command `runs why`."""
+"""The commands that explain a run: why it does not move, and what an open step asks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.cli import exit_codes, formats, options
+from app.cli import exit_codes, formats, options, terminal
 from app.cli.client import Answer, use_case
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ async def explain_run(folder: FolderClient, run_id: str) -> Answer:
     return (await folder.application.explanations.why(run_id)).to_json()
 
 
+@use_case("GET /api/runs/{run_id}/request")
+async def show_request(folder: FolderClient, run_id: str, key: str) -> Answer:
+    """Return what an open step asks."""
+    return (await folder.application.explanations.request(run_id, key)).to_json()
+
+
 @click.command()
 @click.argument("run_id")
 @options.as_json
@@ -26,3 +32,19 @@ async def explain_run(folder: FolderClient, run_id: str) -> Answer:
 def why(place: options.Place, as_json: bool, run_id: str) -> int:
     """Explain why a run does not move, and what sends it on."""
     return exit_codes.shown(place.ask(explain_run, run_id), as_json, formats.explanation)
+
+
+@click.command()
+@click.argument("run_id")
+@click.argument("key")
+@options.as_json
+@options.anywhere
+def request(place: options.Place, as_json: bool, run_id: str, key: str) -> int:
+    """Print what the open step KEY asks: its prompt, command or arguments, and the agent that it asks."""
+    found = place.ask(show_request, run_id, key)
+    if as_json:
+        terminal.say_json(found)
+    else:
+        terminal.say_block(formats.step_request(found))
+        terminal.say_block(found["text"])
+    return exit_codes.ExitCode.DONE

@@ -64,6 +64,13 @@ def explanation(found: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, *(["\n".join(acts)] if acts else [])])
 
 
+def step_request(found: Mapping[str, Any]) -> str:
+    """Return whom a step asks, and an empty line above what it asks."""
+    names = ("key", "attempt", "kind", "agent_id", "backend", "model", "tool")
+    facts = [(name, found[name]) for name in names if found.get(name) is not None]
+    return _facts([*facts, *([("truncated", "yes")] if found["truncated"] else [])]) + "\n"
+
+
 def bulk(answer: Mapping[str, Any], *, counted: bool) -> str:
     """Return what came of an order to many runs."""
     if counted:

@@ -33,6 +33,7 @@ _MODULES = {
     "collect": "pruning",
     "limits": "budgets",
     "why": "explaining",
+    "request": "explaining",
     "verify": "verifying",
 }
 """Module of each command that is not here."""

@@ -92,6 +92,7 @@ def _stats(found: Mapping[str, Any]) -> str:
     rows += [(f"failed since {found['failed']['since']}", str(found["failed"]["count"]))]
     rows += [(f"spent since {today['since']}", _spend(today))]
     rows += [("slots", f"{pool['busy']} of {pool['slots']} busy, {pool['queued']} queued")]
+    rows += [("engine", found["service"]["engine"])] if "service" in found else []
     return formats.table(("what", "count"), rows)
 
 

@@ -96,6 +96,16 @@ class DiskState(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceState(shapes.Shape):
+    """What executes the runs, and of which project."""
+
+    engine: str
+    """Engine of the runs: `embedded` or `temporal`."""
+    project: str
+    """Folder of the project."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStats(shapes.Shape):
     """Counts over all runs."""
 
@@ -111,6 +121,8 @@ class RunStats(shapes.Shape):
     """How busy the worker pool is."""
     disk: DiskState
     """Room for the data directory."""
+    service: ServiceState
+    """What executes the runs."""
     at: shapes.Instant
     """When one of these numbers last changed."""
 
@@ -172,6 +184,7 @@ class Statistics:
         engine: run_engine.RunEngine,
         questions: Callable[[Scope | None], Awaitable[int]],
         space: Callable[[], tuple[int | None, int]],
+        service: ServiceState,
         clock: clock.Clock,
     ) -> None:
         """Args:
@@ -182,6 +195,7 @@ class Statistics:
         self._engine = engine
         self._questions = questions
         self._space = space
+        self._service = service
         self._clock = clock
         self._rows: OrderedDict[run_sums.Since, _Rows] = OrderedDict()
         self._counting: dict[run_sums.Since, asyncio.Task[_Rows]] = {}
@@ -283,6 +297,7 @@ class Statistics:
             ),
             pool=self._pool(since, rows),
             disk=rows.disk,
+            service=self._service,
             at="",
         ).to_json()
         content = plain.encode(shown)

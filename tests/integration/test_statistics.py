@@ -30,7 +30,8 @@ async def test_counts_are_waited_for(service: served.Served) -> None:
 
     assert same.status_code == 304
     assert sum(news["runs"].values()) == 1
-    assert set(found) == {"at", "runs", "waits", "failed", "today", "pool", "disk"}
+    assert set(found) == {"at", "runs", "waits", "failed", "today", "pool", "disk", "service"}
+    assert found["service"] == {"engine": "embedded", "project": str(service.project.root)}
     assert (found["today"]["runs"], found["today"]["cost_usd"]) == (1, None)
     assert (found["waits"], found["failed"]["count"]) == ({"gates": 0, "questions": 0, "parked": 0}, 0)
     assert (found["disk"]["is_full"], found["pool"]["slots"] > 0) == (False, True)

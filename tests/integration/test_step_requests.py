@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
+from app.cli import root
 from tests.integration import served
 from tests.integration.held import DELAY_SECONDS, Held
 from tests.integration.project import REPLY, Project
@@ -51,3 +55,29 @@ async def test_a_command_is_shown_without_its_secrets(project: Project, monkeypa
 
     assert (found["kind"], found["text"]) == ("command", "until [ -e go ]; do sleep 0.05; done # ***")
     assert unknown.json()["code"] == "step_not_open"
+
+
+async def test_the_command_prints_it_from_a_folder_and_of_a_service(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`runs request` prints whom a step asks and the text, the same with --server and beside the service."""
+    project.say("draft", hang=True)
+    async with served.on_a_port(project, stop_grace_seconds=0) as service:
+        run_id = await service.start("unguarded", description="Write on")
+        await service.until(run_id, step="draft")
+        found = (await service.http.get(f"/api/runs/{run_id}/request", params={"key": "draft"})).json()
+        places = (["--server", str(service.http.base_url)], ["--project", str(project.root)])
+
+        async def ask(*arguments: str) -> tuple[int, str]:
+            code = await asyncio.to_thread(root.execute, ["runs", "request", run_id, *arguments])
+            return code, capsys.readouterr().out
+
+        objects = [await ask("draft", "--json", *place) for place in places]
+        texts = [await ask("draft", *place) for place in places]
+        unknown = [await ask("other", *place) for place in places]
+
+    assert [(code, json.loads(out)) for code, out in objects] == [(0, found)] * 2
+    assert texts[0] == texts[1]
+    assert texts[0][1].startswith("key       draft\nattempt   1\nkind      agent_call\nagent_id  writer-1\nbackend   said\n\n")
+    assert found["text"] in texts[0][1]
+    assert [code for code, _ in unknown] == [4, 4]
