@@ -30,6 +30,6 @@ def statistics_of(
         engine=engine,
         questions=questions,
         space=lambda: disk_health.space(chosen.project.data_directory),
-        service=statistics.ServiceState(engine=chosen.engine.engine, project=str(chosen.project.project)),
+        service=statistics.ServiceState(engine=chosen.engine.engine, project=str(chosen.project.project.absolute())),
         clock=time,
     )

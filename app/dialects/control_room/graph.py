@@ -62,7 +62,8 @@ def _closing(document: plain.Object) -> Iterator[graphs.Node]:
         label = f"issues from {document[_FINDINGS]['$ref']}"
         yield graphs.Node(id=_FINDINGS, label=label, kind="step", phase="dod")
     for index, check in enumerate(document.get("dod", ())):
-        yield graphs.Node(id=f"dod[{index}]", label=check["check"], kind="check", phase="dod")
+        label = ": ".join([check["check"], *([check["slot"]] if "slot" in check else [])])
+        yield graphs.Node(id=f"dod[{index}]", label=label, kind="check", phase="dod")
 
 
 def _inside(parts: list[graphs.Node]) -> Iterator[graphs.Edge]:

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
 import { address, html, interceptLinks, match, navigate, signal, startClock, useValue } from "./lib/base.js";
 import { follow, isSignedIn, keepSession, post, reachable, signOut, watchService } from "./lib/live.js";
-import { Empty, Fault, PageTitle, typed, useAct, useFault } from "./parts/basics.js";
+import { Empty, Fault, Icon, PageTitle, typed, useAct, useFault } from "./parts/basics.js";
 import { Help, installShortcuts } from "./parts/shortcuts.js";
 import { Home, Inbox } from "./pages/home.js";
 
@@ -61,19 +61,19 @@ const PAGES = [
   ["/sign-in", SignIn, "Sign in"],
 ];
 
-/** What the navigation shows. */
+/** What the navigation shows: what happens, what is found, what can be started, and the service. */
 const NAVIGATION = [
   ["/", "Home"],
   ["/inbox", "Inbox"],
   ["/runs", "Runs"],
   ["/plans", "Plans"],
-  ["/triggers", "Triggers"],
-  ["/notifications", "Notifications"],
   ["/cost", "Cost"],
-  ["/issues", "Issues"],
+  ["/issues", "Issues", "apart"],
   ["/conferences", "Conferences"],
-  ["/recipes", "Recipes"],
+  ["/recipes", "Recipes", "apart"],
   ["/agents", "Agents"],
+  ["/triggers", "Triggers"],
+  ["/notifications", "Notifications", "apart"],
   ["/access", "Access"],
 ];
 
@@ -138,12 +138,13 @@ function SignIn() {
 
 /** @param {{path: string}} props */
 function Navigation({ path }) {
+  const shownTheme = useValue(theme);
   return html`<nav class="rail" aria-label="Main">
     <a class="brand" href="/"><img src="/ui/icon.svg" alt="" width="24" height="24" /> Control Room</a>
-    <ul>${NAVIGATION.map(([to, label]) => html`<li><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${label}</a></li>`)}</ul>
+    <a class="button primary" href="/start">Start a run</a>
+    <ul>${NAVIGATION.map(([to, label, kind]) => html`<li class=${kind}><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${label}</a></li>`)}</ul>
     <div class="rail-foot">
-      <a class="button primary" href="/start">Start a run</a>
-      <button type="button" class="quiet" onClick=${nextTheme}>Theme: ${useValue(theme)}</button>
+      <button type="button" class="quiet" aria-label=${`Theme: ${shownTheme}`} onClick=${nextTheme}><${Icon} name="theme" /> <span>Theme: ${shownTheme}</span></button>
       ${useValue(isSignedIn) && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
     </div>
   </nav>`;

@@ -80,6 +80,11 @@ export function money(amount) {
   return amount !== 0 && amount < 0.01 ? `$${amount.toPrecision(2)}` : `$${amount.toFixed(2)}`;
 }
 
+/** Return what a usage cost; unknown where tokens were reported without a price. @param {any} usage */
+export function price(usage) {
+  return typeof usage?.cost_usd !== "number" && tokens(usage) ? "unknown" : money(usage?.cost_usd);
+}
+
 /**
  * Return the sum of tokens of a usage, or null where none were reported: no call takes no token.
  * @param {{input_tokens?: number | null, output_tokens?: number | null} | null | undefined} usage

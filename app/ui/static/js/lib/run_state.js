@@ -199,12 +199,18 @@ export function sentence(run, steps = run.steps) {
     case "paused":
       return run.error ? `It is parked: ${run.error.message}` : "A person paused it; it continues on request.";
     case "done":
-      return run.ending?.partial ? `It is done in part: ${run.ending.reason || "some steps failed"}.` : "It is done.";
+      return run.ending?.partial ? `It is done in part: ${partly(run.ending)}.` : "It is done.";
     case "cancelled":
       return "A person cancelled it. It can be resumed.";
     default:
       return run.error ? `It failed: ${run.error.message}` : "It failed.";
   }
+}
+
+/** Why a run is done in part only. @param {any} ending */
+function partly({ cut_off_steps: cut = [], failed_steps: failed = [], reason }) {
+  const parts = [failed.length && `${listed(failed)} failed`, cut.length && `the length limit cut off ${listed(cut)}`];
+  return parts.filter(Boolean).join(", and ") || reason || "some steps failed";
 }
 
 /** @param {string[]} names */

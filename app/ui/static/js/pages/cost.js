@@ -75,8 +75,8 @@ function Total({ total }) {
     <div><dt>Cost</dt><dd>${price(total)}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price</dd>`}</div>
     <div><dt>Input tokens</dt><dd>${format.number(total.input_tokens)}</dd></div>
     <div><dt>Output tokens</dt><dd>${format.number(total.output_tokens)}</dd></div>
-    <div><dt>Metered calls</dt><dd>${format.number(total.calls)}</dd></div>
-    <div><dt>Metered runs</dt><dd>${format.number(total.runs)}</dd></div>
+    <div><dt>Calls of agents</dt><dd>${format.number(total.calls)}</dd></div>
+    <div><dt>Runs that called agents</dt><dd>${format.number(total.runs)}</dd></div>
   </dl>`;
 }
 
@@ -100,7 +100,8 @@ function Sums({ by, rows, shows }) {
   if (!rows.length) return html`<${Empty} title="No agent reported tokens or a price in this time."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
-      ${shows === "tokens" && html`<p class="legend"><span class="chart-key-0"></span> input <span class="chart-key-1"></span> output</p>`}</div>
+      ${shows === "tokens" && html`<p class="legend"><span class="chart-key-0"></span> input <span class="chart-key-1"></span> output</p>`}
+      ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> and calls without a price</p>`}</div>
     <${Table} label=${label} rows=${ordered} name=${(/** @type {any} */ row) => row.name} columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...NUMBERS]} />
   </div></${Section}>`;
 }

@@ -2,11 +2,10 @@
 import { html } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, useLive, withQuery } from "../lib/live.js";
-import { Empty, Fault, PageTitle, Section, each } from "../parts/basics.js";
+import { EXAMPLE, Empty, Fault, PageTitle, Section, each } from "../parts/basics.js";
 import { Answered, GateCard } from "../parts/gate_card.js";
 import { PlanLines, RunLines, asksForPerson } from "../parts/rows.js";
 
-const EXAMPLE = `control-room run analytical_consistency --arg 'canon_paths:=["Compendium"]'`;
 /** Rows of a part of the page; its heading leads to all. */
 const MOST = 10;
 const DAY = 24 * 3600 * 1000;
@@ -27,9 +26,9 @@ export function Home() {
   const asking = (plans.data || []).filter(asksForPerson);
   const waiting = gates + parked + Math.max(questions, asking.length);
   return html`
-    <${PageTitle} title="Home" lead=${stats && lead(waiting, busy, stats.failed.count)}
-      actions=${html`<a class="button primary" href="/start">Start a run</a>`} />
+    <${PageTitle} title="Home" lead=${stats && service(stats)} />
     <${Fault} error=${live.error} retry=${live.refresh} />
+    ${stats?.disk.is_full && html`<p class="fault"><strong>The disk is full.</strong> New runs are refused until there is room.</p>`}
     ${stats && html`<${Figures} stats=${stats} waiting=${waiting} busy=${busy} />`}
     <${Section} title="Waiting for you" count=${stats ? waiting : undefined} actions=${html`<a href="/inbox">Inbox</a>`}>
       ${waiting === 0 && stats && html`<p class="muted">Nothing waits for you.</p>`}
@@ -41,32 +40,29 @@ export function Home() {
       ${busy > 0 && running.data?.length > 0 && html`<${RunLines} runs=${running.data} />`}
       ${busy === 0 && stats && html`<${Empty} title="Nothing is running." command=${EXAMPLE}><p><a href="/start">Start a run</a>, or from a terminal:</p></${Empty}>`}
     </${Section}>
-    <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed</a>`}>
+    <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed runs</a>`}>
       ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">Nothing failed.</p>`}
     </${Section}>
-    ${done.data?.length > 0 && html`<${Section} title="Done lately" count=${stats.runs.done} actions=${html`<a href="/runs?status=done">All done</a>`}><${RunLines} runs=${done.data} /></${Section}>`}`;
+    ${done.data?.length > 0 && html`<${Section} title="Recently done" actions=${html`<a href="/runs?status=done">All ${format.number(stats.runs.done)} done</a>`}><${RunLines} runs=${done.data} /></${Section}>`}`;
 }
 
 /** The numbers of the page, each a link to what it counts. @param {{stats: any, waiting: number, busy: number}} props */
 function Figures({ stats, waiting, busy }) {
-  const { today, pool, disk } = stats;
+  const { today, pool } = stats;
   const unknown = today.cost_usd === null;
   return html`<dl class="figures">
     <div><dt>Waiting for you</dt><dd><a href="/inbox">${format.number(waiting)}</a></dd></div>
     <div><dt>In progress</dt><dd><a href="/runs?status=running&status=pending">${format.number(busy)}</a></dd>
       <dd class="muted">${pool.busy} of ${pool.slots} workers busy${pool.queued > 0 ? `, ${pool.queued} queued` : ""}</dd></div>
-    <div><dt>Failed, 24 hours</dt><dd><a href="/runs?status=failed">${format.number(stats.failed.count)}</a></dd></div>
+    <div><dt>Failed in 24 hours</dt><dd><a href="/runs?status=failed&days=1">${format.number(stats.failed.count)}</a></dd></div>
     <div><dt>Spent today</dt><dd><a href="/cost?days=1">${unknown ? (today.calls_without_price ? "unknown" : "nothing") : `${today.calls_without_price ? "≥ " : ""}${format.money(today.cost_usd)}`}</a></dd>
       <dd class="muted">${format.number(today.input_tokens + today.output_tokens)} tokens${today.calls_without_price > 0 ? `, ${format.plural(today.calls_without_price, "call")} without a price` : ""}</dd></div>
-    <div class=${disk.is_full ? "wrong-text" : ""}><dt>Free disk</dt><dd>${format.bytes(disk.free_bytes)}</dd>
-      <dd class="muted">${disk.is_full ? "full: new runs are refused" : "new runs are accepted"}</dd></div>
   </dl>`;
 }
 
-/** @param {number} waiting @param {number} running @param {number} failed */
-function lead(waiting, running, failed) {
-  const waits = waiting ? `${format.plural(waiting, "thing")} ${waiting === 1 ? "waits" : "wait"} for you` : "Nothing waits for you";
-  return `${waits}; ${format.plural(running, "run")} in progress; ${failed || "no"} ${failed === 1 ? "failure" : "failures"} in the last 24 hours.`;
+/** Which project this is, and what executes its runs. @param {any} stats */
+function service({ disk, service: { engine, project } }) {
+  return html`<code>${project}</code> on the ${engine} engine, ${format.bytes(disk.free_bytes)} of disk free`;
 }
 
 /** @type {{since: string, today: string} | null} */
@@ -91,8 +87,8 @@ export function Inbox() {
     <${PageTitle} title="Inbox" lead="Questions that runs and plans ask, and runs that wait for a person." />
     <${Fault} error=${gates.error || plans.error || parked.error} retry=${gates.refresh} />
     ${nothing && html`<${Empty} title="Nothing waits for you." command="control-room gates">
-      <p>A run asks here when its recipe has a gate or an approval.</p></${Empty}>`}
-    ${gates.data?.length > 0 && html`<${Section} title="Gates" count=${gates.data.length}>
+      <p>A run asks here when its recipe has a gate or an approval. The same from a terminal:</p></${Empty}>`}
+    ${gates.data?.length > 0 && html`<${Section} title="Questions" count=${gates.data.length}>
       ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${gates.refresh} />`)}</${Section}>`}
     <${Answered} gates=${gates.data} />
     ${asking.length > 0 && html`<${Section} title="Plans" count=${asking.length}><${PlanLines} plans=${asking} /></${Section}>`}

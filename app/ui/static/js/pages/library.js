@@ -14,22 +14,26 @@ import { told } from "./start.js";
 /** Recipes: what there is, and what is wrong with it. */
 export function Recipes() {
   const recipes = useLive("/api/recipes?limit=1000", { pause: 5000 });
-  const chosen = address.value.query.get("recipe");
+  const query = address.value.query;
+  const [chosen, text] = [query.get("recipe"), (query.get("q") || "").toLowerCase()];
+  const shown = recipes.data?.filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${told(recipe)} ${recipe.dialect} ${recipe.layer}`.toLowerCase().includes(text));
   return html`
-    <${PageTitle} title="Recipes" lead="Recipes of this project and those that come with Control Room. Changed files are seen at once." />
+    <${PageTitle} title="Recipes" lead="Recipes of this project and those that come with Control Room. Changed files are seen at once."
+      actions=${html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search recipes" value=${query.get("q") || ""} onInput=${typed((q) => setQuery({ q }))} /></label>`} />
     <${Fault} error=${recipes.error} retry=${recipes.refresh} />
     ${chosen && html`<${Recipe} key=${chosen} id=${chosen} />`}
     ${recipes.data?.length === 0 && html`<${Empty} title="There is no recipe." command="control-room init" />`}
-    <${Table} label="Recipes" rows=${recipes.data} name=${(/** @type {any} */ recipe) => `${recipe.layer}/${recipe.recipe_id}`} columns=${RECIPES} />`;
+    ${shown?.length === 0 && recipes.data.length > 0 && html`<${Empty} title="No recipe matches." />`}
+    <${Table} label="Recipes" rows=${shown} name=${(/** @type {any} */ recipe) => `${recipe.layer}/${recipe.recipe_id}`} columns=${RECIPES} />`;
 }
 
 /** @type {[string, (recipe: any) => any, string?][]} */
 const RECIPES = [
-  ["State", (recipe) => html`<${Status} of=${recipe.valid ? "valid" : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} />`],
+  ["Status", (recipe) => html`<${Status} of=${recipe.valid ? "valid" : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} />`],
   ["Recipe", (recipe) => html`<a class="row-link" href=${withQuery("/recipes", { recipe: recipe.recipe_id })}>${recipe.recipe_id}</a><div class="muted">${told(recipe)}</div>
     ${each(recipe.lacks, (lack) => html`<div class="muted">${lack.message}</div>`)}
     ${each(recipe.flaws, (flaw) => html`<div class="wrong-text">${recipe.path}${flaw.line ? `:${flaw.line}` : ""} <code>${flaw.path}</code> ${flaw.message}</div>`)}`, "wide"],
-  ["Steps", (recipe) => (recipe.valid ? recipe.total_steps ?? "open" : ""), "right number"],
+  ["Steps", (recipe) => (recipe.valid ? recipe.total_steps ?? html`<span title="The recipe can loop">–</span>` : ""), "right number"],
   ["Language", (recipe) => recipe.dialect],
   ["From", (recipe) => recipe.layer],
   ["", (recipe) => recipe.valid && html`<a href=${withQuery("/start", { recipe: recipe.recipe_id })}>Start</a>`],
@@ -58,7 +62,7 @@ export function Agents() {
 
 /** @type {[string, (agent: any) => any, string?][]} */
 const AGENTS = [
-  ["State", (agent) => html`<${Status} of=${agent.fault ? "invalid" : agent.state} word=${agent.fault ? "not usable" : undefined} />`],
+  ["Status", (agent) => html`<${Status} of=${agent.fault ? "invalid" : agent.state} word=${agent.fault ? "not usable" : undefined} />`],
   ["Agent", (agent) => html`${agent.id}${agent.fault && html`<div class="wrong-text">${agent.fault}</div>`}`, "wide"],
   ["Role", (agent) => agent.archetype],
   ["Backend", (agent) => agent.backend],

@@ -5,7 +5,7 @@ import { address, html, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { Problem, followStream, get, onEvents, sleep, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, answered, happened, sentence, withOlder } from "../lib/run_state.js";
-import { Ago, Command, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, options, typed, useFault } from "../parts/basics.js";
+import { Ago, Command, Fault, Id, Missing, Opened, PageTitle, Section, Status, Took, each, options, typed, useFault } from "../parts/basics.js";
 import { RunLimits } from "../parts/budget.js";
 import { Answered, GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
@@ -112,19 +112,20 @@ function WhatHappened({ run, onDone }) {
 
 /** @param {{run: any, onDone: () => void}} props */
 function Facts({ run, onDone }) {
+  const service = useLive("/api/stats", { pause: 3600_000 }).data?.service;
   return html`<dl class="facts card">
     <dt>Run</dt><dd><${Id} id=${run.run_id} /></dd>
     <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a> <span class="muted">${run.dialect}</span></dd>
-    <dt>Steps</dt><dd><${Progress} done=${run.current_step_index} total=${run.total_steps} /></dd>
     <dt>Accepted</dt><dd><${Ago} at=${run.created_at} /></dd>
     <dt>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} /></dd>
     <dt>Tokens</dt><dd class="number">${format.number(format.tokens(run.usage))}</dd>
-    <dt>Cost</dt><dd class="number">${format.money(run.usage?.cost_usd)}</dd>
+    <dt>Cost</dt><dd class="number">${format.price(run.usage)}</dd>
     <dt>Journal</dt><dd><${Verified} id=${run.run_id} ended=${FINISHED.includes(run.status)} /></dd>
     ${run.forked_from && html`<dt>Forked from</dt><dd><a href=${`/runs/${run.forked_from}`}>${run.forked_from}</a></dd>`}
     ${run.parent_run_id && html`<dt>Started by</dt><dd><a href=${`/runs/${run.parent_run_id}`}>${run.parent_run_id}</a></dd>`}
     <dt>Session</dt><dd><a href=${`/runs?session_id=${encodeURIComponent(run.session_id)}`}>${run.session_id}</a></dd>
     <dt>Arguments</dt><dd><details><summary>${Object.keys(run.task.initial_args).join(", ") || "none"}</summary><div class="mono">${Object.entries(run.task.initial_args).map(([name, value]) => html`<div>${name}: ${typeof value === "string" ? value : JSON.stringify(value)}</div>`)}</div></details></dd>
+    ${service && html`<dt>Engine</dt><dd>${service.engine}</dd>`}
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
     ${(run.budget || !FINISHED.includes(run.status)) && html`<dt>Limits</dt><dd><${RunLimits} run=${run} onDone=${onDone} /></dd>`}
@@ -192,6 +193,7 @@ function Logs({ path, live }) {
     actions=${html`<label>Log <select onChange=${typed(setName)}>
       <option value="">choose…</option>${options(logs.data.map((/** @type {string} */ log) => [log, log]), name)}</select></label>
       ${name && html`<a class="button" href=${`${path}/logs/${encodeURIComponent(name)}`} target="_blank" rel="noopener">Whole log</a>`}`}>
+    ${!name && html`<p class="muted">Choose a log to read its end; one that grows is followed.</p>`}
     ${name && html`<${Log} key=${name} path=${`${path}/logs/${encodeURIComponent(name)}`} />`}
   </${Section}>`;
 }

@@ -4,9 +4,15 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { address, html, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { nextOf, post, request, useLive, withQuery } from "../lib/live.js";
-import { Confirm, Empty, Fault, PageTitle, announce, each, options, typed, useFault } from "../parts/basics.js";
+import { Confirm, EXAMPLE, Empty, Fault, PageTitle, announce, each, options, typed, useFault } from "../parts/basics.js";
 import { DANGERS, LabelDialog, ORDERS } from "../parts/orders.js";
 import { RunTable } from "../parts/rows.js";
+
+/** Ages of runs in days. */
+const AGES = /** @type {const} */ ([["", "any time"], ["1", "last 24 hours"], ["7", "last 7 days"], ["30", "last 30 days"]]);
+const DAY = 24 * 3600 * 1000;
+/** The same instant for a page's life, so that its polls have one address. */
+const OPENED = Date.now();
 
 const STATES = ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"];
 const PAGE = 100;
@@ -20,7 +26,7 @@ const TYPING = 250;
 /** Runs: filters in the address, live rows, orders for many. */
 export function Runs() {
   const query = address.value.query;
-  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: query.get("label")?.replace(/^([^:=]+)=/, "$1:"), session_id: query.get("session_id") };
+  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: query.get("label")?.replace(/^([^:=]+)=/, "$1:"), session_id: query.get("session_id"), created_after: since(query.get("days")) };
   const path = withQuery("/api/runs", { ...filters, limit: PAGE });
   const first = useLive(path);
   const older = useOlder(path, first.of === path ? first.next || "" : "");
@@ -33,13 +39,18 @@ export function Runs() {
     setChosen(next);
   };
   return html`
-    <${PageTitle} title="Runs" actions=${html`<a class="button primary" href="/start">Start a run</a>`} />
+    <${PageTitle} title="Runs" />
     <${Filters} query=${query} />
     <${Fault} error=${first.error || older.error} retry=${first.refresh} />
     ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} runs=${runs} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
     ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
-    ${first.data && runs.length === 0 && html`<${Empty} title="No run matches.">
-      <p><a href="/runs">Show all runs</a>, or <a href="/start">start one</a>.</p></${Empty}>`}`;
+    ${first.data && runs.length === 0 && html`<${Empty} title=${String(query) ? "No run matches." : "There are no runs yet."} command=${String(query) ? "" : EXAMPLE}>
+      <p>${String(query) ? html`<a href="/runs">Show all runs</a>, or <a href="/start">start one</a>.` : html`<a href="/start">Start a run</a>, or from a terminal:`}</p></${Empty}>`}`;
+}
+
+/** @param {string | null} days */
+function since(days) {
+  return Number(days) > 0 ? new Date(OPENED - Number(days) * DAY).toISOString() : "";
 }
 
 /**
@@ -91,6 +102,7 @@ function Filters({ query }) {
       <option value="">any status</option>${options(STATES.map((state) => [state, state]), query.getAll("status").join())}
       ${query.getAll("status").length > 1 && html`<option value="" selected>${query.getAll("status").join(" or ")}</option>`}
     </select></label>
+    <label><span class="hidden">Created</span><select onChange=${change("days")}>${options(AGES, query.get("days") || "")}</select></label>
     <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${change("recipe_id")} /></label>
     ${query.get("session_id") && html`<button type="button" onClick=${() => setQuery({ session_id: null })}>Session ${query.get("session_id")} ✕</button>`}
     <label><span class="hidden">Label</span><input placeholder="Label key=value" value=${query.get("label") || ""} onChange=${change("label")} /></label>

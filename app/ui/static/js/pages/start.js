@@ -12,7 +12,7 @@ import { usePreflight } from "../parts/orders.js";
 export function Start() {
   const chosen = address.value.query.get("recipe");
   return html`
-    <${PageTitle} title="Start a run" lead="Describe the task, or choose a recipe and fill in its form." />
+    <${PageTitle} title="Start a run" lead=${chosen ? "Fill in the form; what the run will do stands beside it." : "Describe the task, or choose a recipe and fill in its form."} />
     ${chosen ? html`<${RecipeForm} key=${chosen} id=${chosen} />` : html`<${Describe} /><${Choose} />`}`;
 }
 
@@ -48,7 +48,8 @@ export function told({ recipe_id, label, description }) {
 function Choose() {
   const recipes = useLive("/api/recipes?limit=1000", { pause: 10_000 });
   const [text, setText] = useState("");
-  const found = (recipes.data || []).filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${told(recipe)}`.toLowerCase().includes(text.toLowerCase()));
+  const all = [...(recipes.data || [])].sort((one, other) => Number(other.layer === "project") - Number(one.layer === "project"));
+  const found = all.filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${told(recipe)}`.toLowerCase().includes(text.toLowerCase()));
   return html`<${Section} title="Recipes" count=${found.length}
     actions=${html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search recipes" value=${text} onInput=${typed(setText)} /></label>`}>
     <${Fault} error=${recipes.error} />
@@ -112,7 +113,7 @@ function Filled({ recipe }) {
     ${told(recipe) && html`<p class="muted">${told(recipe)}</p>`}
     ${!recipe.ready && html`<p class="fault"><strong>This recipe cannot run here yet.</strong></p>`}
     ${each(recipe.lacks, (lack) => html`<p class="wrong-text">${lack.message}</p>`)}
-    <label>Description of this run (optional) <input value=${description} placeholder=${recipe.label || ""} onInput=${typed(setDescription)} /></label>
+    <label>Description of this run <input value=${description} placeholder=${recipe.label || ""} onInput=${typed(setDescription)} /></label>
     <datalist id="files">${places(files.data?.files || []).map((place) => html`<option value=${place} />`)}</datalist>
     ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} fault=${faults[field.name] || refused[field.name]} onChange=${change(field.name)} />`)}
     <details><summary class="link">Limits</summary><p class="help">A run that meets a limit is paused; raise it, and the run continues.</p><${LimitFields} values=${limits} onChange=${setLimits} /></details>
@@ -314,7 +315,7 @@ function field(name, schema, required) {
   const initial = kind === "boolean" ? Boolean(schema.default) : shown(schema.default, kind);
   const options = (schema.enum || []).map(String);
   const path = (kind === "text" || kind === "list") && /(^|_)(path|file|folder|director(y|ie))s?$/.test(name);
-  return { name, kind, label: name.replaceAll("_", " "), help: schema.description || "", required, initial, options, path };
+  return { name, kind, label: name[0].toUpperCase() + name.slice(1).replaceAll("_", " "), help: schema.description || "", required, initial, options, path };
 }
 
 /** @param {any} schema @returns {Field["kind"]} */

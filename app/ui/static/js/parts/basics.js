@@ -19,6 +19,7 @@ const ICONS = {
   open: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2",
   warning: "M8 2 1.8 13.5h12.4L8 2M8 6.5v3M8 11.6v.1",
   copy: "M6 6h7v7H6zM3 10V3h7",
+  theme: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2v12",
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.4 10.4 14 14",
 };
 
@@ -134,6 +135,9 @@ export function Fault({ error, retry }) {
   </div>`;
 }
 
+/** What starts a first run from a terminal. */
+export const EXAMPLE = `control-room run analytical_consistency --arg 'canon_paths:=["Compendium"]'`;
+
 /** An empty state that says what to do next. @param {{title: string, children?: any, command?: string}} props */
 export function Empty({ title, children, command }) {
   return html`<div class="empty"><p><strong>${title}</strong></p>${children}${command && html`<${Command} text=${command} served=${/^control-room (run|plan|gates|confer|triggers) /.test(`${command} `)} />`}</div>`;
@@ -180,7 +184,7 @@ export function Section({ title, count, actions, children, id }) {
 
 /** A page whose subject is not known, or not yet. @param {{title: string, id: string, live: any}} props */
 export function Missing({ title, id, live }) {
-  return html`<${PageTitle} title=${title} lead=${id} /><${Fault} error=${live.error} retry=${live.refresh} />`;
+  return html`<${PageTitle} title=${title} lead=${id} actions=${live.error && html`<a class="button" href=${`/${title.toLowerCase()}s`}>All ${title.toLowerCase()}s</a>`} /><${Fault} error=${live.error} retry=${live.refresh} />`;
 }
 
 /** The heading of a page; it is focused when the page changes. @param {{title: any, lead?: any, actions?: any}} props */

@@ -7,6 +7,9 @@ import { layered } from "../lib/layout.js";
 /** Pixels of a node. */
 const NODE = { width: 176, height: 40, between: 40 };
 
+/** Pixels of a graph that has room beside the list of steps. */
+const COLUMN = 224;
+
 /** Nodes above which a graph is only shown as its table. */
 const MOST_NODES = 400;
 
@@ -28,9 +31,9 @@ export function Graph({ graph, plain = false, onChoose }) {
   }, [live, placed]);
   if (!placed) return html`<p class="muted">The graph has ${graph.nodes.length} nodes; see the list of steps.</p>`;
   const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
-  return html`<div class="graph" ref=${shown} tabindex="0" role="group" aria-label="Graph; the list beside it has the same content">
+  return html`<div class=${placed.width > COLUMN ? "graph broad" : "graph"} ref=${shown} tabindex="0" role="group" aria-label="Graph; the list beside it has the same content">
     <svg width=${placed.width} height=${placed.height} viewBox=${`0 0 ${placed.width} ${placed.height}`} aria-hidden="true">
-      <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
+      <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto-start-reverse">
         <path d="M0 0 8 4 0 8z" class="arrow" /></marker></defs>
       ${placed.edges.map((edge) => html`<g class=${`way way-${edge.kind}${graph.edges[edge.index].taken ? " taken" : ""}`}><path class="edge" d=${edge.path} marker-end="url(#arrow)" />
         ${edge.label && html`<text class="edge-label" x=${edge.x} y=${edge.y}>${edge.label}</text>`}</g>`)}

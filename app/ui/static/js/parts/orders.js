@@ -124,7 +124,7 @@ export function Preview({ id, body }) {
   return html`<div class="preview" role="status">
     ${report.problems.map((/** @type {any} */ each) => html`<p class="wrong-text">${each.message}</p>`)}
     <p>${format.plural(report.taken_over, "finished step")} ${report.taken_over === 1 ? "is" : "are"} kept, ${report.again} ${report.again === 1 ? "runs" : "run"} again${paid(report.paid_before)}.${" "}
-      ${report.calls_at_most === null ? report.note || "No limit of the calls of agents is known." : `Agents are called at most ${format.plural(report.calls_at_most, "time")}${report.cost_usd_at_most === null ? "" : `, for ${format.money(report.cost_usd_at_most)}`}.`}</p>
+      ${report.calls_at_most === null ? report.note || "No limit of the calls of agents is known." : report.calls_at_most === 0 ? "No agent is called." : `Agents are called at most ${format.plural(report.calls_at_most, "time")}${report.cost_usd_at_most === null ? "" : `, for ${format.money(report.cost_usd_at_most)}`}.`}</p>
     ${performed.length > 0 && html`<p>Performed next: ${performed.slice(0, MOST).map((/** @type {any} */ each) => html`<code title=${each.why}>${each.key}</code>${" "}`)}${performed.length > MOST && `and ${performed.length - MOST} more`}</p>`}
     <p class="muted">${report.workspace_note}</p></div>`;
 }

@@ -52,7 +52,7 @@ export function RunLines({ runs }) {
       <span class="muted">${run.live_step ? liveStep(run.live_step) : run.description !== run.recipe_id && run.recipe_id}</span>
       <${Progress} done=${run.current_step_index} total=${run.total_steps} />
       ${typeof run.usage?.cost_usd === "number" && html`<span class="number muted" title="Cost">${format.money(run.usage.cost_usd)}</span>`}
-      <${Ago} at=${run.updated_at} />
+      ${run.status === "running" ? html`<span class="when muted" title="Duration"><${Took} from=${run.started_at} /></span>` : html`<span class="when"><${Ago} at=${run.updated_at} /></span>`}
     </li>`,
   )}</ul>`;
 }

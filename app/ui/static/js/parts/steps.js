@@ -111,12 +111,12 @@ export function StepDrawer({ state, name, onClose }) {
   const close = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose();
   const shown = lines || mine;
   return html`<div class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
-    <header><h2>${name}</h2>${mine.length > 0 && html`<button type="button" class="small" onClick=${() => setForks(true)}>Fork from this step</button>`}
-      <button type="button" class="quiet" onClick=${onClose} aria-label="Close">✕</button></header>
+    <header><h2>${name}</h2><div class="actions">${mine.length > 0 && html`<button type="button" onClick=${() => setForks(true)}>Fork from this step</button>`}
+      <button type="button" class="quiet" onClick=${onClose} aria-label="Close">✕</button></div></header>
     <${Fault} error=${error} />
     ${forks && html`<${Fork} run=${run} from=${name} onClose=${() => setForks(false)} />`}
-    ${each(open, (step) => html`<${Attempt} key=${`open-${step.key}`} run=${run} step=${step} />`)}
-    ${each([...shown].reverse(), (step) => html`<${Attempt} key=${`${step.key}#${step.attempt}`} run=${run} step=${step} />`)}
+    ${each(open, (step) => html`<${Attempt} key=${`open-${step.key}`} run=${run} step=${step} name=${name} />`)}
+    ${each([...shown].reverse(), (step) => html`<${Attempt} key=${`${step.key}#${step.attempt}`} run=${run} step=${step} name=${name} />`)}
     ${lines && !open.length && !lines.length && html`<p class="muted">This step has not begun.</p>`}
   </div>`;
 }
@@ -147,15 +147,15 @@ async function read(runId, name, first, known) {
   return found;
 }
 
-/** A try of a step: what is asked of whom while it goes on, and what came of it. @param {{run: any, step: any}} props */
-function Attempt({ run, step }) {
+/** A try of a step: what is asked of whom while it goes on, and what came of it. @param {{run: any, step: any, name: string}} props */
+function Attempt({ run, step, name }) {
   const path = `/api/runs/${encodeURIComponent(run.run_id)}`;
   const going = isOpen(step) && !step.gate_id;
   const { data: asked } = useLive(going ? withQuery(`${path}/request`, { key: step.key }) : null, { pause: 60_000 });
   const { backend, model } = asked || step.operation?.body || {};
   const log = `${step.key}.${step.attempt || 1}.prompt.md`;
   return html`<section class="attempt">
-    <p><${Status} of=${standing(step)} note=${step.queued ? placeOf(step) : step.key} /> <span class="muted">attempt ${step.attempt || 1}</span></p>
+    <p><${Status} of=${standing(step)} note=${placeOf(step) || `${step.key === name ? "" : `${step.key}, `}attempt ${step.attempt || 1}`} /></p>
     <dl class="facts">
       <dt>Began</dt><dd><${Ago} at=${step.started_at} /></dd>
       <dt>Duration</dt><dd><${Took} from=${step.started_at} to=${step.completed_at} /></dd>
@@ -163,7 +163,7 @@ function Attempt({ run, step }) {
       ${step.queued && html`<dt>Waits for</dt><dd>${step.queued.backend}</dd>`}
       ${step.agent_id && html`<dt>Agent</dt><dd>${step.agent_id}</dd>`}
       ${backend && html`<dt>Backend</dt><dd>${backend}</dd><dt>Model</dt><dd>${model || step.model || "the backend's default"}</dd>`}
-      ${step.usage && html`<dt>Tokens</dt><dd class="number">${format.number(format.tokens(step.usage))}</dd><dt>Cost</dt><dd class="number">${format.money(step.usage.cost_usd)}</dd>`}
+      ${step.usage && html`<dt>Tokens</dt><dd class="number">${format.number(format.tokens(step.usage))}</dd><dt>Cost</dt><dd class="number">${format.price(step.usage)}</dd>`}
       ${step.receipt_id && html`<dt>Receipt</dt><dd><${Opened} path=${`/api/audit/receipts/${step.receipt_id}`} title=${step.receipt_id} /></dd>`}
     </dl>
     ${asked && html`<h3>${ASKED[asked.kind] || "What it asks"}</h3><${Content} text=${asked.text} />`}
@@ -181,5 +181,5 @@ const ASKED = { agent_call: "Prompt", command: "Command", tool_call: "Arguments"
 function Output({ step }) {
   const output = step.output ?? step.output_preview;
   if (output === undefined || output === null) return null;
-  return html`<${Content} text=${typeof output === "string" ? output : JSON.stringify(output, null, 2)} />`;
+  return html`<h3>Output</h3><${Content} text=${typeof output === "string" ? output : JSON.stringify(output, null, 2)} />`;
 }
