@@ -78,6 +78,12 @@ async def test_the_command_prints_it_from_a_folder_and_of_a_service(
 
     assert [(code, json.loads(out)) for code, out in objects] == [(0, found)] * 2
     assert texts[0] == texts[1]
-    assert texts[0][1].startswith("key       draft\nattempt   1\nkind      agent_call\nagent_id  writer-1\nbackend   said\n\n")
+    assert texts[0][1].splitlines()[:5] == [
+        "key       draft",
+        "attempt   1",
+        "kind      agent_call",
+        "agent_id  writer-1",
+        "backend   said",
+    ]
     assert found["text"] in texts[0][1]
     assert [code for code, _ in unknown] == [4, 4]
