@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -82,6 +83,12 @@ class Postgres:
             for statement in statements:
                 connection.execute(statement)
 
+    def new_database(self, for_test: str) -> str:
+        """Make a database for a test, and return its address."""
+        name = f"t{hashlib.sha256(for_test.encode()).hexdigest()[:16]}"
+        self.execute(f"CREATE DATABASE {name}")
+        return self.url_of(name)
+
     def url_of(self, database: str) -> str:
         """Return the address of one of its databases."""
         return f"{self.url.rpartition('/')[0]}/{database}"
@@ -109,3 +116,12 @@ def installed() -> Iterator[Postgres]:
         # Nobody needs what it would write out first.
         made.stop(signal.SIGQUIT)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Postgres]:
+    """Give a server that runs, or skip the test and say why."""
+    with installed() as made:
+        made.start()
+        made.wait()
+        yield made

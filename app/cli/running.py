@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same run.")
 @click.option("--exclusive", is_flag=True, help="Reject the start while another run of the recipe is unfinished.")
+@click.option("--share-workspace", is_flag=True, help="Other runs may work in the folder of an agent recipe meanwhile.")
 @click.option("--option", "chosen", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the steps; start nothing.")
 @click.option("--detach", is_flag=True, help="With --server: return at once instead of following the run.")

@@ -17,6 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app import errors
+from app.cli.dev_cluster import members
 from app.processes import process_tree
 from tests import ports, postgres_server
 
@@ -144,3 +146,20 @@ def test_a_member_ends_with_its_parent() -> None:
     with contextlib.suppress(ProcessLookupError):
         handle = os.pidfd_open(child)
         assert select.select([handle], [], [], 60)[0]
+
+
+def test_a_killed_member_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each restart is named, and a member that never stays ends the cluster."""
+    monkeypatch.setattr(members, "_MOST_RESTARTS", 2)
+    monkeypatch.setattr(members, "_RESTART_SECONDS", 0)
+    script = f"echo started >> {tmp_path}/starts; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; kill -9 $$"
+    said: list[str] = []
+    cluster = members.Members(tmp_path)
+    cluster.start(members.Program(name="one", command=["sh", "-c", script], environ={}), (tmp_path / "starts").exists)
+    (tmp_path / "go").touch()
+    with pytest.raises(errors.ConfigurationError, match="after 2 restarts") as ended:
+        cluster.watch(said.append)
+
+    assert ended.value.code == "member_ended"
+    assert said == ["one was killed by SIGKILL; starting it again"] * 2
+    assert (tmp_path / "starts").read_text() == "started\n" * 3

@@ -33,9 +33,7 @@ POINTS = (
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
     """Give a server that runs."""
-    with postgres_server.installed() as made:
-        made.start()
-        made.wait()
+    with postgres_server.running() as made:
         yield made
 
 

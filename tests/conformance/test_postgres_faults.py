@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import shutil
 import signal
@@ -31,18 +30,14 @@ LINES = "SELECT count(*) FROM control_room.lines WHERE journal = 'steps.jsonl'"
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
     """Give a server of this module's own, since tests stop it."""
-    with postgres_server.installed() as made:
-        made.start()
-        made.wait()
+    with postgres_server.running() as made:
         yield made
 
 
 @pytest.fixture
 def url(server: Postgres, request: pytest.FixtureRequest) -> str:
     """Return the address of a new database."""
-    name = f"faults_{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
-    server.execute(f"CREATE DATABASE {name}")
-    return server.url_of(name)
+    return server.new_database(request.node.name)
 
 
 @pytest.fixture

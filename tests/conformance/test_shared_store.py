@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,18 +25,14 @@ Make = Callable[..., PostgresStoreHarness]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
     """Give a server that runs."""
-    with postgres_server.installed() as made:
-        made.start()
-        made.wait()
+    with postgres_server.running() as made:
         yield made
 
 
 @pytest.fixture
 def url(server: Postgres, request: pytest.FixtureRequest) -> str:
     """Return the address of a new database."""
-    name = f"shared_{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
-    server.execute(f"CREATE DATABASE {name}")
-    return server.url_of(name)
+    return server.new_database(request.node.name)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -22,18 +21,14 @@ from tests.postgres_server import Postgres
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
     """Give a server that runs."""
-    with postgres_server.installed() as made:
-        made.start()
-        made.wait()
+    with postgres_server.running() as made:
         yield made
 
 
 @pytest.fixture
 def url(server: Postgres, request: pytest.FixtureRequest) -> str:
     """Return the address of a new database."""
-    name = f"t{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
-    server.execute(f"CREATE DATABASE {name}")
-    return server.url_of(name)
+    return server.new_database(request.node.name)
 
 
 def command(project: Project, *words: str, url: str | None) -> subprocess.CompletedProcess[str]:

@@ -35,13 +35,13 @@ from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, SERVE, WORK, Scene  # noqa: E402
 from tests.integration.test_temporal_service import only_item  # noqa: E402
-from tests.postgres_server import Postgres  # noqa: E402
 
 ONCE = [
     {"id": "first", "type": "bash", "command": "echo $WORKER >> first"},
     {"id": "second", "type": "bash", "command": "echo $WORKER >> second; while [ ! -e go ]; do sleep 0.05; done"},
     {"id": "third", "type": "bash", "command": "echo $WORKER >> third"},
 ]
+_NUMBERS = itertools.count()
 PARENT = [{"id": "child", "type": "recipe", "recipe": "waiting", "timeout": 120}]
 
 
@@ -57,21 +57,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server
 @pytest.fixture(scope="module")
 def databases() -> Iterator[Callable[[], str]]:
     """Give what makes an empty database."""
-    with postgres_server.installed() as postgres:
-        postgres.start()
-        postgres.wait()
-        yield _Databases(postgres)
-
-
-class _Databases:
-    def __init__(self, postgres: Postgres) -> None:
-        self._postgres = postgres
-        self._numbers = itertools.count()
-
-    def __call__(self) -> str:
-        name = f"machines_{next(self._numbers)}"
-        self._postgres.execute(f"CREATE DATABASE {name}")
-        return self._postgres.url_of(name)
+    with postgres_server.running() as postgres:
+        yield lambda: postgres.new_database(str(next(_NUMBERS)))
 
 
 class Machines:

@@ -49,7 +49,7 @@ def dev_cluster(folder: Path, port: int, workers: int, store: str) -> int:
     with interruptions.by_signals():
         try:
             _start(members, folder.resolve(), address.free_port(port), workers, store)
-            members.watch()
+            members.watch(terminal.say)
         except KeyboardInterrupt:
             terminal.say("stopping")
         finally:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _SHOWN_BYTES = 2000
+_MOST_RESTARTS = 10
+_RESTART_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +39,20 @@ class Program:
     """Signal that ends it."""
 
 
+@dataclass(slots=True, kw_only=True)
+class _Member:
+    program: Program
+    process: subprocess.Popen[bytes]
+    restarts: int = 0
+
+
 @dataclass(slots=True)
 class Members:
     """The processes, in the order of their start; they end in the reverse order, also when this process is killed."""
 
     logs: Path
     """Folder of their logs."""
-    _running: list[tuple[Program, subprocess.Popen[bytes]]] = field(default_factory=list)
+    _running: list[_Member] = field(default_factory=list)
 
     def start(self, program: Program, is_ready: Callable[[], bool]) -> None:
         """Start a process and wait until it is ready.
@@ -50,9 +60,68 @@ class Members:
         Raises:
             errors.ConfigurationError: `member_not_started`, with the end of its log.
         """
+        begin = self._log(program).stat().st_size if self._log(program).exists() else 0
+        process = self._begin(program)
+        self._running.append(_Member(program=program, process=process))
+        deadline = time.monotonic() + _START_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            if is_ready():
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_SECONDS)
+        output = self._log(program).read_bytes()[begin:].decode(errors="replace").strip()[-_SHOWN_BYTES:]
+        last = " | ".join(output.splitlines()[-3:])
+        message = f"{program.name} did not become ready; its log {self._log(program)} ends with: {last}"
+        raise errors.ConfigurationError(message, code="member_not_started")
+
+    def watch(self, say: Callable[[str], None]) -> None:
+        """Start processes that have ended again, until a signal ends the wait.
+
+        Args:
+            say: Hears which process is started again.
+
+        Raises:
+            errors.ConfigurationError: `member_ended`, one has ended too often.
+        """
+        while True:
+            for member in self._running:
+                self._look_after(member, say)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._running[0].process.wait(_LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """End all processes, the last first; those that do not heed their signal are killed."""
+        while self._running:
+            member = self._running.pop()
+            member.process.send_signal(member.program.stop)
+            try:
+                member.process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(member.process.pid, signal.SIGKILL)
+                member.process.wait()
+
+    def has_logged(self, name: str, text: str) -> bool:
+        """Return whether a member has written a text into its log."""
+        with contextlib.suppress(FileNotFoundError):
+            return text in (self.logs / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+        return False
+
+    def _look_after(self, member: _Member, say: Callable[[str], None]) -> None:
+        code, name = member.process.poll(), member.program.name
+        if code is None:
+            return
+        ending = f"ended with code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+        if member.restarts == _MOST_RESTARTS:
+            message = f"{name} {ending} after {_MOST_RESTARTS} restarts; see {self._log(member.program)}"
+            raise errors.ConfigurationError(message, code="member_ended")
+        say(f"{name} {ending}; starting it again")
+        # A killed Postgres leaves processes that must end before the next one may use its files.
+        threading.Event().wait(_RESTART_SECONDS)
+        member.process, member.restarts = self._begin(member.program), member.restarts + 1
+
+    def _begin(self, program: Program) -> subprocess.Popen[bytes]:
         with self._log(program).open("ab") as log:
-            begin = log.tell()
-            process = subprocess.Popen(  # noqa: S603 - programs of the cluster
+            return subprocess.Popen(  # noqa: S603 - programs of the cluster
                 program.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -66,48 +135,6 @@ class Members:
                 start_new_session=True,
                 preexec_fn=process_tree.ended_with_parent(program.stop),  # noqa: PLW1509 - there are no threads
             )
-        self._running.append((program, process))
-        deadline = time.monotonic() + _START_SECONDS
-        while process.poll() is None and time.monotonic() < deadline:
-            if is_ready():
-                return
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK_SECONDS)
-        output = self._log(program).read_bytes()[begin:].decode(errors="replace").strip()[-_SHOWN_BYTES:]
-        last = " | ".join(output.splitlines()[-3:])
-        message = f"{program.name} did not become ready; its log {self._log(program)} ends with: {last}"
-        raise errors.ConfigurationError(message, code="member_not_started")
-
-    def watch(self) -> None:
-        """Wait until a process ends.
-
-        Raises:
-            errors.ConfigurationError: `member_ended`; always, unless a signal ends the wait.
-        """
-        while True:
-            for program, process in self._running:
-                if process.poll() is not None:
-                    message = f"{program.name} ended with code {process.returncode}; see {self._log(program)}"
-                    raise errors.ConfigurationError(message, code="member_ended")
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._running[0][1].wait(_LOOK_SECONDS)
-
-    def stop(self) -> None:
-        """End all processes, the last first; those that do not heed their signal are killed."""
-        while self._running:
-            program, process = self._running.pop()
-            process.send_signal(program.stop)
-            try:
-                process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-    def has_logged(self, name: str, text: str) -> bool:
-        """Return whether a member has written a text into its log."""
-        with contextlib.suppress(FileNotFoundError):
-            return text in (self.logs / f"{name}.log").read_text(encoding="utf-8", errors="replace")
-        return False
 
     def _log(self, program: Program) -> Path:
         return self.logs / f"{program.name}.log"
