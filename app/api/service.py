@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from fastapi.routing import APIRoute
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
@@ -112,12 +114,10 @@ def create(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
+        generate_unique_id_function=_name,
         lifespan=lifespan,
     )
-    for router in _ROUTERS:
-        api.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
-    api.include_router(ws.router)
+    api.router.routes.extend(_routes())
     sign_ins = browser_sessions.BrowserSessions(server.token, clock.SystemClock(), clock.RandomIds(), ring)
     guard = guards.TokenGuard(issued, sign_ins, addresses(api))
     api.surround = lambda app: gateway.Gateway(
@@ -130,6 +130,20 @@ def create(
     errors.install(api)
     document.install(api)
     return api
+
+
+@functools.cache
+def _routes() -> tuple[BaseRoute, ...]:
+    # FastAPI takes longer to include them than for all else; every application of the process has the same.
+    whole = FastAPI(openapi_url=None, generate_unique_id_function=_name)
+    for router in _ROUTERS:
+        whole.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
+    whole.include_router(ws.router)
+    return tuple(whole.routes)
+
+
+def _name(route: APIRoute) -> str:
+    return route.name
 
 
 def addresses(api: FastAPI) -> list[BaseRoute]:

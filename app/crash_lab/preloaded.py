@@ -5,28 +5,49 @@ imported there alone.
 from __future__ import annotations
 
 import importlib
+import pkgutil
+from collections.abc import Iterator
 
-from app import clock, resources
+import app
+from app import clock, resources, settings
+from app.api import service
 from app.dialects import registry
 from app.services import recipe_files, recipes
 
 _LATE = (
     "alembic.command",
     "alembic.config",
+    "anyio._backends._asyncio",
     "jsonschema_specifications",
-    "sqlite3",
     "sqlalchemy.dialects.sqlite",
+    "sqlite3",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
     "yaml",
 )
-"""What the program itself loads only once it is needed."""
+"""What the libraries and the program load only once they need it."""
+
+_LEFT_OUT = ("__main__", "app.agents.local_model", "app.cli.top", "app.crash_lab", "app.temporal")
+"""Modules that execute when imported, or load what only few processes need."""
 
 
 def _prepare() -> None:
-    for name in _LATE:
+    for name in [*_LATE, *_modules(app.__path__, "app.")]:
         importlib.import_module(name)
+    service.build_routes(service.create(settings.ServerSettings()))
     folder = resources.bundled("recipes")
     bundled, _ = recipes.layers(folder, folder, registry.DIALECTS)
     recipe_files.RecipeFiles(bundled, registry.DIALECTS, clock.SystemClock()).read()
+
+
+def _modules(folders: list[str], prefix: str) -> Iterator[str]:
+    """Name the program's modules, since it loads most of them only when a command asks for them."""
+    for module in pkgutil.iter_modules(folders, prefix):
+        if module.name in _LEFT_OUT or module.name.endswith("__main__"):
+            continue
+        yield module.name
+        if module.ispkg:
+            yield from _modules(list(importlib.import_module(module.name).__path__), f"{module.name}.")
 
 
 _prepare()

@@ -27,22 +27,7 @@ FILES = 3
 LONGEST_REQUEST = 2**20
 """Bytes of a request."""
 
-PRELOADED = (
-    "anyio._backends._asyncio",
-    "app.cli.agent_recipes.command",
-    "app.cli.folder_client",
-    "app.cli.following",
-    "app.cli.http_client",
-    "app.cli.orchestrate.command",
-    "app.cli.root",
-    "app.crash_lab.preloaded",
-    "app.main",
-    "httpx",
-    "sqlite3",
-    "uvicorn.protocols.http.httptools_impl",
-    "uvloop",
-    "yaml",
-)
+PRELOADED = ("app.crash_lab.preloaded", "httpx", "tests.integration.asking")
 """What every fork has loaded already."""
 
 

@@ -10,14 +10,10 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 
 _PRELOADED = (
-    "anyio._backends._asyncio",
     "app.crash_lab.preloaded",
     "app.crash_lab.fork_server",
-    "app.main",
     "tests.acceptance.forked_service",
     "tests.acceptance.small_service",
-    "uvicorn.protocols.http.httptools_impl",
-    "uvloop",
 )
 
 
