@@ -123,6 +123,19 @@ async def test_approves_a_gate_after_confirmation(project: Project) -> None:
         await top.until(lambda: not top.rows("gates"))
 
 
+async def test_a_run_is_known_by_its_task(project: Project) -> None:
+    """The task stands beside the state in a terminal of 80 columns, and a gate shows its question once."""
+    async with served.on_a_port(project) as service, opened(str(service.http.base_url), (80, 24)) as top:
+        run_id = await service.start("ship", description="Send the letter")
+        await service.until(run_id, "waiting")
+        await top.sees("Send the letter")
+        await top.press("a")
+        await top.sees("Enter answers 'approve', for good", "up and down choose")
+        content = str(top.app.screen.query_one("#prompt Static", Static).render())
+
+    assert content == "Ship it?"
+
+
 async def test_denies_with_a_message(project: Project) -> None:
     """`d`, a message and Enter deny the gate; the message is on record. Escape before it answers nothing."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
@@ -173,7 +186,7 @@ async def test_hostile_texts_are_only_text(project: Project) -> None:
 
 @pytest.mark.parametrize("size", [(20, 8), (40, 12), (80, 24), (250, 60)])
 async def test_fits_any_terminal(project: Project, size: tuple[int, int]) -> None:
-    """No terminal is too narrow for the question, the state and the recipe; a wider one shows more."""
+    """No terminal is too narrow for the question, the state and the task; a wider one shows more."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url), size) as top:
         await waiting(service)
         await top.until(lambda: len(top.rows("gates")) == len(top.rows("runs")) == 1)

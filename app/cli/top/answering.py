@@ -104,14 +104,16 @@ class AnswerScreen(ModalScreen[None]):
 
     def _tell(self, fault: str | None = None) -> None:
         hint = f"Enter answers {self._decision!r}, for good" if self._decision is not None else "choose an option"
-        self.query_one("#told", Static).update(Text(columns.line(fault or f"{hint}; Escape goes back")))
+        whole = f"{hint}; up and down choose, Escape goes back"
+        self.query_one("#told", Static).update(Text(columns.line(fault or whole)))
 
 
 def _content(gate: Answer) -> str:
     """Return the content to decide on, as text."""
-    parts = [str(gate["prompt"])]
-    parts += [f"{part['name']}:\n{part['text']}" for part in gate.get("shown") or ()]
-    text = printable.visible("\n\n".join(parts))
+    parts = gate.get("shown") or ()
+    # Where a part was cut, only the prompt is whole.
+    whole = not parts or any(part["truncated"] for part in parts)
+    text = printable.visible(str(gate["prompt"]) if whole else "\n\n".join(part["text"] for part in parts))
     if len(text) <= _SHOWN_CHARACTERS:
         return text
     return f"{text[:_SHOWN_CHARACTERS]}…\n(cut here; `control-room gates show {gate['gate_id']}` shows all of it)"

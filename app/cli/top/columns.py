@@ -63,15 +63,17 @@ GATES = (
 
 RUNS = (
     Column(name="status", width=11, show=lambda run, now: f"{STATES.get(run['status'], ' ')} {line(run['status'])}"),
-    Column(name="recipe", width=22, show=lambda run, now: line(run.get("recipe_id"))),
+    Column(
+        name="task", width=18, show=lambda run, now: line(run.get("description") or run.get("recipe_id")), grows=True
+    ),
     Column(name="steps", width=7, show=lambda run, now: _progress(run), right=True),
     Column(name="cost", width=8, show=lambda run, now: money((run.get("usage") or {}).get("cost_usd")), right=True),
     Column(name="duration", width=8, show=lambda run, now: _duration(run, now), right=True),
     Column(name="tokens", width=7, show=lambda run, now: tokens(run.get("usage") or {}), right=True),
     Column(name="now", width=20, show=lambda run, now: _now(run)),
+    Column(name="recipe", width=20, show=lambda run, now: line(run.get("recipe_id"))),
     Column(name="quiet", width=5, show=lambda run, now: _quiet(run, now), right=True),
     Column(name="run", width=22, show=lambda run, now: line(run.get("run_id"))),
-    Column(name="task", width=30, show=lambda run, now: line(run.get("description"))),
 )
 """Columns of runs, likewise."""
 

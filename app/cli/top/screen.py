@@ -208,7 +208,8 @@ class TopApp(App[None]):
         ]:
             table.clear(columns=True)
             for column, width in chosen:
-                table.add_column(column.name, key=column.name, width=width)
+                heading = Text(column.name, justify="right" if column.right else "left")
+                table.add_column(heading, key=column.name, width=width)
         shown = {row[key]: [_cell(column, row, now) for column, _ in chosen] for row in rows}
         if list(shown) != [each.value for each in table.rows]:
             _refill(table, shown)

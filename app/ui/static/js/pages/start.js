@@ -12,7 +12,7 @@ import { usePreflight } from "../parts/orders.js";
 export function Start() {
   const chosen = address.value.query.get("recipe");
   return html`
-    <${PageTitle} title="Start a run" lead=${chosen ? "Fill in the form; what the run will do stands beside it." : "Describe the task, or choose a recipe and fill in its form."} />
+    <${PageTitle} title="Start a run" lead=${chosen ? "Fill in the form; “What it will do” follows what you enter." : "Describe the task, or choose a recipe and fill in its form."} />
     ${chosen ? html`<${RecipeForm} key=${chosen} id=${chosen} />` : html`<${Describe} /><${Choose} />`}`;
 }
 

@@ -1,0 +1,289 @@
+"""Parts of pages that a person meets on the way: choices, requests, logs, narrow windows, little motion."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.pages import Page
+from tests.browser.test_pages import APPROVAL
+from tests.integration import served
+from tests.integration.project import Project, quick
+
+HELD = """\
+name: held
+description: Write, and wait for a file
+version: "1.0.0"
+steps:
+  - {id: write, type: bash, command: "echo first; until [ -e go ]; do sleep 0.05; done; echo second", timeout: 600}
+schema: "1.7"
+"""
+
+MEGABYTES = 100
+
+TAIL_CHARACTERS = 200_000
+"""End of a log that a page shows."""
+
+
+def held(project: Project, page: Page) -> Path:
+    """Start a run that writes and waits, open its page, follow the log, and return the log's file."""
+    project.write(".control-room/recipes/amplifier/held.yaml", HELD)
+    run = page.api("POST", "/api/runs", {"recipe_id": "held"})
+    page.open(f"/runs/{run['run_id']}").shows("It works on write.")
+    name = follow(page, re.compile("write.*out"))
+    expect(page.tab.locator(".log")).to_have_text("first\n", use_inner_text=True)
+    return project.data / "runs" / run["run_id"] / "logs" / name
+
+
+def follow(page: Page, name: re.Pattern[str]) -> str:
+    """Choose a log on the page of a run, once it is offered, and return its name."""
+    chooser = page.tab.get_by_role("combobox", name="Log")
+    option = chooser.locator("option", has_text=name)
+    # An option of a closed list is not visible, but there.
+    option.wait_for(state="attached")
+    label = option.text_content() or ""
+    chooser.select_option(label=label)
+    return label
+
+
+def test_one_of_several_fitting_recipes_is_chosen(project: Project, page: Page) -> None:
+    """Where several recipes fit a description, each is offered, and the choice opens its form with the description."""
+    project.add_recipe({**quick("other"), "task_patterns": ["look"]})
+    page.open("/start")
+    page.tab.get_by_label("Describe the task").fill("look around the harbour")
+    page.button("Find a recipe").click()
+    page.shows("2 recipes fit.")
+    offered = page.tab.locator("ol [data-row]")
+    expect(offered).to_contain_text([re.compile("quick.*11 characters"), re.compile("other.*4 characters")])
+    offered.last.get_by_role("button").click()
+    expect(page.tab.get_by_role("heading", name="other")).to_be_visible()
+    expect(page.tab.get_by_label("Description of this run")).to_have_value("look around the harbour")
+    page.open("/start")
+    page.tab.get_by_label("Describe the task").fill("zzz")
+    page.button("Find a recipe").click()
+
+    page.shows("Choose a recipe below.")
+
+
+def test_issues_are_closed_together(page: Page) -> None:
+    """All open issues are selected and closed with one confirmation; the list says so, and shows them as closed."""
+    for number in range(3):
+        page.api("POST", "/api/issues", {"title": f"issue {number}", "body": "look"})
+    page.open("/issues")
+    boxes = page.tab.get_by_role("checkbox")
+    expect(boxes).to_have_count(3)
+    page.button("Select all 3").click()
+    boxes.last.uncheck()
+    page.shows("2 issues selected")
+    page.button("Select all 3").click()
+    page.tab.get_by_role("region", name="Selected issues").get_by_role("button", name="Close").click()
+    page.tab.locator("dialog").get_by_role("button", name="Close 3").click()
+    page.shows("No issue is open.")
+    page.tab.get_by_label("Status").select_option("closed")
+    expect(page.tab.locator("tbody tr")).to_have_count(3)
+
+    assert {issue["status"] for issue in page.api("GET", "/api/issues?status=closed")} == {"closed"}
+
+
+def test_the_drawer_shows_what_an_open_step_asks(project: Project, page: Page) -> None:
+    """The prompt of a step at work is in its drawer with agent and backend; afterwards it is read from the log."""
+    project.say("draft", hang=True)
+    scene = "Story/Scenes/SCN-the-arrival.md"
+    run = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": scene}})
+    page.open(f"/runs/{run['run_id']}").shows("It works on draft.")
+    page.tab.get_by_role("link", name="draft", exact=True).last.click()
+    drawer = page.tab.locator(".drawer")
+    expect(drawer.get_by_role("heading", name="Prompt")).to_be_visible()
+    expect(drawer.locator("pre")).to_contain_text("Write it.")
+    expect(drawer).to_contain_text("said")
+    page.api("POST", f"/api/runs/{run['run_id']}/cancel")
+    page.shows("A person cancelled it.")
+
+
+def test_what_executes_the_runs_is_named(page: Page) -> None:
+    """The first page names project and engine, and so does the page of a run."""
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
+    page.open("/").shows("project on the embedded engine")
+    page.open(f"/runs/{run['run_id']}").shows("Engineembedded")
+
+
+def test_runs_are_filtered_by_time_and_recipes_by_text(page: Page) -> None:
+    """The age of runs is in the address and in what is asked; recipes are searched in place."""
+    page.api("POST", "/api/runs", {"recipe_id": "quick"})
+    asked: list[str] = []
+    page.tab.on("request", lambda request: asked.append(request.url))
+    page.open("/runs")
+    expect(page.tab.locator(".runs [data-row]")).to_have_count(1)
+    page.tab.get_by_label("Created").select_option("7")
+    page.tab.wait_for_url("**/runs?days=7")
+    expect(page.tab.locator(".runs [data-row]")).to_have_count(1)
+    page.tab.get_by_label("Status").select_option("failed")
+    page.shows("No run matches.")
+    assert any("created_after=" in url and "status=failed" in url for url in asked)
+    page.open("/recipes")
+    expect(page.tab.locator("tbody tr").nth(5)).to_be_visible()
+    page.tab.get_by_label("Search").fill("picky")
+
+    expect(page.tab.locator("tbody tr")).to_have_count(1)
+
+
+@pytest.mark.slow
+def test_tables_become_cards_in_a_narrow_window(page: Page) -> None:
+    """At 400 pixels each row is a card that names its values, and nothing is wider than the window."""
+    page.tab.set_viewport_size({"width": 400, "height": 900})
+    page.api("POST", "/api/issues", {"title": "issue " + "of many words " * 10, "body": "look"})
+    for path in ("/issues", "/recipes", "/agents"):
+        page.open(path)
+        row = page.tab.locator("tbody tr").first
+        expect(row).to_be_visible()
+        named = row.locator("td[data-label=Status]")
+        boxes = [cell.bounding_box() for cell in (row.locator("td.wide"), named)]
+        tops = [box["y"] for box in boxes if box]
+
+        assert len(tops) == 2, path
+        assert tops[0] < tops[1], path
+        assert named.evaluate("cell => getComputedStyle(cell, '::before').content") == '"Status"'
+        assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+@pytest.mark.slow
+def test_a_followed_log_begins_anew(project: Project, page: Page) -> None:
+    """A log that is replaced by a shorter one while it is followed is shown from its start."""
+    log = held(project, page)
+    log.write_text("new\n", encoding="utf-8")
+    expect(page.tab.locator(".log")).to_have_text("new\n", use_inner_text=True)
+    project.write("go", "")
+
+    page.shows("It is done.")
+
+
+@pytest.mark.slow
+def test_a_followed_log_may_vanish(project: Project, page: Page) -> None:
+    """What was read of a log that is deleted while it is followed stays, and the page goes on."""
+    log = held(project, page)
+    log.unlink()
+    project.write("go", "")
+    page.shows("It is done.")
+
+    expect(page.tab.locator(".log")).to_contain_text("first")
+
+
+@pytest.mark.slow
+def test_a_large_log_opens_at_its_end(project: Project, page: Page) -> None:
+    """Of a log of 100 MB the page asks for and keeps the end alone."""
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    log = project.data / "runs" / run["run_id"] / "logs" / "large.log"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("wb") as file:
+        os.truncate(file.fileno(), MEGABYTES * 2**20)
+        file.seek(0, os.SEEK_END)
+        file.write(b"a line of the end\n" * 20_000 + b"the last line\n")
+    page.open(f"/runs/{run['run_id']}")
+    follow(page, re.compile("large"))
+    shown = page.tab.locator(".log")
+    expect(shown).to_contain_text("the last line")
+    expect(page.tab.locator(".log")).to_be_in_viewport()
+
+    text = shown.text_content() or ""
+    assert "\0" not in text
+    assert len(text) <= TAIL_CHARACTERS
+    assert shown.evaluate("log => log.scrollTop + log.clientHeight >= log.scrollHeight - 2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("motion", "turns"), [("reduce", "none"), ("no-preference", "turn")])
+def test_little_motion_is_respected(chromium: Browser, project: Project, motion: str, turns: str) -> None:
+    """The sign of a running run turns only for those who did not ask for less motion."""
+    project.write(".control-room/recipes/amplifier/held.yaml", HELD)
+    with (
+        served.in_a_thread(project) as address,
+        chromium.new_context(base_url=address, reduced_motion="reduce" if motion == "reduce" else None) as context,
+    ):
+        page = Page(context)
+        page.api("POST", "/api/runs", {"recipe_id": "held"})
+        page.open("/runs")
+        sign = page.tab.locator(".icon-running").first
+        sign.wait_for()
+        name = sign.evaluate("sign => getComputedStyle(sign).animationName")
+        project.write("go", "")
+        expect(page.tab.locator(".status-done")).to_have_count(1)
+
+    assert name == turns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: Project, site: str, scheme: str) -> None:
+    """Whatever opens over a page, and every fault, keeps the rules of accessibility in both schemes."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    scene = "Story/Scenes/SCN-the-arrival.md"
+    with chromium.new_context(
+        base_url=site, color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce"
+    ) as context:
+        page = Page(context)
+        failed = page.api(
+            "POST", "/api/runs", {"recipe_id": "picky", "args": {"scene_path": scene, "other_path": scene}}
+        )
+        page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
+        issue = page.api("POST", "/api/issues", {"title": "issue", "body": "look"})
+        trigger = page.api("POST", "/api/triggers", {"recipe_id": "quick", "schedule": {"every_seconds": 3600}})
+        plan = page.api(
+            "POST", "/api/sessions", {"intent": "Look", "tasks": [{"description": "look", "recipe_id": "quick"}]}
+        )
+        dialog = page.tab.locator("dialog")
+
+        def check(what: str) -> None:
+            page.load_axe()
+            assert page.violations() == [], what
+
+        def opened(path: str, *buttons: str) -> None:
+            page.open(path)
+            for name in buttons:
+                page.button(name).first.click()
+                dialog.wait_for()
+                check(f"{path} {name}")
+                page.tab.keyboard.press("Escape")
+                expect(dialog).to_have_count(0)
+
+        run_path = f"/runs/{failed['run_id']}"
+        page.open(run_path).shows("Why it failed")
+        opened(run_path, "Resume", "Fork", "Delete", "Add labels")
+        page.tab.get_by_role("link", name="analyze", exact=True).first.click()
+        page.tab.locator(".drawer .attempt").wait_for()
+        check("drawer")
+        page.open("/inbox").shows("Go on?")
+        opened("/inbox", "approve", "deny")
+        opened("/cost", "Add a budget")
+        opened(f"/plans/{plan['session_id']}", "Approve")
+        page.open("/issues")
+        page.tab.get_by_role("checkbox").first.check()
+        page.button("Close").click()
+        dialog.wait_for()
+        check("bulk bar of issues")
+        page.open("/runs")
+        page.tab.get_by_role("checkbox").first.check()
+        page.button("Label").click()
+        dialog.wait_for()
+        check("bulk bar of runs")
+        for path in (
+            f"/issues/{issue['issue_id']}",
+            f"/triggers/{trigger['trigger_id']}",
+            "/runs/20260101T000000Z-none00",
+        ):
+            page.open(path)
+            expect(page.tab.locator("main :is(dl, .fault)").first).to_be_visible()
+            check(path)
+        page.open("/start?recipe=draft")
+        page.tab.locator("#start").click()
+        page.tab.locator(".wrong-text").first.wait_for()
+        check("wrong form")
+        page.tab.keyboard.press("Escape")
+        page.tab.locator("h1").focus()
+        page.tab.keyboard.press("?")
+        dialog.wait_for()
+        check("help")
