@@ -109,3 +109,20 @@ CREATE TABLE run_usage (
 
 CREATE INDEX ix_run_usage_quarter ON run_usage (quarter);
 
+CREATE TABLE run_orders (
+	run_id VARCHAR(64) NOT NULL, 
+	target VARCHAR NOT NULL, 
+	file VARCHAR(16) NOT NULL, 
+	line INTEGER NOT NULL, 
+	at VARCHAR(24) NOT NULL, 
+	action VARCHAR NOT NULL, 
+	author VARCHAR NOT NULL, 
+	details VARCHAR NOT NULL, 
+	author_name VARCHAR, 
+	PRIMARY KEY (run_id, file, line)
+);
+
+CREATE INDEX ix_run_orders_newest ON run_orders (at, run_id, file, line);
+
+CREATE INDEX ix_run_orders_author ON run_orders (author_name, at, run_id, file, line);
+

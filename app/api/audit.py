@@ -1,4 +1,4 @@
-"""The route of the audit log."""
+"""The route of the audit list."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ router = APIRouter(prefix="/api/audit", tags=["audit"])
 async def list_changes(
     services: ServicesDep, request: Request, query: Annotated[queries.AuditQuery, Query()]
 ) -> Response:
-    """List who changed what has no run's journal: issues, keys and configuration, and what was deleted or repaired.
+    """List who changed what: orders to runs, answers and votes, issues, keys, configuration, deletions and repairs.
 
-    Orders to a run are in the journal of the run. A page with a `Link` may have fewer entries than its limit.
+    An entry with `run_id` is in the journal of that run, as line `number` of `file`, and is deleted with the run;
+    every other one is in the audit log. A page with a `Link` may have fewer entries than its limit.
     """
     found, cursor = await services.audit.page(query.query())
-    headers = queries.next_link(request, None if cursor is None else str(cursor))
+    headers = queries.next_link(request, None if cursor is None else queries.audit_cursor(cursor))
     return responses.as_json([entry.to_json() for entry in found], headers=headers)

@@ -237,13 +237,13 @@ class ReceiptsQuery(_ListQuery):
 
 
 class AuditQuery(BaseModel):
-    """Filters of the audit list."""
+    """Filters of the list of changes."""
 
     model_config = ConfigDict(extra="forbid")
 
     author: _Plain | None = Field(None, description="Only changes of this author, by name.")
     action: _Plain | None = Field(
-        None, description="Only this action, e.g. `issue.edited`; a noun means all of its actions.", examples=["issue"]
+        None, description="Only this action, e.g. `run.cancelled`; a noun means all of its actions.", examples=["run"]
     )
     target: _Plain | None = Field(None, description="Only changes of what has this id or name.")
     created_after: _Instant | None = Field(None, description="Only changes at or after this instant.")
@@ -258,7 +258,7 @@ class AuditQuery(BaseModel):
             errors.RequestInvalid: the cursor does not belong to this list.
         """
         fields = {name: _as_asked(value) for name, value in self if name != "cursor"}
-        return audit.AuditQuery(**fields, cursor=None if self.cursor is None else position(self.cursor))
+        return audit.AuditQuery(**fields, cursor=None if self.cursor is None else _audit_cursor(self.cursor))
 
 
 class PlansQuery(_ListQuery):
@@ -274,6 +274,17 @@ class PlansQuery(_ListQuery):
 def cursor(place: Sequence[str | int]) -> str:
     """Return the cursor of the page that begins after a place in a list."""
     return base64.urlsafe_b64encode(json.dumps([str(part) for part in place]).encode()).decode().rstrip("=")
+
+
+def audit_cursor(place: audit.AuditCursor) -> str:
+    """Return the cursor of the page of changes that begins after a place."""
+    return cursor((place.offset, *(place.order or ("", "", "", ""))))
+
+
+def _audit_cursor(text: str) -> audit.AuditCursor:
+    offset, at, run_id, file, line = _parts(text, 5)
+    order = (at, run_id, file, position(line)) if at else None
+    return audit.AuditCursor(offset=position(offset), order=order)
 
 
 def next_link(request: Request, cursor: str | None) -> Mapping[str, str]:

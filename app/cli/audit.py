@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @use_case("GET /api/audit", answers=list)
 async def list_audit(folder: FolderClient, query: AuditQuery) -> list[Answer]:
-    """Return changes of what has no run's journal, newest first."""
+    """Return who changed what, newest first."""
     found, _ = await folder.application.store.audit.page(query)
     return [entry.to_json() for entry in found]
 
@@ -28,8 +28,8 @@ def audit() -> None:
 
 
 @audit.command("list")
-@click.option("--author", metavar="NAME", help="Only changes of this author.")
-@click.option("--action", metavar="NOUN[.VERB]", help="Only these actions, e.g. key or key.revoked.")
+@click.option("--author", metavar="NAME", help="Only changes by this author.")
+@click.option("--action", metavar="NOUN[.VERB]", help="Only these actions, e.g. key, or run.cancelled.")
 @click.option("--target", metavar="ID", help="Only changes of what has this id or name.")
 @click.option("--created-after", metavar="INSTANT", help="Only changes at or after it.")
 @click.option("--created-before", metavar="INSTANT", help="Only changes before it.")
@@ -37,7 +37,7 @@ def audit() -> None:
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
-    """List changes of what has no run's journal, newest first."""
+    """List orders to runs, answers, and changes of everything else, newest first."""
     from app.domain import audit as log
 
     query = log.AuditQuery(**filters | arguments.instants(filters, "created_after", "created_before"))

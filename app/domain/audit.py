@@ -1,4 +1,4 @@
-"""The audit log: who changed what has no run's journal, and when."""
+"""The audit list: who changed what, and when; of runs, and of what has no run's journal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
 from app.domain import authors, plain, shapes
+from app.domain.run_orders import RunOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditCursor:
+    """Where a page ends."""
+
+    offset: int
+    """Bytes of the audit log before it."""
+    order: tuple[str, str, str, int] | None = None
+    """Place of the last order to a run that was listed; None: no such order was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,15 +29,30 @@ class AuditQuery:
     action: str | None = None
     """Only this action, or all of a noun: `key` means `key.added`, `key.revoked` and so on."""
     target: str | None = None
-    """Only changes of this thing."""
+    """Only changes of what has this id or name; a run's gates and inputs are changes of the run."""
     created_after: str | None = None
     """Only changes at or after this instant."""
     created_before: str | None = None
     """Only changes before this instant."""
     limit: int = 100
     """Most entries to return, 1 to 1,000."""
-    cursor: int | None = None
+    cursor: AuditCursor | None = None
     """Where the page before ended; None: at the newest entry."""
+
+    def fits(self, entry: AuditEntry | RunOrder) -> bool:
+        """Return whether the filters leave an entry in."""
+        return (
+            self.author in (None, (entry.author or {}).get("name"))
+            and self.action in (None, entry.action, entry.action.partition(".")[0])
+            and self.target in (None, entry.target)
+            and (self.created_after is None or entry.at >= self.created_after)
+            and (self.created_before is None or entry.at < self.created_before)
+        )
+
+    def covers(self, order: RunOrder) -> bool:
+        """Return whether an order to a run fits and comes after the cursor."""
+        seen = self.cursor.order if self.cursor is not None else None
+        return self.fits(order) and (seen is None or order.place < seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +60,7 @@ class AuditEntry(shapes.Shape):
     """One change, as its author ordered it."""
 
     number: int
-    """Its place in the log, from 0."""
+    """Number of its line in the audit log, or in the file of the run, from 0."""
     at: shapes.Instant
     """When it was ordered."""
     author: authors.Shown | None
@@ -45,6 +71,24 @@ class AuditEntry(shapes.Shape):
     """Id or name of what was changed."""
     details: Mapping[str, plain.Json]
     """More about the change; never a secret."""
+    run_id: str | None = shapes.omitted()
+    """Run whose journal has it; absent for an entry of the audit log."""
+    file: str | None = shapes.omitted()
+    """File of the run that has it."""
+
+    @classmethod
+    def of_order(cls, order: RunOrder) -> AuditEntry:
+        """Return the entry of an order to a run."""
+        return cls(
+            number=order.line,
+            at=order.at,
+            author=order.author,
+            action=order.action,
+            target=order.target,
+            details=order.details,
+            run_id=order.run_id,
+            file=order.file,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +106,7 @@ class Change:
 
 
 class AuditLog(Protocol):
-    """Changes of what has no run's journal."""
+    """Changes of what has no run's journal, listed with the orders to runs."""
 
     async def append(
         self,
@@ -89,8 +133,8 @@ class AuditLog(Protocol):
             errors.StorageFault: nothing was changed, or it is not known whether it was.
         """
 
-    async def page(self, query: AuditQuery) -> tuple[list[AuditEntry], int | None]:
-        """Return a page of changes, newest first, and the cursor of the next; None after the last.
+    async def page(self, query: AuditQuery) -> tuple[list[AuditEntry], AuditCursor | None]:
+        """Return a page of changes and of orders to runs, newest first, and the next cursor; None after the last.
 
         A page may be short, or empty, before the last: each reads a bounded part of the log.
         """

@@ -1,12 +1,17 @@
-"""The audit log on a disk: one file of lines that are sealed to one another as those of journals are."""
+"""The audit log on a disk: one file of lines that are sealed to one another as those of journals are.
+
+The list of changes merges it with the orders to runs, which the index knows from their journals.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app import clock
 from app.domain import audit, authors, plain
+from app.domain.run_orders import RunOrder
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk
@@ -25,8 +30,14 @@ _LARGEST_DETAILS = 16 * 1024
 class AuditLog:
     """`audit.AuditLog` over a file that several processes append to."""
 
-    def __init__(self, context: StorageContext) -> None:
+    def __init__(self, context: StorageContext, prepare: Callable[[], Awaitable[None]]) -> None:
+        """Make the log.
+
+        Args:
+            prepare: Brings the index in line with the folders of runs before it is read.
+        """
         self._context = context
+        self._prepare = prepare
         self._folder = FolderLock(context.disk, layout.AUDIT, context.workers)
         self._is_named = False
 
@@ -45,9 +56,11 @@ class AuditLog:
         """Record a change and make it, while no other is checked or made."""
         await worker_threads.uncut(self._change(author, check))
 
-    async def page(self, query: audit.AuditQuery) -> tuple[list[audit.AuditEntry], int | None]:
-        """Return a page of changes, newest first, and the cursor of the next."""
-        return await self._context.workers.run(lambda: _page(self._context.disk, query))
+    async def page(self, query: audit.AuditQuery) -> tuple[list[audit.AuditEntry], audit.AuditCursor | None]:
+        """Return a page of changes and of orders to runs, newest first, and the cursor of the next."""
+        await self._prepare()
+        logged = await self._context.workers.run(lambda: _part(self._context.disk, query))
+        return _merged(query, logged, await self._context.index.list_orders(query))
 
     async def _change(self, author: authors.Author | None, check: Callable[[], audit.Change | None]) -> None:
         async with self._folder.taken():
@@ -115,20 +128,58 @@ def _last(disk: Disk, size: int) -> tuple[bytes, dict[str, Any] | None]:
     return tail.rstrip(b"\n").rpartition(b"\n")[2], chain.last_fields(tail)
 
 
-def _page(disk: Disk, query: audit.AuditQuery) -> tuple[list[audit.AuditEntry], int | None]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What was read of the log, backwards."""
+
+    end: int
+    """Offset at which the reading began."""
+    stop: int
+    """Offset of the first byte that was read."""
+    oldest: str
+    """Time of the oldest line that was read; empty if everything was."""
+    found: list[tuple[int, audit.AuditEntry]]
+    """Lines that fit, the newest first, each with the offset of its first byte."""
+
+
+def _part(disk: Disk, query: audit.AuditQuery) -> _Part:
     try:
         size = disk.size(layout.AUDIT_ORDERS)
     except (FileNotFoundError, NotADirectoryError):
-        return [], None
-    end = min(size, size if query.cursor is None else query.cursor)
-    found: list[audit.AuditEntry] = []
+        size = 0
+    end = min(size, size if query.cursor is None else query.cursor.offset)
+    found: list[tuple[int, audit.AuditEntry]] = []
     for begin, line in _backwards(disk, end):
         entry = _entry(line)
-        if entry is not None and _fits(entry, query):
-            found.append(entry)
-        if len(found) == query.limit or end - begin > _PAGE_BYTES:
-            return found, begin or None
-    return found, None
+        if entry is not None and query.fits(entry):
+            found.append((begin, entry))
+        if entry is not None and (len(found) == query.limit or end - begin > _PAGE_BYTES):
+            return _Part(end=end, stop=begin, oldest=entry.at if begin else "", found=found)
+    return _Part(end=end, stop=0, oldest="", found=found)
+
+
+def _merged(
+    query: audit.AuditQuery, logged: _Part, orders: Sequence[RunOrder]
+) -> tuple[list[audit.AuditEntry], audit.AuditCursor | None]:
+    page: list[audit.AuditEntry] = []
+    lines, given = iter(logged.found), iter(orders)
+    line, order = next(lines, None), next(given, None)
+    end, last = logged.end, query.cursor.order if query.cursor is not None else None
+    while len(page) < query.limit and (line is not None or order is not None):
+        if line is not None and (order is None or line[1].at >= order.at):
+            end, entry = line
+            page.append(entry)
+            line = next(lines, None)
+        elif order is not None and (line is not None or order.at >= logged.oldest):
+            last = order.place
+            page.append(audit.AuditEntry.of_order(order))
+            order = next(given, None)
+        else:
+            # Lines of the log that were not read yet may be newer.
+            break
+    end = logged.stop if line is None else end
+    is_last = line is None and order is None and not end and len(orders) < query.limit
+    return page, None if is_last else audit.AuditCursor(offset=end, order=last)
 
 
 def _backwards(disk: Disk, end: int) -> Iterator[tuple[int, bytes]]:
@@ -157,16 +208,6 @@ def _entry(line: bytes) -> audit.AuditEntry | None:
         author=authors.in_line(fields),
         details=details if isinstance(details, dict) else {},
         **known,
-    )
-
-
-def _fits(entry: audit.AuditEntry, query: audit.AuditQuery) -> bool:
-    return (
-        query.author in (None, (entry.author or {}).get("name"))
-        and query.action in (None, entry.action, entry.action.partition(".")[0])
-        and query.target in (None, entry.target)
-        and (query.created_after is None or entry.at >= query.created_after)
-        and (query.created_before is None or entry.at < query.created_before)
     )
 
 

@@ -1,4 +1,4 @@
-"""The audit log in any store: sealed, synced, listed backwards, and continued after whatever happened to it."""
+"""The audit log in any store: sealed, synced, continued after any fault, and listed with the orders to runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from app import errors
 from app.domain.audit import AuditQuery
 from app.domain.authors import Author
+from app.domain.decisions import DecisionKind
+from app.engine import stores
 from app.storage import layout
 from tests.conformance import store_harness
-from tests.conformance.store_harness import StoreHarness
+from tests.conformance.store_harness import RUN, StoreHarness
 
 ADA = Author(name="Ada", claimed=False, via="token")
 
@@ -137,3 +139,93 @@ async def test_a_changed_entry_is_found(harness: StoreHarness, line: int) -> Non
     assert (found["state"], found["line"]) == ("corrupt", line + 1)
     assert len(await listed(harness)) == 3
     json.loads(harness.files().read(layout.AUDIT_ORDERS).rstrip(b"\n").rpartition(b"\n")[2])
+
+
+ORDERS = {
+    DecisionKind.PAUSED: ("run.paused", {"reason": "paused_by_person"}, {}),
+    DecisionKind.UNPAUSED: ("run.unpaused", {}, {}),
+    DecisionKind.LIMITED: ("run.limited", {"limits": {"calls": 3}}, {"limits": {"calls": 3}}),
+    DecisionKind.LABELLED: ("run.labelled", {"labels": {"a": "b"}}, {"labels": {"a": "b"}}),
+    DecisionKind.VOTED: (
+        "gate.voted",
+        {"gate_id": "g", "decision": "approve", "message": "", "name": "Ada", "at": "2026-02-10T14:30:00.000Z"},
+        {"gate_id": "g", "decision": "approve"},
+    ),
+    DecisionKind.CANCEL_REQUESTED: ("run.cancelled", {}, {}),
+}
+"""Each order to a run, with its action, the fields of its line, and the details that lists show."""
+
+
+async def ordered(log: stores.RunLog, kind: DecisionKind) -> None:
+    """Give an order to a run."""
+    await log.decide(kind, {**ORDERS[kind][1], "author": ADA.to_json()})
+
+
+async def actions(harness: StoreHarness, **query: Any) -> list[str]:
+    """Return the actions of all pages."""
+    found: list[str] = []
+    cursor = None
+    while True:
+        entries, cursor = await harness.store.audit.page(AuditQuery(cursor=cursor, **query))
+        found += [entry.action for entry in entries]
+        if cursor is None:
+            return found
+
+
+async def test_orders_to_runs_are_listed_with_changes_of_other_things(harness: StoreHarness) -> None:
+    """Both are one list in the order of time; filters and pages of any size leave nothing out, also of a new index."""
+    store = await harness.open()
+    await store.audit.append(ADA, "key.added", "first")
+    await store.create(store_harness.start(RUN, started_by=ADA.to_json()))
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    for kind in ORDERS:
+        await ordered(log, kind)
+        await store.audit.append(ADA, "issue.edited", f"iss_{kind}")
+    await log.close()
+    listed_before = await actions(harness)
+    wanted = [action for action, _, _ in reversed(ORDERS.values())]
+    entries, _ = await store.audit.page(AuditQuery(action="run.limited"))
+
+    assert [action for action in listed_before if action in wanted] == wanted
+    assert "run.started" in listed_before
+    assert len(listed_before) == 2 * len(ORDERS) + 2
+    for limit in (1, 2, 3, 100):
+        assert await actions(harness, limit=limit) == listed_before
+        assert sorted(await actions(harness, limit=limit, target=RUN)) == sorted([*wanted, "run.started"])
+    assert len(await actions(harness, author="Ada", action="run")) == len(ORDERS)
+    assert await actions(harness, author="Eve") == []
+    assert await actions(harness, created_before="2000-01-01T00:00:00.000Z") == []
+    assert [entry.details for entry in entries] == [{"limits": {"calls": 3}}]
+    assert (entries[0].run_id, entries[0].file, entries[0].number) == (RUN, "control.jsonl", 3)
+    await store.rebuild_index()
+    assert await actions(harness) == listed_before
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+async def test_an_order_is_listed_after_a_crash(harness: StoreHarness, kind: DecisionKind) -> None:
+    """Once its line is durable, a death before the row of the index loses nothing, and it is listed once."""
+    store = await harness.open()
+    await store.create(store_harness.start(RUN))
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    if kind is DecisionKind.UNPAUSED:
+        await ordered(log, DecisionKind.PAUSED)
+    await ordered(log, kind)
+    store = await harness.crash()
+    await (await store.open(RUN)).close()
+    await actions(harness)
+
+    assert (await actions(harness, target=RUN)).count(ORDERS[kind][0]) == 1
+
+
+async def test_orders_to_a_deleted_run_go_with_its_journal(harness: StoreHarness) -> None:
+    """What is listed is what can be verified; the deletion itself stays."""
+    await store_harness.ended(harness, "a", started_by=ADA.to_json())
+    await harness.store.rebuild_index()
+    before = await actions(harness)
+    await harness.store.audit.append(ADA, "run.deleted", RUN)
+    await harness.store.delete(RUN)
+
+    assert before == ["run.started"]
+    assert await actions(harness) == ["run.deleted"]

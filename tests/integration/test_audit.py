@@ -1,4 +1,4 @@
-"""The audit list: every change over HTTP of what has no run's journal has its author."""
+"""The audit list: every order and every change over HTTP has its author."""
 
 from __future__ import annotations
 
@@ -41,3 +41,29 @@ async def test_changes_without_a_journal_name_their_author(project: Project) -> 
     assert listed[2]["details"] == {"changed": ["status", "note"], "revision": 2}
     assert first.json() + second.json() == listed[:2]
     assert refused.json()["code"] == "bad_cursor"
+
+
+async def test_orders_to_a_run_name_their_authors(project: Project) -> None:
+    """Start, label, pause, continue and cancel of a run are in the list at once, with the line that holds each."""
+    async with served.in_process(project) as service:
+        http = service.http
+        body = {"recipe_id": "unguarded"}
+        run_id = (await http.post("/api/runs", json=body, headers=ADA)).json()["run_id"]
+        await http.patch(
+            f"/api/runs/{run_id}", json={"labels": {"book": "one"}}, headers={"X-Control-Room-Author": "Eve"}
+        )
+        await service.until(run_id, "done")
+        refused = await http.post(f"/api/runs/{run_id}/pause", headers=ADA)
+        listed = (await http.get("/api/audit", params={"target": run_id})).json()
+        by_eve = (await http.get("/api/audit", params={"author": "Eve", "action": "run"})).json()
+        before = (await http.get("/api/audit", params={"created_before": listed[-1]["at"]})).json()
+
+    assert refused.status_code == 409
+    assert [(entry["action"], entry["author"]["name"], entry["file"]) for entry in listed] == [
+        ("run.labelled", "Eve", "control.jsonl"),
+        ("run.started", "Ada", "start.json"),
+    ]
+    assert by_eve == listed[:1]
+    assert by_eve[0]["details"] == {"labels": {"book": "one"}}
+    assert {entry["run_id"] for entry in listed} == {run_id}
+    assert before == []

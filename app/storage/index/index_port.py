@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app import clock
-from app.domain import issues, receipts, runs, states
+from app.domain import audit, issues, receipts, runs, states
 from app.domain.records import Usage
+from app.domain.run_orders import RunOrder
 from app.domain.usage_sums import RunFacts, UsageSum
 from app.engine import run_sums, spending, stores
 
@@ -33,6 +34,8 @@ class IndexedRun:
     """Hash of the request that made it."""
     sums: tuple[UsageSum, ...] | None = field(default=None, compare=False)
     """What it cost in parts; None: not known here, and left as it is where the row is written."""
+    orders: tuple[RunOrder, ...] = field(default=(), compare=False)
+    """Orders that its journal is known to hold, to be noted with the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +181,12 @@ class Index(Protocol):
 
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
         """Return issues, newest first."""
+
+    async def add_orders(self, found: Iterable[RunOrder]) -> None:
+        """Note orders to runs, known ones among them; perhaps a moment later."""
+
+    async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
+        """Return orders to runs behind the cursor of a query, newest first."""
 
     async def has_session(self, session_id: str) -> bool:
         """Return whether a run belongs to a work session."""

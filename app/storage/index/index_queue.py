@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
-from app.domain import issues, receipts, runs, states
+from app.domain import audit, issues, receipts, runs, states
+from app.domain.run_orders import RunOrder
 from app.engine import run_sums, spending, stores
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.index import index_port
@@ -35,9 +36,10 @@ class _Waiting:
     rows: dict[str, IndexedRun] = field(default_factory=dict)
     moves: dict[str, list[runs.Transition]] = field(default_factory=dict)
     places: dict[str, ReceiptPlace] = field(default_factory=dict)
+    orders: list[RunOrder] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.moves or self.places)
+        return bool(self.rows or self.moves or self.places or self.orders)
 
 
 class IndexQueue:
@@ -94,6 +96,11 @@ class IndexQueue:
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         self._waiting.places |= {place.receipt_id: place for place in places}
         if self._waiting.places:
+            self._write_soon()
+
+    async def add_orders(self, found: Iterable[RunOrder]) -> None:
+        self._waiting.orders += found
+        if self._waiting.orders:
             self._write_soon()
 
     async def settle(self) -> None:
@@ -240,6 +247,10 @@ class IndexQueue:
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
         return await self._inner.list_issues(query)
 
+    async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
+        await self._settle_if_possible()
+        return await self._inner.list_orders(query)
+
     async def has_session(self, session_id: str) -> bool:
         await self._settle_if_possible()
         return await self._inner.has_session(session_id)
@@ -287,6 +298,7 @@ class IndexQueue:
         taken, self._waiting = self._waiting, _Waiting()
         moves = [move for moved in taken.moves.values() for move in moved]
         try:
+            await self._inner.add_orders(taken.orders)
             await self._inner.apply(taken.rows.values(), moves, taken.places.values())
         except errors.StorageFault as fault:
             _log.warning("rows wait: %s", fault.message)
@@ -310,6 +322,7 @@ class IndexQueue:
             for move in moves:
                 _join(taken.moves.setdefault(run_id, []), move)
         taken.places |= later.places
+        taken.orders += later.orders
 
 
 def _finished(run: stores.RunSummary) -> bool:

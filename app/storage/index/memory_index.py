@@ -6,8 +6,9 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from app.domain import issues, receipts, runs, states
+from app.domain import audit, issues, receipts, runs, states
 from app.domain.access import Scope
+from app.domain.run_orders import RunOrder
 from app.domain.usage_sums import UsageSum
 from app.engine import run_sums, spending, stores
 from app.storage.index import index_port, sums
@@ -24,6 +25,7 @@ class MemoryIndex:
         self._runs: dict[str, IndexedRun] = {}
         self._receipts: dict[str, ReceiptPlace] = {}
         self._issues: dict[str, tuple[issues.IssueSummary, bool]] = {}
+        self._orders: dict[str, dict[tuple[str, int], RunOrder]] = {}
         self._doubted: set[str] = set()
         self._new = True
         self.changes = 0
@@ -35,6 +37,7 @@ class MemoryIndex:
         twin._runs = dict(self._runs)
         twin._receipts = dict(self._receipts)
         twin._issues = dict(self._issues)
+        twin._orders = {run_id: dict(found) for run_id, found in self._orders.items()}
         twin._doubted = set(self._doubted)
         twin._new = self._new
         return twin
@@ -50,7 +53,8 @@ class MemoryIndex:
         self.changes += 1
         known = self._runs.get(run.summary.run_id)
         sums = known.sums if run.sums is None and known is not None else run.sums
-        self._runs[run.summary.run_id] = dataclasses.replace(run, sums=sums)
+        self._runs[run.summary.run_id] = dataclasses.replace(run, sums=sums, orders=())
+        await self.add_orders(run.orders)
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
@@ -66,11 +70,13 @@ class MemoryIndex:
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         for run in found:
-            self._runs.setdefault(run.summary.run_id, run)
+            if run.summary.run_id not in self._runs:
+                await self.put_run(run)
 
     async def remove_run(self, run_id: str) -> None:
         self.changes += 1
         self._runs.pop(run_id, None)
+        self._orders.pop(run_id, None)
 
     async def move(self, transition: runs.Transition) -> bool:
         run = self._runs.get(transition.run_id)
@@ -116,6 +122,7 @@ class MemoryIndex:
         for run in found:
             if run.summary.run_id in self._doubted:
                 await self.relabel(run.summary.run_id, run.summary.labels)
+                await self.add_orders(run.orders)
 
     async def run_ids(self) -> set[str]:
         return set(self._runs)
@@ -190,6 +197,14 @@ class MemoryIndex:
         ]
         return sorted(found, key=_age_of_issue, reverse=True)[: query.limit]
 
+    async def add_orders(self, found: Iterable[RunOrder]) -> None:
+        for order in found:
+            self._orders.setdefault(order.run_id, {})[order.file, order.line] = order
+
+    async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
+        found = (order for orders in self._orders.values() for order in orders.values() if query.covers(order))
+        return sorted(found, key=lambda order: order.place, reverse=True)[: query.limit]
+
     async def has_session(self, session_id: str) -> bool:
         return any(run.summary.session_id == session_id for run in self._runs.values())
 
@@ -197,6 +212,7 @@ class MemoryIndex:
         self._runs.clear()
         self._receipts.clear()
         self._issues.clear()
+        self._orders.clear()
 
     def _covers(self, scope: Scope | None, run_id: str | None) -> bool:
         run = self._runs.get(run_id or "")

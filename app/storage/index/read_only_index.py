@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app import errors
-from app.domain import issues, receipts, runs
+from app.domain import audit, issues, receipts, runs
+from app.domain.run_orders import RunOrder
 from app.engine import run_sums, spending, stores
 from app.storage.index import index_port, reads, rows, sums
 from app.storage.index import spending as run_spending
@@ -25,6 +26,7 @@ _COLUMNS = {
     "runs": rows.WRITTEN,
     "run_labels": rows.LABEL,
     "run_usage": ("run_id", *rows.SUM),
+    "run_orders": (*rows.ORDER, "author_name"),
     "receipts": rows.RECEIPT,
     "issues": (*rows.ISSUE, "marked"),
 }
@@ -174,6 +176,14 @@ class ReadOnlyIndex(MemoryIndex):
         found = [one for one in self._read(reads.list_issues, more) if one.issue_id not in self._issues]
         found = [one for one in [*found, *await super().list_issues(query)] if self._shows(one.issue_id)]
         return sorted(found, key=lambda one: (one.created_at or "", one.issue_id), reverse=True)[: query.limit]
+
+    async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
+        # A run's orders in memory are all that its journal holds.
+        hidden = {*self._orders, *self._removed}
+        more = dataclasses.replace(query, limit=query.limit + sum(map(len, self._orders.values())))
+        found = [order for order in self._read(reads.list_orders, more) if order.run_id not in hidden]
+        found += await super().list_orders(query)
+        return sorted(found, key=lambda order: order.place, reverse=True)[: query.limit]
 
     async def has_session(self, session_id: str) -> bool:
         return await super().has_session(session_id) or self._read(reads.has_session, session_id)

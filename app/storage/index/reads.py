@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from app.domain import issues, receipts, runs, states
+from app.domain import audit, issues, receipts, runs, states
 from app.domain.access import Scope
+from app.domain.run_orders import RunOrder
 from app.engine import stores
 from app.storage.index import index_port, rows, scopes
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
@@ -162,6 +163,28 @@ def list_issues(index: Connection, query: issues.IssueQuery) -> list[issues.Issu
     order = "ORDER BY created_at DESC, issue_id DESC LIMIT :most"
     sql = f"SELECT {', '.join(rows.ISSUE)} FROM issues {conditions} {order}"
     return [rows.issue_of(row) for row in index.rows(sql, values | {"most": query.limit})]
+
+
+def list_orders(index: Connection, query: audit.AuditQuery) -> list[RunOrder]:
+    """Return a page of orders to runs, newest first."""
+    conditions = [*_equal(query, ("target",), "run_orders")]
+    if query.author is not None:
+        conditions.append(("author_name = :author", {"author": query.author}))
+    if query.action is not None:
+        within = _WILD.sub(r"/\g<0>", query.action) + ".%"
+        conditions.append(
+            ("(action = :action OR action LIKE :within ESCAPE '/')", {"action": query.action, "within": within})
+        )
+    for bound, compared in (("created_after", ">="), ("created_before", "<")):
+        if (value := getattr(query, bound)) is not None:
+            conditions.append((f"at {compared} :{bound}", {bound: index_port.instant(value)}))
+    if query.cursor is not None and query.cursor.order is not None:
+        place = dict(zip(("of_at", "of_run", "of_file", "of_line"), query.cursor.order, strict=True))
+        conditions.append(("(at, run_id, file, line) < (:of_at, :of_run, :of_file, :of_line)", place))
+    clause, values = where(conditions)
+    order = "ORDER BY at DESC, run_id DESC, file DESC, line DESC LIMIT :most"
+    sql = f"SELECT {', '.join(rows.ORDER)} FROM run_orders {clause} {order}"
+    return [rows.order_of(row) for row in index.rows(sql, values | {"most": query.limit})]
 
 
 def sound_issues(index: Connection, issue_ids: Iterable[str]) -> set[str]:

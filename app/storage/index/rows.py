@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.domain import issues
+from app.domain import issues, plain
 from app.domain.records import Usage
+from app.domain.run_orders import RunOrder
 from app.domain.usage_sums import UsageSum
 from app.engine import stores
 from app.storage.index import index_port
@@ -33,6 +35,9 @@ LABEL = ("run_id", "name", "value", "created_at")
 
 RECEIPT = tuple(item.name for item in dataclasses.fields(ReceiptPlace))
 """Columns of `receipts`."""
+
+ORDER = tuple(item.name for item in dataclasses.fields(RunOrder))
+"""Columns of `run_orders` but `author_name`, by which lists are filtered."""
 
 ISSUE = tuple(issues.IssueSummary.__slots__)
 """Columns of `issues` but `marked`, which says that the file may differ."""
@@ -76,6 +81,19 @@ def receipt_of(row: Sequence[Any]) -> ReceiptPlace:
 def receipt_values(place: ReceiptPlace) -> dict[str, Any]:
     """Return the columns of a receipt's place."""
     return {name: getattr(place, name) for name in RECEIPT}
+
+
+def order_of(row: Sequence[Any]) -> RunOrder:
+    """Return an order of its columns."""
+    fields = dict(zip(ORDER, row, strict=True))
+    return RunOrder(**fields | {name: json.loads(fields[name]) for name in ("author", "details")})
+
+
+def order_values(order: RunOrder) -> dict[str, Any]:
+    """Return the columns of an order."""
+    values = {name: getattr(order, name) for name in ORDER} | {"at": index_port.instant(order.at)}
+    values |= {name: plain.encode(values[name]).decode() for name in ("author", "details")}
+    return values | {"author_name": order.author.get("name")}
 
 
 def issue_of(row: Sequence[Any]) -> issues.IssueSummary:

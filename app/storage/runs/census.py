@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Mapping
 from typing import Any
 
 from app import errors
-from app.domain import decisions, runs, states
+from app.domain import decisions, run_orders, runs, states
 from app.domain.usage_sums import RunFacts, UsageTally, unsettled
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun
 from app.storage.journal import chain
-from app.storage.runs import adoption, missing_lines
+from app.storage.runs import adoption, authority, missing_lines
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +35,14 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
         return _unreadable(run_id, error.code)
     reserved = unsettled(found.decisions.reserved, found.records)
     facts = UsageTally(found.records, found.decisions.reserved).facts(found.decisions.first_taken_at, reserved.values())
-    return row(found.run_id, found.start, found.decisions, data_directory_id, facts, damaged=bool(found.damages))
+    made = row(found.run_id, found.start, found.decisions, data_directory_id, facts, damaged=bool(found.damages))
+    return dataclasses.replace(made, orders=(*run_orders.of_start(found.run_id, found.start), *orders_of(found)))
+
+
+def orders_of(found: authority.Authority) -> tuple[run_orders.RunOrder, ...]:
+    """Return the orders in a run's journals, but the one that made it."""
+    control = (line.fields for line in found.control.lines)
+    return tuple(run_orders.of_lines(found.run_id, found.start, control, found.records))
 
 
 def last_known(files: Disk, run_id: str) -> IndexedRun:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from app import clock, errors
-from app.domain import decisions, events, plain, records, runs, states
+from app.domain import decisions, events, plain, records, run_orders, runs, states
+from app.domain.decisions import DecisionKind
 from app.domain.usage_sums import RunFacts
 from app.engine import stores
 from app.storage import layout
@@ -30,16 +31,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-_CONTESTED = frozenset(
-    {
-        decisions.DecisionKind.CANCEL_REQUESTED,
-        decisions.DecisionKind.ENDED,
-        decisions.DecisionKind.RESUMED,
-        decisions.DecisionKind.LABELLED,
-        decisions.DecisionKind.VOTED,
-        decisions.DecisionKind.LATE,
-    }
-)
+_DOUBTED = frozenset({DecisionKind.LABELLED, DecisionKind.LIMITED, DecisionKind.VOTED})
+_CONTESTED = _DOUBTED | {DecisionKind.CANCEL_REQUESTED, DecisionKind.ENDED, DecisionKind.RESUMED, DecisionKind.LATE}
 _UNFINISHED = frozenset(state for state in states.RunState if not state.finished)
 
 
@@ -86,15 +79,13 @@ class FolderLog:
         if self._ending or self.loaded.decisions.ended is not None:
             raise errors.WrongState(f"run {self.run_id} has ended; no step can follow", key=line.get("key"))
         placed = await self._steps.append(plain.encode(line))
-        return records.read(placed.position, {**line, **placed.ending})
+        record = records.read(placed.position, {**line, **placed.ending})
+        if (order := run_orders.of_record(self.run_id, self._start, record)) is not None:
+            await self._context.index.add_orders([order])
+        return record
 
     async def decide(
-        self,
-        kind: decisions.DecisionKind,
-        facts: Mapping[str, plain.Json],
-        *,
-        sync: bool = True,
-        at: str | None = None,
+        self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
     ) -> bool:
         """Append a control line and fold it in; of a cancel and an ending the first wins.
 
@@ -277,29 +268,31 @@ class FolderLog:
 
     # -- decisions
 
-    async def _contested(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+    async def _contested(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
         self._contest = self._contest or asyncio.Lock()
         async with self._contest:
             if not self._wins(kind, facts):
                 return False
-            if kind is decisions.DecisionKind.RESUMED:
+            if kind is DecisionKind.RESUMED:
                 await self._resume(facts)
-            elif kind is decisions.DecisionKind.ENDED:
+            elif kind is DecisionKind.ENDED:
                 await self._end(facts)
-            elif kind is decisions.DecisionKind.LABELLED:
-                await self._label(facts)
+            elif kind in _DOUBTED:
+                await self._mark(kind, facts)
             else:
                 await self._append_decision(kind, facts)
             return True
 
-    def _wins(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+    def _wins(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
         decided = self.loaded.decisions
         match kind:
-            case decisions.DecisionKind.CANCEL_REQUESTED:
+            case DecisionKind.CANCEL_REQUESTED:
                 return decided.ended is None and decided.cancel_requested_at is None
-            case decisions.DecisionKind.ENDED:
+            case DecisionKind.ENDED:
                 cancelled = decided.cancel_requested_at is not None
                 return decided.ended is None and (not cancelled or facts["status"] == states.RunState.CANCELLED)
+            case DecisionKind.LIMITED:
+                return decided.ended is None
         return True
 
     async def _end(self, facts: Mapping[str, plain.Json]) -> None:
@@ -309,7 +302,7 @@ class FolderLog:
             if self._steps.fault is not None:
                 raise errors.StorageFault(self._steps.fault.message, detail=self._steps.fault.detail)
             counted = {**facts, "lines": self._steps.count, "head": self._steps.head}
-            await self._append_decision(decisions.DecisionKind.ENDED, counted)
+            await self._append_decision(DecisionKind.ENDED, counted)
         finally:
             self._ending = False
 
@@ -322,14 +315,14 @@ class FolderLog:
         at = self._now()
         # Before the line: the row may err towards unfinished only.
         await self._context.index.move(runs.Transition.queue(self.run_id, at))
-        await self._append_decision(decisions.DecisionKind.RESUMED, {**facts, "overrides": overrides})
+        await self._append_decision(DecisionKind.RESUMED, {**facts, "overrides": overrides})
         self.loaded = dataclasses.replace(self.loaded, start=start)
         await self._context.index.set_owner(self.run_id, start.owner)
 
-    async def _label(self, facts: Mapping[str, plain.Json]) -> None:
-        # Before the line: a finished run's folder is not read again, so its row must say that it may be older.
+    async def _mark(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> None:
+        # Before the line: a resting run's folder is not read again, so its row must say that it may be older.
         await self._context.index.doubt(self.run_id)
-        await self._append_decision(decisions.DecisionKind.LABELLED, facts)
+        await self._append_decision(kind, facts)
         start = self._start.overridden(self.loaded.decisions.overrides)
         self.loaded = dataclasses.replace(self.loaded, start=start)
         self._projections.start = start
@@ -342,22 +335,24 @@ class FolderLog:
             _log.warning("labels are missing in the row: %s", fault.message, extra={"run_id": self.run_id})
 
     def _append_decision(
-        self,
-        kind: decisions.DecisionKind,
-        facts: Mapping[str, plain.Json],
-        *,
-        sync: bool = True,
-        at: str | None = None,
-    ) -> asyncio.Future[Placed]:
+        self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
+    ) -> Awaitable[Placed]:
         # With the lines that steps.jsonl has now, so that it is noticed when its end is lost as a whole.
         line = {"kind": kind._value_, "at": at or self._now(), "lines": self._steps.count, **facts}
         # What cannot be folded in must not be written.
         decisions.check(line)
-        return self._control.append(plain.encode(line), sync=sync, line=line)
+        appended = self._control.append(plain.encode(line), sync=sync, line=line)
+        return appended if "author" not in facts else self._ordered(line, appended)
+
+    async def _ordered(self, line: Mapping[str, plain.Json], appended: Awaitable[Placed]) -> Placed:
+        placed = await appended
+        order = run_orders.of_decision(self.run_id, self._start, placed.position, line)
+        await self._context.index.add_orders([order] if order is not None else [])
+        return placed
 
     def _fold(self, line: Mapping[str, plain.Json]) -> None:
         self.loaded.decisions.apply(line)
-        if line["kind"] == decisions.DecisionKind.TAKEN:
+        if line["kind"] == DecisionKind.TAKEN:
             self._events.open_block(self.loaded.decisions.taken)
 
     def _counted(self, files: Mapping[str, plain.Json]) -> Mapping[str, plain.Json]:

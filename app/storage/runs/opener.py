@@ -124,6 +124,7 @@ class Opener:
         if (lost := log.loaded.missing) is not None and missing.parks(log.loaded.decisions):
             await self._pause(log, lost)
         await self._context.index.add_receipts(found.places)
+        await self._context.index.add_orders(found.orders)
 
     async def _pause(self, log: FolderLog, lost: missing_lines.MissingLines) -> None:
         # It is shown as paused already; from now on its journal says so too.

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from app import errors
 from app.domain import decisions, events, gates, plain, records, states
+from app.domain.run_orders import RunOrder
 from app.storage import layout
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace
 from app.storage.journal import chain
 from app.storage.journal.chain import Reading, Verdict
 from app.storage.journal.journal import JournalPosition
-from app.storage.runs import authority, events_file, missing_lines, receipts
+from app.storage.runs import authority, census, events_file, missing_lines, receipts
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
 from app.storage.runs.opened_run import OpenedRun
@@ -68,6 +69,8 @@ class FoundRun:
     """Receipts found in their session's file."""
     unproven: list[records.Record]
     """Records whose receipt is missing there."""
+    orders: tuple[RunOrder, ...] = ()
+    """Orders that the index may lack, since the process that took them may have died."""
     journal_position: JournalPosition | None = None
     """Where this process continues; None: the folder was read and judged as after a crash."""
 
@@ -103,7 +106,8 @@ def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool =
     cuts = [*_cut(context, run_id, layout.STEPS, found.steps), *_cut(context, run_id, layout.CONTROL, found.control)]
     made = _opening(context, found, lock, cuts)
     lost = missing_lines.find(context.disk, found, made.opened.written)
-    return dataclasses.replace(made, opened=dataclasses.replace(made.opened, missing=lost))
+    opened = dataclasses.replace(made.opened, missing=lost)
+    return dataclasses.replace(made, opened=opened, orders=census.orders_of(found))
 
 
 def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: JournalPosition) -> FoundRun:

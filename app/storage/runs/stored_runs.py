@@ -216,12 +216,12 @@ class StoredRuns:
 
     @property
     def audit(self) -> AuditLog:
-        """Return the changes of what has no run's journal."""
+        """Return the changes of what has no run's journal, and the orders to runs."""
         context = self._parts.context
         if self._audit is None:
             from app.storage.audit import AuditLog
 
-            self._audit = AuditLog(context)
+            self._audit = AuditLog(context, self._parts.reconciliation.once)
         return self._audit
 
     @property

@@ -14,7 +14,8 @@ import tenacity
 from sqlalchemy import Engine, exc, make_url
 
 from app import errors
-from app.domain import issues, receipts, runs, states
+from app.domain import audit, issues, receipts, runs, states
+from app.domain.run_orders import RunOrder
 from app.engine import run_sums, spending, stores
 from app.storage.disk import disk_health
 from app.storage.disk.worker_threads import Threads
@@ -173,6 +174,13 @@ class SqlIndex:
 
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
         return await self._read(reads.list_issues, query)
+
+    async def add_orders(self, found: Iterable[RunOrder]) -> None:
+        if given := list(found):
+            await self._write(writes.add_orders, given)
+
+    async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
+        return await self._search(reads.list_orders, query)
 
     async def has_session(self, session_id: str) -> bool:
         return await self._read(reads.has_session, session_id)

@@ -147,6 +147,35 @@ class RunUsageRow(sqlmodel.SQLModel, table=True):
     """Price that was reserved for them."""
 
 
+class RunOrderRow(sqlmodel.SQLModel, table=True):
+    """One order to a run, as a line of its journal has it."""
+
+    __tablename__ = "run_orders"
+    __table_args__: Any = (
+        Index("ix_run_orders_newest", "at", "run_id", "file", "line"),
+        Index("ix_run_orders_author", "author_name", "at", "run_id", "file", "line"),
+    )
+
+    run_id: str = sqlmodel.Field(primary_key=True, max_length=64)
+    """Run that it was given to; no foreign key, since a row that is written anew keeps its orders."""
+    target: str
+    """What it was about: the run, or the session of a plan."""
+    file: str = sqlmodel.Field(primary_key=True, max_length=16)
+    """File of the run that holds it."""
+    line: int = sqlmodel.Field(primary_key=True)
+    """Number of its line."""
+    at: str = sqlmodel.Field(max_length=24)
+    """When it was given."""
+    action: str
+    """What was ordered."""
+    author: str
+    """Who gave it, as JSON."""
+    details: str
+    """More about it, as JSON."""
+    author_name: str | None = None
+    """Name of who gave it."""
+
+
 class RunLabelRow(sqlmodel.SQLModel, table=True):
     """One label of a run."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from app.domain import runs, states
 from app.domain.records import Usage
+from app.domain.run_orders import RunOrder
 from app.domain.usage_sums import UsageSum
 from app.engine import stores
 from app.storage.index import index_port, reads, rows
@@ -27,17 +28,20 @@ def insert(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"  # noqa: S608 - names of this module
 
 
-TABLES = ("run_labels", "run_usage", "runs", "receipts", "issues")
+TABLES = ("run_labels", "run_usage", "run_orders", "runs", "receipts", "issues")
 """All tables, those that refer to others first."""
 
 _REMOVE_LABELS = "DELETE FROM run_labels WHERE run_id = :of_run"
 _REMOVE_RUN = "DELETE FROM runs WHERE run_id = :of_run"
 _REMOVE_SUMS = "DELETE FROM run_usage WHERE run_id = :of_run"
+_REMOVE_ORDERS = "DELETE FROM run_orders WHERE run_id = :of_run"
+_REMOVE_ORDER = "DELETE FROM run_orders WHERE run_id = :of_run AND file = :of_file AND line = :of_line"
 _REMOVE_RECEIPT = "DELETE FROM receipts WHERE receipt_id = :of_receipt"
 _SET_OWNER = "UPDATE runs SET owner = :owner WHERE run_id = :of_run"
 _ADD_RUN = insert("runs", rows.WRITTEN)
 _ADD_SUM = insert("run_usage", ("run_id", *rows.SUM))
 _ADD_LABELS = insert("run_labels", rows.LABEL)
+_ADD_ORDER = insert("run_orders", (*rows.ORDER, "author_name"))
 _ADD_RECEIPT = insert("receipts", rows.RECEIPT)
 _MOVED = ("status", "updated_at", "completed_at", "error_code", "reason")
 _COUNTED = ("started_at", *rows.USAGE)
@@ -88,15 +92,18 @@ def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
         fresh = []
         for run in chunk:
             if run.summary.run_id not in known:
-                fresh.append(IndexedRun(summary=run.summary) if run.idempotency_key in taken else run)
+                fresh.append(
+                    IndexedRun(summary=run.summary, orders=run.orders) if run.idempotency_key in taken else run
+                )
                 known.add(run.summary.run_id)
                 taken |= set() if run.idempotency_key is None else {run.idempotency_key}
         _insert_runs(session, fresh)
 
 
 def remove_run(session: WriteSession, run_id: str) -> None:
-    """Remove a run's row with its labels and sums."""
+    """Remove a run's row with its labels, sums and orders."""
     session.execute(_REMOVE_SUMS, {"of_run": run_id})
+    session.execute(_REMOVE_ORDERS, {"of_run": run_id})
     _remove_row(session, run_id)
 
 
@@ -128,6 +135,7 @@ def count_again(session: WriteSession, found: Sequence[IndexedRun]) -> None:
             _replace_labels(session, run.summary)
     if fresh:
         session.execute(_MAKE_SEARCHED, [_searched(run) for run in fresh])
+        add_orders(session, [order for run in fresh for order in run.orders])
 
 
 def doubt(session: WriteSession, run_id: str) -> None:
@@ -148,6 +156,16 @@ def relabel(session: WriteSession, run_id: str, labels: Mapping[str, str]) -> No
 def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
     """Note who continues a run."""
     session.execute(_SET_OWNER, {"of_run": run_id, "owner": owner})
+
+
+def add_orders(session: WriteSession, found: Sequence[RunOrder]) -> None:
+    """Note orders to runs, known ones among them."""
+    if found:
+        places = {(order.run_id, order.file, order.line): order for order in found}
+        session.execute(
+            _REMOVE_ORDER, [{"of_run": name, "of_file": file, "of_line": line} for name, file, line in places]
+        )
+        session.execute(_ADD_ORDER, [rows.order_values(order) for order in places.values()])
 
 
 def add_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
@@ -229,6 +247,7 @@ def _insert_runs(session: WriteSession, fresh: Sequence[IndexedRun]) -> None:
     if fresh:
         session.execute(_ADD_RUN, [rows.run_values(run) for run in fresh])
         _replace_sums(session, {run.summary.run_id: run.sums for run in fresh if run.sums is not None})
+    add_orders(session, [order for run in fresh for order in run.orders])
     labels = [label for run in fresh for label in rows.label_values(run.summary)]
     if labels:
         session.execute(_ADD_LABELS, labels)

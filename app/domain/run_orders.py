@@ -1,0 +1,120 @@
+"""Orders to runs: who started, stopped, changed or answered a run, as the lines of its journal name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.domain import authors, gates, inputs, plain, runs
+from app.domain.decisions import DecisionKind
+from app.domain.records import Record
+
+START, CONTROL, STEPS = "start.json", "control.jsonl", "steps.jsonl"
+"""Files of a run that contain orders."""
+
+_ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    DecisionKind.LIMITED: ("run.limited", ("limits",)),
+    DecisionKind.CANCEL_REQUESTED: ("run.cancelled", ()),
+    DecisionKind.PAUSED: ("run.paused", ()),
+    DecisionKind.UNPAUSED: ("run.unpaused", ()),
+    DecisionKind.RESUMED: ("run.resumed", ()),
+    DecisionKind.LABELLED: ("run.labelled", ("labels", "pinned")),
+    DecisionKind.VOTED: ("gate.voted", ("gate_id", "decision")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOrder:
+    """One order, and the line that holds it."""
+
+    run_id: str
+    """Run that it was given to."""
+    target: str
+    """What it was about: the run, or the session of a plan."""
+    file: str
+    """File of the run that holds it."""
+    line: int
+    """Number of its line, from 0."""
+    at: str
+    """When it was given."""
+    action: str
+    """What was ordered, as `noun.verb`."""
+    author: Mapping[str, plain.Json]
+    """Who gave it."""
+    details: Mapping[str, plain.Json]
+    """More about it."""
+
+    @property
+    def place(self) -> tuple[str, str, str, int]:
+        """Return its place in lists, which begin with the newest."""
+        return self.at, self.run_id, self.file, self.line
+
+
+def of_start(run_id: str, start: runs.RunStart) -> Iterator[RunOrder]:
+    """Yield the order that made a run, unless a parent, a plan or an earlier release did."""
+    if start.started_by is not None:
+        details = {"recipe_id": start.recipe_id}
+        yield _order(run_id, start, START, 0, start.created_at, "run.started", start.started_by, details)
+
+
+def of_decision(run_id: str, start: runs.RunStart, line: int, fields: Mapping[str, Any]) -> RunOrder | None:
+    """Return the order in a control line."""
+    author, known = authors.in_line(fields), _ACTIONS.get(fields["kind"])
+    if author is None or known is None:
+        return None
+    action, names = known
+    details = {name: fields[name] for name in names if name in fields}
+    return _order(run_id, start, CONTROL, line, fields["at"], action, author, details)
+
+
+def of_record(run_id: str, start: runs.RunStart, record: Record) -> RunOrder | None:
+    """Return the order in a journal line: a gate's answer, or an input from outside."""
+    # A fork's own copies are orders to its source.
+    if not isinstance(record.output, dict) or "author" not in record.output or record.line.get("taken_over"):
+        return None
+    author, details = authors.in_line(record.output), {"key": record.key}
+    if gates.answer_in(record) is not None:
+        action = "gate.answered"
+        details |= {name: record.output[name] for name in ("gate_id", "decision")}
+    elif not inputs.is_delivered(record):
+        return None
+    elif not runs.is_internal(run_id):
+        action = "input.delivered"
+    elif (plan := _changed_plan(record.output.get("value"))) is not None:
+        action = "plan.changed"
+        details |= {name: plan[name] for name in ("status", "revision") if name in plan}
+    else:
+        # Its deletion is in the audit log.
+        return None
+    at = str(record.line.get("completed_at") or record.started_at)
+    return None if author is None else _order(run_id, start, STEPS, record.position, at, action, author, details)
+
+
+def of_lines(
+    run_id: str, start: runs.RunStart, control: Iterable[Mapping[str, Any]], records: Iterable[Record]
+) -> Iterator[RunOrder]:
+    """Yield the orders in both journals of a run."""
+    yield from filter(None, (of_decision(run_id, start, line, fields) for line, fields in enumerate(control)))
+    yield from filter(None, (of_record(run_id, start, record) for record in records))
+
+
+def _changed_plan(value: Any) -> Mapping[str, Any] | None:
+    plan = value.get("plan") if isinstance(value, dict) else None
+    return plan if isinstance(plan, dict) else None
+
+
+def _order(
+    run_id: str,
+    start: runs.RunStart,
+    file: str,
+    line: int,
+    at: str,
+    action: str,
+    author: Mapping[str, plain.Json],
+    details: Mapping[str, plain.Json],
+) -> RunOrder:
+    target = start.session_id if runs.is_internal(run_id) else run_id
+    return RunOrder(
+        run_id=run_id, target=target, file=file, line=line, at=at, action=action, author=author, details=details
+    )
