@@ -51,13 +51,6 @@ class RunOrder:
         return self.at, self.run_id, self.file, self.line
 
 
-def of_start(run_id: str, start: runs.RunStart) -> Iterator[RunOrder]:
-    """Yield the order that made a run, unless a parent, a plan or an earlier release did."""
-    if start.started_by is not None:
-        details = {"recipe_id": start.recipe_id}
-        yield _order(run_id, start, START, 0, start.created_at, "run.started", start.started_by, details)
-
-
 def of_decision(run_id: str, start: runs.RunStart, line: int, fields: Mapping[str, Any]) -> RunOrder | None:
     """Return the order in a control line."""
     author, known = authors.in_line(fields), _ACTIONS.get(fields["kind"])
@@ -70,7 +63,7 @@ def of_decision(run_id: str, start: runs.RunStart, line: int, fields: Mapping[st
 
 def of_record(run_id: str, start: runs.RunStart, record: Record) -> RunOrder | None:
     """Return the order in a journal line: a gate's answer, or an input from outside."""
-    # A fork's own copies are orders to its source.
+    # The lines that a fork took over hold orders to its source.
     if not isinstance(record.output, dict) or "author" not in record.output or record.line.get("taken_over"):
         return None
     author, details = authors.in_line(record.output), {"key": record.key}

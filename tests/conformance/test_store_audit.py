@@ -141,7 +141,7 @@ async def test_a_changed_entry_is_found(harness: StoreHarness, line: int) -> Non
     json.loads(harness.files().read(layout.AUDIT_ORDERS).rstrip(b"\n").rpartition(b"\n")[2])
 
 
-ORDERS = {
+ORDERS: dict[DecisionKind, tuple[str, dict[str, Any], dict[str, Any]]] = {
     DecisionKind.PAUSED: ("run.paused", {"reason": "paused_by_person"}, {}),
     DecisionKind.UNPAUSED: ("run.unpaused", {}, {}),
     DecisionKind.LIMITED: ("run.limited", {"limits": {"calls": 3}}, {"limits": {"calls": 3}}),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app import clock
-from app.domain import audit, issues, receipts, runs, states
+from app.domain import audit, issues, receipts, run_orders, runs, states
 from app.domain.records import Usage
 from app.domain.run_orders import RunOrder
 from app.domain.usage_sums import RunFacts, UsageSum
@@ -254,6 +254,20 @@ def row_of(
         idempotency_key=start.idempotency_key if keyed else None,
         request_sha256=start.request_sha256 if keyed else None,
         sums=facts.sums,
+        orders=(_starting(start, name),) if start.started_by is not None else (),
+    )
+
+
+def _starting(start: runs.RunStart, name: str) -> RunOrder:
+    return RunOrder(
+        run_id=name,
+        target=start.session_id if runs.is_internal(name) else name,
+        file=run_orders.START,
+        line=0,
+        at=start.created_at,
+        action="run.started",
+        author=start.started_by or {},
+        details={"recipe_id": start.recipe_id},
     )
 
 

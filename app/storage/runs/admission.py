@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 
 from app import errors
-from app.domain import plain, run_orders, runs, states
+from app.domain import plain, runs, states
 from app.domain.concurrency import Concurrency
 from app.engine import aio, stores
 from app.storage import layout
@@ -239,7 +239,6 @@ class Admission:
 
     async def _index(self, start: runs.RunStart, *, shown: bool) -> IndexedRun:
         row = index_port.row_of(start, states.RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
-        row = dataclasses.replace(row, orders=tuple(run_orders.of_start(start.run_id, start)))
         self._context.probes.reach("storage.create.before_row")
         try:
             await self._context.index.put_run(row)

@@ -36,7 +36,7 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
     reserved = unsettled(found.decisions.reserved, found.records)
     facts = UsageTally(found.records, found.decisions.reserved).facts(found.decisions.first_taken_at, reserved.values())
     made = row(found.run_id, found.start, found.decisions, data_directory_id, facts, damaged=bool(found.damages))
-    return dataclasses.replace(made, orders=(*run_orders.of_start(found.run_id, found.start), *orders_of(found)))
+    return dataclasses.replace(made, orders=(*made.orders, *orders_of(found)))
 
 
 def orders_of(found: authority.Authority) -> tuple[run_orders.RunOrder, ...]:

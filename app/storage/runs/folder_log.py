@@ -80,8 +80,9 @@ class FolderLog:
             raise errors.WrongState(f"run {self.run_id} has ended; no step can follow", key=line.get("key"))
         placed = await self._steps.append(plain.encode(line))
         record = records.read(placed.position, {**line, **placed.ending})
-        if (order := run_orders.of_record(self.run_id, self._start, record)) is not None:
-            await self._context.index.add_orders([order])
+        if isinstance(record.output, dict) and "author" in record.output:
+            order = run_orders.of_record(self.run_id, self._start, record)
+            await self._context.index.add_orders([order] if order is not None else [])
         return record
 
     async def decide(
