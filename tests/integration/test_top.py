@@ -129,6 +129,8 @@ async def test_a_run_is_known_by_its_task(project: Project) -> None:
         run_id = await service.start("ship", description="Send the letter")
         await service.until(run_id, "waiting")
         await top.sees("Send the letter")
+        # Runs and gates come by feeds of their own.
+        await top.until(lambda: len(top.rows("gates")) == 1)
         await top.press("a")
         await top.sees("Enter answers 'approve', for good", "up and down choose")
         content = str(top.app.screen.query_one("#prompt Static", Static).render())
