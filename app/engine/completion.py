@@ -67,6 +67,8 @@ class Completion:
 
     async def release(self) -> RunState:
         """Let go of a run because the service stops; what it cuts off does not count as a crash."""
+        # Without this line the next start would count the interrupted step as a crash, and three planned restarts would
+        # park the run as a crash loop.
         try:
             await self._run_log.decide(DecisionKind.RELEASED, {})
             await self._run_log.rest()
@@ -102,6 +104,8 @@ class Completion:
             "error": error,
             "ending": ending.to_json(),
         }
+        # Of `ended` and `cancel_requested` the first line wins. Where a cancel was synced before this line, it has been
+        # answered already, and the run must not end as done.
         if not await self._durability.commit(lambda: self._run_log.decide(DecisionKind.ENDED, facts)):
             return await self.cancel()
         self._reach("run.after_ended")
@@ -113,6 +117,8 @@ class Completion:
 
     async def _show_end(self, status: RunState, error: Mapping[str, plain.Json] | None) -> None:
         code = str(error["code"]) if error else None
+        # The snapshots first, the index row last: a row may show an ended run as unfinished for a moment, and recovery
+        # then reads its journal. A finished row over older snapshots would never be looked at again.
         self._projection.touch()
         await self._durability.commit(self._run_log.rest)
         ended = self._run_log.loaded.decisions.ended

@@ -180,6 +180,9 @@ class DriverScheduler:
 
     def advance(self) -> None:
         """Step branches that can go on, in their order, until all are blocked or a portion is done."""
+        # A driver may loop for long without asking for anything. The portion gives the owner's event loop its turn, so
+        # that one recipe with thousands of branches cannot delay other runs. Replay takes the same portions; they do
+        # not change the order of branches.
         for _ in range(STEPS_AT_ONCE):
             if not self.ready:
                 return
@@ -202,6 +205,8 @@ class DriverScheduler:
         except StopIteration as stop:
             self._finish(branch, stop.value)
         except Exception as failure:  # noqa: BLE001 - whatever a driver raises ends its branch
+            # Storage faults and cancellations derive from BaseException: they pass through here and never become a
+            # failure that a driver could handle.
             self._fail(branch, failure)
         else:
             if isinstance(request, Ask):
@@ -222,6 +227,8 @@ class DriverScheduler:
     def _ask(self, branch: _Branch, ask: Ask) -> None:
         if not _KEY.fullmatch(ask.key):
             raise errors.DriverFault(f"{ask.key!r:.80} is not a key", code="bad_key", key=ask.key[:300])
+        # A key names one step of the whole run. With two requests under one key, replay could not tell which of them
+        # a journal line answers.
         if ask.key in self._used:
             raise errors.DriverFault(f"the key {ask.key!r} was asked for twice", code="key_repeated", key=ask.key)
         self._used.add(ask.key)
@@ -284,6 +291,8 @@ class DriverScheduler:
 
     def _cancel_siblings(self, join: _Join) -> None:
         left = [child for child in join.children.values() if not child.over]
+        # The paths are kept: lines of a cancelled branch may follow in the journal, written while the failure was on
+        # its way. Replay skips them instead of calling them nondeterminism.
         self._cancelled |= {child.path for child in left}
         for child in left:
             self._drop(child)
@@ -292,6 +301,7 @@ class DriverScheduler:
         branch.over = True
         if branch.ask is not None:
             del self.asks[branch.ask.key]
+            # A request that the owner has not taken up has no performer to stop.
             if self.unopened.pop(branch.ask.key, None) is None:
                 self.dropped.append(branch.ask.key)
             branch.ask.asker = None

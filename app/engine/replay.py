@@ -71,6 +71,8 @@ def hand_out(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> None
     """
     ask = scheduler.asks.get(record.key)
     if ask is None:
+        # A line that no branch asks for means that the driver took another way than in the recorded run. Only a line
+        # of a branch that a failing sibling has cancelled is expected here.
         if not scheduler.was_cancelled(record.branch):
             raise _unasked(scheduler, record, loaded)
         return

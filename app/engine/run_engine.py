@@ -127,7 +127,7 @@ class RunEngine(Protocol):
         """Take note of a run that is about to be made, so that it is not taken for one that an earlier process left."""
 
     async def submit(self, run_id: str, fresh: RunSummary | None = None) -> RunState:
-        """Queue an accepted run; return whether it has a slot at once (`running`) or waits (`pending`).
+        """Queue an accepted run; return whether it has capacity at once (`running`) or waits (`pending`).
 
         Args:
             fresh: The run as its creation left it; None: its row says what it is.

@@ -91,6 +91,7 @@ class Supervisor:
             for file in files:
                 os.close(file)
             raise
+        # From here on the launcher client owns the files and closes them.
         self._active[start.number] = request
         try:
             reply, passed = await launcher.run(start, files, request.on_output)
@@ -162,6 +163,7 @@ class Supervisor:
         if not (self._folder / ".gitignore").exists():
             (self._folder / ".gitignore").write_text("*\n", encoding="ascii")
 
+    # Each launcher reports its own end. One that was replaced meanwhile must not remove its successor.
     def _forget(self, launcher: launcher_client.LauncherClient) -> None:
         if launcher is self._launcher:
             _log.error("the launcher ended; its commands are ended too", extra={"pid": launcher.pid})

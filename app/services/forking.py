@@ -61,6 +61,8 @@ class Forks:
                 `idempotency_conflict`; `approvals_need_keys`.
             errors.DiskFull: the disk is full or failing.
         """
+        # A repetition is looked up before anything is examined: the source may have been deleted since the first
+        # request, and the caller must get the run that it made.
         key, sha256 = request.idempotency_key, request.sha256(run_id)
         if key is not None and (found := await self._store.find_repeated(key, sha256)) is not None:
             return await self._repeated(found)
@@ -78,6 +80,8 @@ class Forks:
             lines=[forking.line(record) for record in kept],
             blobs=[blob for record in kept for blob in record.blobs()],
         )
+        # The engine expects the run before its folder exists. Otherwise a recovery that lists folders at this moment
+        # would take the new run for one that a dead process left behind.
         self._engine.expect(start.run_id)
         with faults.as_errors():
             created = await self._store.create(start, taken_over=taken_over)
@@ -146,6 +150,8 @@ class Forks:
     def _replaced(
         self, source: stores.Loaded, key: str | None, request: ForkRequest
     ) -> dict[str, Mapping[str, plain.Json]] | None:
+        # A fork of a fork keeps the earlier replacements: without them its first steps would differ from the lines that
+        # it takes over, and would be paid again.
         before = dict(source.start.replaced or {})
         if request.prompt is None and request.agent is None:
             return before or None

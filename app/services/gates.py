@@ -191,6 +191,8 @@ class Gates:
             errors.NotFound: `gate_not_found`.
             errors.JournalCorrupt: its run is damaged.
         """
+        # Memory first, then the view of a run that is executed, then the journal on disk: the first place that knows
+        # the gate has the newest state of it.
         run_id = _run_of(gate_id)
         found = self._open(run_id, gate_id)
         try:
@@ -230,6 +232,8 @@ class Gates:
         try:
             await self._decide(found.gate, reply, author)
         except errors.Conflict as conflict:
+            # Two answers raced, and the first wins. The second one may be the same request, sent again by a client that
+            # lost the first response: it gets that response.
             if conflict.code != "gate_decided":
                 raise
             return _repeated(await self.show(gate_id), reply)

@@ -141,6 +141,8 @@ class Retention:
             errors.DiskFull: it cannot be written.
         """
         with faults.as_errors():
+            # The audit line first: after a crash in between, the list shows a change that has no effect. The other
+            # order could leave a change without an author.
             await self._store.audit.append(author, "retention.changed", _POLICY, {"rules": len(policy.rules)})
             await self._documents.put(_POLICY, policy.to_json())
         return policy
@@ -224,6 +226,8 @@ class Retention:
 
     async def _needed(self) -> frozenset[str]:
         """Return the ids of unfinished runs, of their parents, and of the sessions of unfinished plans."""
+        # A replay of a parent asks for the results of its children, and a plan for those of its tasks: both must stay
+        # until the one that asks has ended.
         waiting = tuple(state.value for state in states.RunState if not state.finished)
         names: set[str] = set()
         for internal in (False, True):
@@ -263,6 +267,7 @@ class Retention:
         refused: dict[str, str] = {}
         for run in found:
             try:
+                # The delete looks at the pin again: a person may have pinned the run since it was examined.
                 await self._runs.delete(run.run_id, author, spare_pinned=True)
             except errors.NotFound:
                 continue

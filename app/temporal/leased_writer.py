@@ -167,6 +167,8 @@ class LeasedWriter(run_writer.RunWriter):
 
     async def perform_without(self, performer: ports.Performer, call: ports.Call) -> Any:
         """Perform a try while others may write."""
+        # A step may take hours. If its worker held the lease that long, a cancel or an answer to a gate could not be
+        # written to the run meanwhile. The fence refuses the result if another try has begun since.
         await self.give_back()
         self._performing = True
         try:

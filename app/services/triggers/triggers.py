@@ -108,6 +108,7 @@ class Triggers(TriggerQueries):
             await self._check(trigger)
             trigger, once = self._with_secrets(trigger)
             trigger = await self._with_baseline(trigger)
+            # The audit line is written before the trigger: nothing may fire that has no author.
             await self._repository.record(author, "created", trigger)
             await self._repository.put(trigger)
         self._repository.changed.set()
@@ -183,6 +184,8 @@ class Triggers(TriggerQueries):
         webhook, once = trigger.webhook, dict[str, str | None]()
         if webhook is None:
             return trigger, {}
+        # The address is shown once, and only its hash is kept: a copy of the data directory cannot fire the trigger. A
+        # signing secret has to be kept as it is, since the service computes signatures with it.
         if not webhook.secret_sha256:
             secret = self._ids.token(self._ids.token(""))
             once = {"address": f"/hooks/{trigger.trigger_id}/{secret}", "signing_secret": webhook.signing_secret}

@@ -129,6 +129,8 @@ def write(files: Disk, run_id: str, converted: Converted, reach: Callable[[str],
     folder = layout.run_folder(run_id)
     for output in converted.outputs:
         blobs.put(files, folder, output, text=True, reach=reach)
+    # The old journal is set aside once. After an adoption that was cut off, steps.jsonl may already be the converted
+    # one, and must not replace the original. start.json is last: until it exists, the adoption is made again.
     if not files.has_file(f"{folder}/{layout.ADOPTED}"):
         old = files.read(f"{folder}/{layout.STEPS}") if files.has_file(f"{folder}/{layout.STEPS}") else b""
         disk_port.replace(files, f"{folder}/{layout.ADOPTED}", old, sync=True, reach=reach, at="storage.adopt.aside")
@@ -173,6 +175,8 @@ def _believed(line: Mapping[str, Any], slots: Mapping[str, Any], payloads: _Payl
         return None
     output = held.get("text") if held.get("type") == "artifact" else payloads.get(held.get("receipt_id"))
     claims = {digest.removeprefix(_LABEL), str(held.get("sha256")).removeprefix(_LABEL)}
+    # Both the line and the slot claim a hash. The step counts only where both fit the content: an edited cache.json
+    # makes the step run again.
     if output is None or claims != {plain.sha256(plain.content(output))}:
         return None
     return Kept(line=line, output=output)

@@ -115,6 +115,8 @@ def _prefix(found: Authority) -> _Prefix:
     steps = min([len(found.steps.lines), *(max(line - 1, 0) for line in lines)])
     heads = [found.anchor, *(line.digest for line in found.steps.lines[:steps])]
     for position, line in enumerate(found.control.lines):
+        # An ending names the number and the last hash of the step lines. When the repair drops some of these lines, the
+        # ending no longer describes the run: it goes, too, and the run can continue.
         if line.fields["kind"] == decisions.DecisionKind.ENDED and not _fits(line.fields, heads):
             return _Prefix(steps=steps, control=position)
     return _Prefix(steps=steps, control=len(found.control.lines))
@@ -156,6 +158,8 @@ def _replace(
     context: StorageContext, path: str, old: bytes, aside: str | None, journal: _Journal, kept: Reading
 ) -> None:
     files, reach = context.disk, context.probes.reach
+    # The damaged file is on disk under its new name before the shorter one replaces it: a power cut in between leaves
+    # both, and nothing is lost.
     if aside is not None:
         disk_port.replace(files, aside, old, sync=True, reach=reach, at="storage.repair.aside")
     if aside is None and files.has_file(path) and journal.further is None:
