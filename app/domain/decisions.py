@@ -130,7 +130,11 @@ class Decisions:
     paused_by: Mapping[str, plain.Json] | None = None
     """Author of the present pause, if it is known."""
     cut_seconds: float = 0.0
-    """Time of tries at work that a limit cut off, which no journal line has."""
+    """Time of tries at work that a limit, a stop or a kill cut off, which no journal line has."""
+    taken_at: str | None = None
+    """When a process last took it up."""
+    let_go: tuple[str, dict[str, list[Started]]] | None = None
+    """When the process that had it stopped, with the tries begun by key; None since it was taken up again."""
     ended: Ended | None = None
     """Its ending, unless it was resumed since."""
     dead: frozenset[int] = _NOTHING
@@ -174,6 +178,8 @@ class Decisions:
                 self.taken = self.taken + 1
                 self.first_taken_at = self.first_taken_at or line["at"]
                 self.taken_since_resume = True
+                self.taken_at, self.let_go = line["at"], None
+                self.cut_seconds += float(line.get("cut_seconds") or 0)
             case DecisionKind.STARTED:
                 self._start(line)
             case DecisionKind.LIMITED:
@@ -193,7 +199,7 @@ class Decisions:
                 self.pause_error = None
                 self.tries.clear()
             case DecisionKind.RELEASED:
-                self.tries.clear()
+                self.let_go, self.tries = (line["at"], self.tries), {}
             case DecisionKind.RESUMED:
                 self._resume(line)
             case DecisionKind.ENDED:
@@ -253,7 +259,7 @@ class Decisions:
             self.due.clear()
             self.asked.clear()
         self.ended = self.cancel_requested_at = self.paused = self.pause_error = None
-        self.taken_since_resume = False
+        self.taken_since_resume, self.let_go = False, None
         self.tries.clear()
         self.dead |= expand(line["dead"])
         self.overrides.update(line.get("overrides") or {})

@@ -14,7 +14,7 @@ from app.domain.events import EventType
 from app.domain.records import Record, retried
 from app.domain.runs import Transition
 from app.domain.states import RunState
-from app.engine import completion, ports, replay
+from app.engine import active_time, completion, ports, replay
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.equipment import Equipment, Parked
@@ -206,7 +206,8 @@ class Runner:
         if self._cancelled or self._wakes:
             return
         self._reach("run.before_taken")
-        await self.durability.commit(lambda: self.log.decide(DecisionKind.TAKEN, {}))
+        facts = active_time.taken_facts(self.log.loaded, self._scheduler.asks, self._projection.now())
+        await self.durability.commit(lambda: self.log.decide(DecisionKind.TAKEN, facts))
         self._reach("run.after_taken")
         taken, lines = self.log.loaded.decisions.taken, len(self._projection.records)
         self.log.add_event(EventType.RUN_STARTED, None, {"taken": taken})

@@ -1,75 +1,22 @@
 """Time limits: runs that have taken their time are parked, and before them the runs that they wait for."""
 
 # Wall time counts from the moment a process took the run up for the first time. Active time is the time in which at
-# least one of its steps was at work; what a kill of the service cut off left no record, and so does not count.
+# least one of its steps was at work. What a stop or a kill of the service cut off counts by the next `taken` line.
 
 from __future__ import annotations
 
 import asyncio
-import bisect
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from app import clock, errors
-from app.domain import decisions, file_operations, limits, operations, plain, records
-from app.engine import aio, equipment, stores
+from app.domain import decisions, limits, plain
+from app.engine import active_time, aio, equipment, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
 # A limit that is lowered meanwhile is seen after the longest wait.
 _SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 60.0
-_WAITING = frozenset(
-    kind.kind
-    for kind in (
-        operations.Timer,
-        operations.Input,
-        operations.Gate,
-        operations.ChildRun,
-        file_operations.WaitForFiles,
-    )
-)
-
-
-class ActiveTime:
-    """The time in which at least one step of a run was at work."""
-
-    def __init__(self) -> None:
-        self._spans: list[tuple[float, float]] = []
-        self._total = 0.0
-        self._read = 0
-
-    def read(self, found: Sequence[records.Record]) -> None:
-        """Add the lines of the journal that are new."""
-        for record in found[self._read :]:
-            if not _only_waits(record):
-                self._add(clock.instant(record.started_at).timestamp(), clock.instant(record.completed_at).timestamp())
-        self._read = len(found)
-
-    def until(self, now: float, begun: float | None) -> float:
-        """Return the seconds until now.
-
-        Args:
-            begun: When the oldest step that is at work began; None: none is.
-        """
-        if begun is None:
-            return self._total
-        first = bisect.bisect_left(self._spans, (begun, begun))
-        before = max(begun, self._spans[first - 1][1]) if first else begun
-        behind = sum(end - start for start, end in self._spans[first:])
-        return self._total - behind + max(0.0, now - before)
-
-    def _add(self, start: float, end: float) -> None:
-        first = bisect.bisect_left(self._spans, (start, start))
-        if first and self._spans[first - 1][1] >= start:
-            first -= 1
-        last, end = first, max(start, end)
-        while last < len(self._spans) and self._spans[last][0] <= end:
-            begun, over = self._spans[last]
-            start, end, last = min(start, begun), max(end, over), last + 1
-            self._total -= over - begun
-        self._spans[first:last] = [(start, end)]
-        self._total += end - start
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -79,7 +26,7 @@ class _Timed:
     limits: limits.RunLimits
     first_taken_at: str | None = None
     cut_seconds: float = 0.0
-    active: ActiveTime = field(default_factory=ActiveTime)
+    active: active_time.ActiveTime = field(default_factory=active_time.ActiveTime)
 
     def read(self, active_run: ActiveRun, now: str) -> None:
         """Read what has changed, if the run is loaded."""
@@ -220,10 +167,3 @@ def _begun(active_run: ActiveRun) -> float | None:
     at_work = [] if found is None else [wait for wait in found.waits() if wait.performing and not wait.operation.idle]
     begun = [clock.instant(wait.since).timestamp() for wait in at_work if wait.since]
     return min(begun) if begun else None
-
-
-def _only_waits(record: records.Record) -> bool:
-    asked = record.line["operation"]
-    body = asked.get("body") or {}
-    # Of operations too large for a line, only gates and calls of tools are kept in files of their own.
-    return (asked.get("kind") or body.get("kind")) in _WAITING or ("blob" in asked and record.line.get("tool") is None)

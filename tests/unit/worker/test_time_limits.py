@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.domain import decisions, records, states
 from app.domain.limits import RunLimits
-from app.worker import time_limits
+from app.engine import active_time
 from tests.unit.worker import pools, toys
 
 Bench = pools.Bench
@@ -58,6 +58,33 @@ async def test_a_run_is_parked_at_its_wall_time() -> None:
     await pools.idle()
 
     assert bench.toolbox.executed == ["look/1", "write/1"]
+    await bench.close()
+
+
+@pytest.mark.parametrize(("killed", "left"), [(True, 10), (False, 20)])
+async def test_active_time_counts_across_an_interruption(killed: bool, left: int) -> None:
+    """A step that was cut off counts until its service stopped; after a kill, until the run is taken up again."""
+    bench = await Bench().open()
+    bench.toolbox.hold("write")
+    run_id = await limited(bench, {"agent": "write"}, active_seconds=60)
+    await bench.executed("write/1")
+    bench.advance(40)
+    if killed:
+        await bench.crash()
+    else:
+        await pools.soon(bench.pool.stop(0))
+        await bench.store.close()
+    bench.advance(10)
+    await bench.restart()
+    await bench.executed("write/2")
+    bench.advance(left - 1)
+    await pools.idle()
+    before = await bench.status(run_id)
+    bench.advance(1)
+    error = await parked(bench, run_id)
+
+    assert before == "running"
+    assert error["detail"] == {"run_id": run_id, "limit": "active_seconds", "limit_seconds": 60, "used_seconds": 60}
     await bench.close()
 
 
@@ -187,7 +214,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=12)
 def test_active_time_is_the_union_of_the_tries(spans: list[tuple[int, int]], begun: int | None) -> None:
     """Whatever order tries end in, and however they overlap, each second at work counts once."""
     now = 80
-    time = time_limits.ActiveTime()
+    time = active_time.ActiveTime()
     for start, length in spans:
         time._add(start, start + length)
     seconds = {second for start, length in spans for second in range(start, start + length)}
@@ -211,4 +238,4 @@ def test_lines_that_only_wait_are_known(asked: dict[str, Any], waits: bool) -> N
     line = {"tool": None, "operation": asked}
     record = records.Record(**dict.fromkeys(records.Record.__dataclass_fields__) | {"line": line})
 
-    assert time_limits._only_waits(record) is waits
+    assert active_time._only_waits(record) is waits
