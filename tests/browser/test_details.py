@@ -287,3 +287,21 @@ def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: P
         page.tab.keyboard.press("?")
         dialog.wait_for()
         check("help")
+
+
+@pytest.mark.slow
+def test_text_of_twice_the_size_is_not_cut(page: Page) -> None:
+    """Where a person has set the browser's text to 200 per cent, rows grow with it, and no page is too wide."""
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look around"})
+    sizes = page.tab.context.new_cdp_session(page.tab)
+    sizes.send("Page.enable")
+    sizes.send("Page.setFontSizes", {"fontSizes": {"standard": 32, "fixed": 26}})
+    for path, row in (("/runs", ".runs [data-row]"), (f"/runs/{run['run_id']}", ".steps [data-row]")):
+        page.open(path)
+        shown = page.tab.locator(row).first
+        expect(shown.locator(".name")).to_be_visible()
+        heights = shown.evaluate("row => [row.clientHeight, row.querySelector('.name').getBoundingClientRect().height]")
+
+        assert page.tab.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)") == 30
+        assert heights[1] <= heights[0], path
+        assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

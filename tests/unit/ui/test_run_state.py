@@ -109,6 +109,24 @@ def test_a_step_that_runs_is_shown_until_it_ends() -> None:
     assert found[1]["sentence"] == "It works on a."
 
 
+def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
+    """Steps that failed and replies that were cut off are named; else the reason is."""
+    endings: list[dict[str, Any]] = [
+        {"failed_steps": ["a"], "cut_off_steps": ["b", "c"], "reason": "x"},
+        {"failed_steps": [], "cut_off_steps": [], "reason": "x"},
+        {"partial": False},
+    ]
+    cases = [
+        {"answers": [answer([], "done") | {"ending": {"partial": True} | ending}], "events": []} for ending in endings
+    ]
+
+    assert [found["sentence"] for found in reduce(cases)] == [
+        "It is done in part: a failed, and the length limit cut off b, c.",
+        "It is done in part: x.",
+        "It is done.",
+    ]
+
+
 def test_a_resumed_run_forgets_what_no_longer_counts() -> None:
     """After a resume the steps that are dead are not shown beside those that replace them."""
     name = max(golden.names(), key=lambda each: len(living(each)))

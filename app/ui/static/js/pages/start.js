@@ -111,8 +111,7 @@ function Filled({ recipe }) {
   return html`<div class="columns"><form class="card form" onSubmit=${start} novalidate>
     <header><h2>${recipe.recipe_id}</h2><a class="push" href="/start" onClick=${() => setQuery({ recipe: null })}>Choose another recipe</a></header>
     ${told(recipe) && html`<p class="muted">${told(recipe)}</p>`}
-    ${!recipe.ready && html`<p class="fault"><strong>This recipe cannot run here yet.</strong></p>`}
-    ${each(recipe.lacks, (lack) => html`<p class="wrong-text">${lack.message}</p>`)}
+    ${!recipe.ready && html`<div class="fault"><strong>This recipe cannot run here yet.</strong>${each(recipe.lacks, (lack) => html`<p>${lack.message}</p>`)}</div>`}
     <label>Description of this run <input value=${description} placeholder=${recipe.label || ""} onInput=${typed(setDescription)} /></label>
     <datalist id="files">${places(files.data?.files || []).map((place) => html`<option value=${place} />`)}</datalist>
     ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} fault=${faults[field.name] || refused[field.name]} onChange=${change(field.name)} />`)}

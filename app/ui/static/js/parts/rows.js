@@ -98,7 +98,7 @@ export function Virtual({ items, row, name, depends = [], onNear }) {
   };
   useLayoutEffect(() => {
     const shown = frame.current?.querySelector(".row");
-    height.current = (shown instanceof HTMLElement && shown.offsetHeight) || height.current;
+    height.current = shown?.getBoundingClientRect().height || height.current;
     look();
   });
   useEffect(() => {
