@@ -149,7 +149,7 @@ async def build(
         serves = mode.address is not None
         await spending.put_in_force(application.budgets, definitions.terms)
         application.engine.start(recover=serves, lock=workspace_lock(chosen.project.data_directory) if serves else None)
-        if mode.alone or (serves and chosen.engine.engine == "embedded"):
+        if mode.alone or serves or mode.works:
             closing.push_async_callback(application.planner.stop)
             application.planner.start(recover=serves)
         if serves:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.engines import Store
@@ -26,6 +27,7 @@ from app.services.plans import (
     reviews,
     run_outputs,
     scoping,
+    shared_planner,
     task_checks,
 )
 
@@ -60,7 +62,8 @@ class PlanPerformers:
         """Return the engine's equipment with what the runs of plans need."""
         self.performers = equipment.performers
         performers = {**equipment.performers, **dict.fromkeys(KINDS, self)}
-        return dataclasses.replace(equipment, performers=performers, sources={driver.NAME: self.wait})
+        sources, looks = {driver.NAME: self.wait}, {driver.NAME: self.look}
+        return dataclasses.replace(equipment, performers=performers, sources=sources, looks=looks)
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform an operation of a plan."""
@@ -69,6 +72,10 @@ class PlanPerformers:
     async def wait(self, call: ports.Call) -> plain.Json:
         """Return the next input of a plan."""
         return await self.inputs.wait(call)
+
+    async def look(self, call: ports.Call) -> plain.Json:
+        """Return the next input of a plan if there is one now."""
+        return await self.inputs.look(call)
 
 
 def planning_of(
@@ -88,7 +95,7 @@ def planning_of(
     chief = adopt_tasks.Chief(
         runs=use_cases, library=reference.definition_cache.library, catalogue=reference.catalogue, scoper=scoper
     )
-    known = facts.Facts(runs=use_cases, store=kept, engine=engine, scoper=scoper)
+    known = facts.Facts(runs=use_cases, store=kept, engine=engine, scoper=scoper, drivers=platform.drivers)
     own_runs = plan_runs.PlanRuns(store=kept, engine=engine, clock=platform.clock)
     given = plan_inputs.PlanInputs(repository=plan_repository, facts=known, engine=engine, clock=platform.clock)
     maker = making.Maker(runs=use_cases, scoper=scoper, chief=chief, ids=platform.ids)
@@ -101,15 +108,9 @@ def planning_of(
         repository=plan_repository,
         maker=maker,
     )
-    working = planner.Planner(
-        repository=plan_repository,
-        plan_runs=own_runs,
-        inputs=given,
-        engine=engine,
-        facts=known,
-        runs=use_cases,
-        clock=platform.clock,
-    )
+    parts = dict[str, Any](repository=plan_repository, plan_runs=own_runs, inputs=given, engine=engine)
+    parts |= {"facts": known, "runs": use_cases, "clock": platform.clock}
+    working = _planner(engine, kept, parts)
     performing.performer = _performer(use_cases, kept, reference, chief, outputs, reviewing, performing)
     performing.inputs, plan_repository.written = given, performing.written
     answered = plans.Plans(
@@ -122,6 +123,10 @@ def planning_of(
         reviews=reviewing,
     )
     return answered, working
+
+
+def _planner(engine: run_engine.RunEngine, kept: Store, parts: dict[str, Any]) -> planner.Planner:
+    return shared_planner.SharedPlanner(store=kept, **parts) if engine.elsewhere else planner.Planner(**parts)
 
 
 def _performer(

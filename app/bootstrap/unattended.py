@@ -44,8 +44,10 @@ class Unattended:
         self.retention.start()
 
     def look_again(self) -> None:
-        """Look for triggers that another service has changed."""
+        """Look for triggers that another service has changed, and for questions of plans that a worker has written."""
         self.scheduler.look_again()
+        self.questions.again()
+        self.questions.changed.set()
 
     async def stop(self) -> None:
         """Stop, and wait for it."""

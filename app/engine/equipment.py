@@ -63,6 +63,8 @@ class Equipment:
     """What runs have frozen alike."""
     sources: Mapping[str, ports.Source] = field(default_factory=dict)
     """What gives inputs their values from within, by their names."""
+    looks: Mapping[str, ports.Source] = field(default_factory=dict)
+    """The same on an engine without memory of its runs: each returns a value that is there now, or None."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Environment that recipes can name secrets of."""
     fair_label: str | None = None

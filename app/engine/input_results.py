@@ -8,6 +8,9 @@ from app.domain.gates import Answer, OpenGate
 from app.domain.inputs import Delivery
 from app.domain.records import Result
 
+SYSTEM = "system"
+"""Author of what a source gives."""
+
 
 def result(gate: OpenGate | None, delivery: Answer | Delivery) -> Result:
     """Return the result of a step; a gate's is bound to what was shown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
@@ -15,21 +15,18 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from app import errors
-from app.domain import gates, inputs, limits, operations, records, runs, states, views
+from app.domain import gates, inputs, limits, operations, plain, records, runs, states, views
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
-from app.engine import aio, child_results, open_steps, ports, run_engine, runner, stores
-from app.temporal import codec, messages, worker
+from app.engine import aio, input_results, open_steps, ports, run_engine, runner, stores
+from app.temporal import codec, messages, steps, worker
 from app.temporal.activities import Activities
 from app.temporal.follower import LOOK_SECONDS, Follower
 from app.temporal.orders import Orders
 from app.temporal.placing import Placing
+from app.temporal.rehearsal import Superseded
 from app.temporal.runs import Runs
 from app.temporal.slices import Contents
-from app.temporal.steps import Steps
-
-StartChild = Callable[[ports.Call], Awaitable[str]]
-"""Starts the run that a `ChildRun` asks for, or finds it; returns its id."""
 
 KEEP_SECONDS = 10.0
 """Time between two looks for unfinished runs whose workflow is lost."""
@@ -56,7 +53,7 @@ class TemporalEngine:
         store: stores.RunStore,
         drivers: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
-        start_child: StartChild,
+        start_child: steps.StartChild,
         bounds: worker.WorkerLimits,
         works: bool,
     ) -> None:
@@ -69,19 +66,21 @@ class TemporalEngine:
         self._clock = equipment.clock
         self.contents = Contents(store)
         """Messages to workflows."""
-        children = {operations.ChildRun.kind: _ChildStarts(start_child)}
+        children = {operations.ChildRun.kind: steps.ChildStarts(start_child)}
         equipment = dataclasses.replace(equipment, performers={**equipment.performers, **children})
         config: Any = {**client.config(), "data_converter": codec.converter(self.contents)}
         self._client = Client(**config)
-        self._steps = Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
+        self._steps = steps.Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
         self._placing = Placing(store, self._steps.leases, bounds.placement)
         self._runs = Runs(
             steps=self._steps,
             placing=self._placing,
             equipment=equipment,
             contents=self.contents,
-            ended=self._run_ended,
+            rested=self._run_rested,
         )
+        self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
+        """Called when a run has come to rest here, or waits for an input."""
         self._orders = Orders(store, self._steps, equipment.clock, self.tell)
         self._follower = Follower(store, equipment.clock)
         self._helpers = aio.BackgroundTasks(self._died)
@@ -132,12 +131,11 @@ class TemporalEngine:
         return True
 
     def refuse(self, start: runs.RunStart) -> None:
-        """Refuse what no worker could keep: a workspace held alone, a priority, limits, and a session plan.
+        """Refuse what no worker could keep: a workspace held alone, a priority, and limits.
 
         Raises:
             errors.RequestInvalid: `unsupported_on_engine`.
         """
-        _refuse_plan(start.run_id)
         lacks = [
             ("exclusive_workspace", "set share_workspace", start.exclusive_workspace),
             ("concurrency", "leave it out", start.concurrency is not None),
@@ -159,13 +157,8 @@ class TemporalEngine:
         return states.RunState.PENDING
 
     async def wake(self, run_id: str) -> None:
-        """Make sure that an unfinished run has a workflow.
-
-        Raises:
-            errors.RequestInvalid: `unsupported_on_engine`, it is a session plan.
-        """
-        _refuse_plan(run_id)
-        await self.tell(run_id, "look", [])
+        """Make sure that an unfinished run has a workflow, and let it look for what is new."""
+        await self.submit(run_id)
 
     async def tell(self, run_id: str, signal: str, arguments: list[Any]) -> None:
         """Send a signal to the workflow of a run, which begins if there is none; later, while the server is away.
@@ -225,10 +218,17 @@ class TemporalEngine:
         self, run_id: str, key: str, delivery: gates.Answer | inputs.Delivery, attempt: int | None = None
     ) -> records.Record:
         """Record an answer or another delivery; its line is durable before the workflow hears of it."""
-        order = await self._steps.key_order(run_id, key)
-        record = await self._steps.deliver(order, delivery, attempt)
+        order = await self._steps.key_order(run_id, key, delivery.of.kind)
+        try:
+            record = await self._steps.deliver(order, delivery, attempt)
+        except Superseded as superseded:
+            raise input_results.lapsed(delivery.of.kind, key) from superseded
         await self.submit(run_id)
         return record
+
+    async def open_input(self, run_id: str) -> tuple[str, plain.Json] | None:
+        """Return the input that a run waits for, with what it shows; None: it waits for none now."""
+        return await self._steps.open_input(run_id)
 
     def open_gates(self, run_id: str | None = None) -> list[gates.OpenGate]:
         """Return nothing: gates are read from the journals."""
@@ -316,7 +316,7 @@ class TemporalEngine:
         return len(unfinished)
 
     async def _unfinished(self, *, paused: bool = False) -> list[str]:
-        rows = [row for row in await self._store.list_unfinished() if not runs.is_internal(row.run_id)]
+        rows = await self._store.list_unfinished()
         return [row.run_id for row in rows if paused or row.status != states.RunState.PAUSED]
 
     async def _keep(self) -> None:
@@ -349,6 +349,12 @@ class TemporalEngine:
                 continue
             return
 
+    async def _run_rested(self, start: runs.RunStart, state: states.RunState) -> None:
+        for listener in self.rest_listeners:
+            listener(start)
+        if state.finished:
+            await self._run_ended(start, state)
+
     async def _run_ended(self, start: runs.RunStart, state: states.RunState) -> None:
         if state is states.RunState.CANCELLED:
             await self._orders.cancel_children(start.run_id)
@@ -379,22 +385,3 @@ def _unsupported(asked: Sequence[tuple[str, str]]) -> errors.RequestInvalid:
         for name, way_out in asked
     ]
     return errors.RequestInvalid("; ".join(flaw.message for flaw in flaws), code=_UNSUPPORTED, flaws=flaws)
-
-
-def _refuse_plan(run_id: str) -> None:
-    if runs.is_internal(run_id):
-        message = "session plans are not supported on Temporal; serve the project with the embedded engine"
-        raise errors.RequestInvalid(message, code=_UNSUPPORTED)
-
-
-class _ChildStarts:
-    """Starts a child in the place of waiting for it."""
-
-    def __init__(self, start: StartChild) -> None:
-        self._start = start
-
-    async def perform(self, call: ports.Call) -> records.Result:
-        try:
-            return records.Result(output=await self._start(call))
-        except errors.ControlRoomError as error:
-            return child_results.failed(error.code, error.message, None)

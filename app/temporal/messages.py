@@ -36,6 +36,8 @@ class StepOrder:
     """Run that it waits for."""
     is_over: bool = False
     """Whether its time is over."""
+    is_given: bool = False
+    """Whether it is looked for what gives its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class Announced:
     """Run that it waits for."""
     recorded: bool = False
     """Whether its final line is in the journal already."""
+    is_given: bool = False
+    """Whether its value may be given from within."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from app.domain import decisions, runs
 from app.engine import stores
 from app.temporal import messages
@@ -45,7 +47,9 @@ class Placing:
         if start.forked_from is not None:
             return (await self._store.read(start.forked_from)).decisions.placed
         query = stores.RunQuery(session_id=start.session_id, limit=_MOST_READ)
-        for row in await self._store.list_runs(query):
+        # A plan looks at the files of its tasks.
+        own = dataclasses.replace(query, internal=True)
+        for row in (*await self._store.list_runs(query), *await self._store.list_runs(own)):
             if row.run_id != start.run_id and (found := (await self._store.read(row.run_id)).decisions.placed):
                 return found
         return None

@@ -17,21 +17,21 @@ from app.temporal.rehearsal import rehearse
 from app.temporal.slices import Contents, Slice
 from app.temporal.steps import Steps
 
-Ended = Callable[[runs.RunStart, RunState], Awaitable[None]]
-"""Hears that a run has ended."""
+Rested = Callable[[runs.RunStart, RunState], Awaitable[None]]
+"""Hears that a run has come to rest, or waits for an input."""
 
 
 class Runs:
     """Begin, follow and end runs for their workflows."""
 
     def __init__(
-        self, *, steps: Steps, placing: Placing, equipment: runner.Equipment, contents: Contents, ended: Ended
+        self, *, steps: Steps, placing: Placing, equipment: runner.Equipment, contents: Contents, rested: Rested
     ) -> None:
         self._steps = steps
         self._placing = placing
         self._equipment = equipment
         self._contents = contents
-        self._ended = ended
+        self._rested = rested
 
     async def take(self, run_id: str, *, again: bool) -> Slice:
         """Take a run up and return its journal; of a run at rest, only that it rests.
@@ -69,14 +69,16 @@ class Runs:
             if decided.ended is None and decided.paused is None and decided.cancel_requested_at is None:
                 log.add_event(events.EventType.RUN_WAITING, None, {"keys": list(keys)})
                 await log.move(runs.Transition.wait(run_id, clock.stamp(self._equipment.clock.now())))
+            start = log.loaded.start
+        await self._rested(start, RunState.WAITING)
 
     async def settle(self, order: messages.Settle) -> str:
         """Bring a run to rest according to its journal, and return its state then."""
         async with self._steps.leases.of(order.run_id) as log:
             state = await self._settle(log, order)
             start = log.loaded.start
-        if state.finished:
-            await self._ended(start, state)
+        if state is not RunState.RUNNING:
+            await self._rested(start, state)
         return state.value
 
     async def _take(self, log: stores.RunLog) -> None:

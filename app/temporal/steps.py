@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from app import clock, errors
-from app.domain import gates, inputs, operations, runs, states
+from app.domain import gates, inputs, operations, plain, runs, states
 from app.domain.records import Record, Result
 from app.engine import child_results, input_results, ports, runner, step_attempt, step_executor, stores
 from app.temporal import messages
@@ -15,6 +15,9 @@ from app.temporal.leased_writer import LeasedWriter
 from app.temporal.leases import Leases
 from app.temporal.rehearsal import Rehearsal, Rehearsals, Superseded
 from app.temporal.slices import Contents, Slice
+
+StartChild = Callable[[ports.Call], Awaitable[str]]
+"""Starts the run that a `ChildRun` asks for, or finds it; returns its id."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -65,7 +68,7 @@ class Steps:
             await step.executor.announce(step.attempt, owner)
             due_at = owner.log.loaded.decisions.due.get(order.key)
             if not isinstance(step.attempt.ask.operation, operations.ChildRun):
-                return messages.Announced(due_at=due_at)
+                return messages.Announced(due_at=due_at, is_given=self._gives(step) is not None)
             call = step.executor.call(step.attempt, owner)
             await step.writer.give_back()
             outcome = await self._equipment.performers[operations.ChildRun.kind].perform(call)
@@ -76,6 +79,8 @@ class Steps:
 
     async def finish(self, order: messages.StepOrder) -> Slice | None:
         """Record a step that has waited long enough; None: its child has not ended yet."""
+        if order.is_given:
+            return await self._given(order)
         result = await self._of_child(order) if order.child is not None else None
         if order.child is not None and result is None:
             return None
@@ -84,6 +89,44 @@ class Steps:
                 return step
             await self._record(step, result or _outcome(step))
             return await self._line(step.writer)
+
+    def _gives(self, step: _OpenStep) -> ports.Source | None:
+        operation = step.attempt.ask.operation
+        return self._equipment.looks.get(operation.name) if type(operation) is operations.Input else None
+
+    async def _given(self, order: messages.StepOrder) -> Slice | None:
+        async with self._open(order) as step:
+            if isinstance(step, Slice):
+                return step
+            look = self._gives(step)
+            assert look is not None
+            _continue(step)
+            call = step.executor.call(step.attempt, await step.writer.reach())
+            # Others may deliver meanwhile; the first counts.
+            await step.writer.give_back()
+            value = await look(call)
+            if value is None:
+                return None
+            log = (await step.writer.reach()).log
+            dead = log.loaded.decisions.dead
+            lines = (line for line in reversed(log.loaded.records) if line.key == order.key)
+            if found := next((line for line in lines if line.final and line.position not in dead), None):
+                return self._slice(log, found)
+            delivery = inputs.Delivery(value=value, author=input_results.SYSTEM)
+            await self._record(step, input_results.result(None, delivery))
+            return await self._line(step.writer)
+
+    async def open_input(self, run_id: str) -> tuple[str, plain.Json] | None:
+        """Return the input that a run waits for, with what it shows; None: it waits for none now."""
+        async with self.leases.of(run_id) as log:
+            decided = log.loaded.decisions
+            if decided.ended is not None or decided.cancel_requested_at is not None:
+                return None
+            found = await self.rehearsals.of(log, self.driver(log))
+            for key, ask in found.scheduler.asks.items():
+                if type(ask.operation) is operations.Input and decided.highest_attempt.get(key):
+                    return key, ask.operation.shown
+        return None
 
     async def deliver(
         self, order: messages.StepOrder, delivery: gates.Answer | inputs.Delivery, attempt: int | None
@@ -105,7 +148,7 @@ class Steps:
             assert step.writer.record is not None
             return step.writer.record
 
-    async def key_order(self, run_id: str, key: str) -> messages.StepOrder:
+    async def key_order(self, run_id: str, key: str, kind: str) -> messages.StepOrder:
         """Return the order of an open step by its key.
 
         Raises:
@@ -115,7 +158,7 @@ class Steps:
             found = await self.rehearsals.of(log, self.driver(log))
             ask = found.scheduler.asks.get(key)
         if ask is None:
-            raise errors.NotFound(f"the run {run_id} has no open step {key!r:.80}", code="gate_not_found", key=key)
+            raise errors.NotFound(f"the run {run_id} has no open step {key!r:.80}", code=f"{kind}_not_found", key=key)
         return messages.StepOrder(run_id=run_id, key=key, operation=ask.fingerprint, branch=ask.branch)
 
     def driver(self, log: stores.RunLog) -> ports.Driver:
@@ -173,6 +216,20 @@ class Steps:
         if ended is not None:
             return await child_results.result(self._store, self.drivers, order.child, ended.status)
         return child_results.timed_out(order.child) if order.is_over else None
+
+
+class ChildStarts:
+    """Starts a child in the place of waiting for it."""
+
+    def __init__(self, start: StartChild) -> None:
+        self._start = start
+
+    async def perform(self, call: ports.Call) -> Result:
+        """Return the id of the child."""
+        try:
+            return Result(output=await self._start(call))
+        except errors.ControlRoomError as error:
+            return child_results.failed(error.code, error.message, None)
 
 
 def _continue(step: _OpenStep, log: stores.RunLog | None = None) -> None:

@@ -28,10 +28,14 @@ with workflow.unsafe.imports_passed_through():
 
 _SOON = timedelta(seconds=30)
 _HEARTBEAT = timedelta(seconds=5)
+_LOOK = timedelta(seconds=30)
 _A_YEAR = timedelta(days=365)
 _PERSISTENT = RetryPolicy(
     initial_interval=timedelta(milliseconds=200), backoff_coefficient=2, maximum_interval=timedelta(seconds=10)
 )
+
+_WAITING = (operations.Input, operations.Timer, operations.ChildRun)
+# Others that hold no capacity, as those of plans, are performed like any step.
 
 
 @workflow.defn(name=messages.WORKFLOW)
@@ -46,7 +50,7 @@ class RunWorkflow:
         self._idle: dict[str, bool] = {}
         self._announced: set[str] = set()
         self._shows_waiting = False
-        self._children: dict[str, messages.StepOrder] = {}
+        self._collected: dict[str, messages.StepOrder] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._cancelled = self._paused = self._over = False
         self._news = self._looking = False
@@ -168,7 +172,7 @@ class RunWorkflow:
             return
         unopened, scheduler.unopened = scheduler.unopened, {}
         for ask in unopened.values():
-            if ask.operation.idle:
+            if isinstance(ask.operation, _WAITING):
                 self._idle[ask.key] = isinstance(ask.operation, operations.Input)
             self._steps[ask.key] = asyncio.create_task(self._carry_out(ask))
 
@@ -195,7 +199,7 @@ class RunWorkflow:
             self._note(found["facts"])
             for record in slices.lines_of(found):
                 self._land(record)
-            for order in list(self._children.values()):
+            for order in list(self._collected.values()):
                 await self._collect(order)
         finally:
             self._looking = False
@@ -211,7 +215,7 @@ class RunWorkflow:
     async def _carry_out(self, ask: driver_scheduler.Ask) -> None:
         order = messages.StepOrder(run_id=self._run_id, key=ask.key, operation=ask.fingerprint, branch=ask.branch)
         try:
-            await (self._wait(ask, order) if ask.operation.idle else self._perform(order))
+            await (self._wait(ask, order) if isinstance(ask.operation, _WAITING) else self._perform(order))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
@@ -259,18 +263,27 @@ class RunWorkflow:
             return
         self._announced.add(ask.key)
         self._turn += 1
+        if announced.is_given:
+            await self._collect_given(dataclasses.replace(order, is_given=True))
         if announced.child is not None:
-            order = self._children[ask.key] = dataclasses.replace(order, child=announced.child)
+            order = self._collected[ask.key] = dataclasses.replace(order, child=announced.child)
             await self._collect(order)
         if announced.due_at is None or _is_open_ended(ask.operation):
             return
         await self._until(announced.due_at)
         await self._collect(dataclasses.replace(order, is_over=True))
 
+    async def _collect_given(self, order: messages.StepOrder) -> None:
+        # A signal has it looked for sooner.
+        self._collected[order.key] = order
+        while True:
+            await self._collect(order)
+            await workflow.sleep(_LOOK)
+
     async def _collect(self, order: messages.StepOrder) -> None:
         found = await self._ask("finish", order)
         if found is not None:
-            self._children.pop(order.key, None)
+            self._collected.pop(order.key, None)
             self._land(self._record_in(found))
 
     def _land(self, record: Record) -> None:
@@ -298,7 +311,7 @@ class RunWorkflow:
             self._parking = self._parking or messages.Parking(reason=reason, code=reason, message=message, key=key)
 
     def _forget(self, key: str) -> None:
-        self._children.pop(key, None)
+        self._collected.pop(key, None)
         self._idle.pop(key, None)
         self._announced.discard(key)
         self._steps.pop(key, None)

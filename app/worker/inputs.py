@@ -12,9 +12,6 @@ from app.domain.gates import Answer
 from app.domain.inputs import Delivery
 from app.engine import input_results, ports
 
-SYSTEM = "system"
-"""Author of what a source gives."""
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _OpenInput:
@@ -118,7 +115,7 @@ class InputRegister:
         operation = awaited.call.operation
         assert isinstance(operation, operations.Input)
         if (source := self._sources.get(operation.name)) is not None:
-            awaited.take(Delivery(value=await source(awaited.call), author=SYSTEM))
+            awaited.take(Delivery(value=await source(awaited.call), author=input_results.SYSTEM))
         elif awaited.expires_at is not None:
             await self._clock.sleep(self._left_seconds(awaited))
             _take_default(awaited)

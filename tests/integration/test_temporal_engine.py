@@ -20,7 +20,7 @@ temporal_server.require()
 from temporalio.client import Client, WorkflowHistory  # noqa: E402
 
 from app import bootstrap, errors, settings  # noqa: E402
-from app.domain import limits, states  # noqa: E402
+from app.domain import limits, plans, states  # noqa: E402
 from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
@@ -300,13 +300,82 @@ async def test_limits_of_a_run_are_refused_by_name(scene: Scene):
     assert [flaw.path for flaw in refused.value.flaws] == ["$.limits"]
 
 
-async def test_a_session_plan_is_refused_by_name(scene: Scene):
-    """Nothing is made of it, and no agent is asked."""
-    with pytest.raises(errors.RequestInvalid, match="embedded engine") as refused:
-        await scene.service.plans.create(plan_requests.NewPlan(intent="Look", tasks=()))
+def tasks(*recipe_ids: str) -> tuple[plan_requests.NewTask, ...]:
+    """Return tasks of a plan, each behind the one before."""
+    return tuple(
+        plan_requests.NewTask(description=f"do {recipe_id}", recipe_id=recipe_id, deps=(number,) if number else ())
+        for number, recipe_id in enumerate(recipe_ids)
+    )
 
-    assert refused.value.code == "unsupported_on_engine"
-    assert await scene.service.store.list_runs(stores.RunQuery()) == []
+
+async def planned(scene: Scene, session_id: str, *wanted: plans.PlanState) -> plans.Plan:
+    """Wait until a plan is in a state."""
+    known: int | None = None
+    async with asyncio.timeout(60):
+        while True:
+            plan = await scene.service.plans.wait(session_id, 30, known)
+            if plan.status in wanted:
+                return plan
+            known = plan.revision
+
+
+async def test_a_session_plan_is_carried_out_by_workers(scene: Scene):
+    """Tasks run in their order, each once; what a person changes counts, and a deleted plan is gone."""
+    created = await scene.service.plans.create(plan_requests.NewPlan(tasks=tasks("child", "parent"), review="off"))
+    session_id = created.plan.session_id
+    await scene.service.plans.approve(session_id)
+    await scene.service.plans.start(session_id)
+    plan = await planned(scene, session_id, plans.PlanState.DONE, plans.PlanState.FAILED)
+
+    assert plan.status is plans.PlanState.DONE
+    rows = await scene.service.store.list_runs(stores.RunQuery(session_id=session_id))
+    started = [row.run_id for row in sorted(rows, key=lambda row: row.created_at) if row.parent_run_id is None]
+    assert started == [task.run_id for task in plan.tasks]
+    await scene.service.plans.delete(session_id)
+    with pytest.raises(errors.NotFound):
+        await scene.service.plans.show(session_id)
+
+
+async def test_a_failed_task_of_a_plan_is_tried_again(scene: Scene):
+    """The plan sees that its run failed; a retry resumes that run, and what was done stays done."""
+    scene.project.write("go", "")
+    created = await scene.service.plans.create(plan_requests.NewPlan(tasks=tasks("once"), review="off"))
+    session_id = created.plan.session_id
+    await scene.service.plans.approve(session_id)
+    await scene.service.plans.start(session_id)
+    assert (await planned(scene, session_id, plans.PlanState.DONE, plans.PlanState.FAILED)).tasks[0].error is not None
+
+    scene.project.write("good", "")
+    await scene.service.plans.retry(session_id, 1)
+    await planned(scene, session_id, plans.PlanState.DONE)
+    assert scene.text("first") == "x\n"
+    assert scene.text("second") == "y\ny\n"
+
+
+async def test_a_plan_survives_the_loss_of_every_workflow(project: projects.Project, tmp_path: Path):
+    """Where the server has lost its database, the plan continues from its journal and repeats nothing."""
+    own = temporal_server.DevServer(tmp_path)
+    own.start()
+    try:
+        await temporal_server.connected(own.address)
+        async with AsyncExitStack() as stack:
+            service = await stack.enter_async_context(bootstrap.build(chosen(project, own.address), SERVE))
+            await stack.enter_async_context(bootstrap.build(chosen(project, own.address), WORK))
+            scene = Scene(service, project, await Client.connect(own.address))
+            created = await service.plans.create(plan_requests.NewPlan(tasks=tasks("once", "child"), review="off"))
+            session_id = created.plan.session_id
+            await service.plans.approve(session_id)
+            await service.plans.start(session_id)
+            await scene.there("first")
+            own.wipe()
+            own.start()
+            await temporal_server.connected(own.address)
+            scene.project.write("go", "")
+            scene.project.write("good", "")
+
+            assert (await planned(scene, session_id, plans.PlanState.DONE)).tasks[1].attempt == 1
+    finally:
+        own.stop()
 
 
 async def test_projects_share_a_server(scene: Scene, server: temporal_server.DevServer, tmp_path: Path):

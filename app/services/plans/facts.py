@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from app import errors
 from app.domain import operations, plans, states
-from app.engine import run_engine, stores
+from app.domain.gates import OpenGate
+from app.engine import dry_replay, ports, run_engine, stores
 from app.flows.session_plan import rules
 from app.services.plans.scoping import Scoper, is_unscoped
 from app.services.requests import ResumeRequest
@@ -23,8 +25,17 @@ _UNFINISHED = frozenset({states.RunState.PENDING, states.RunState.RUNNING, state
 class Facts:
     """Look at the runs of plans."""
 
-    def __init__(self, *, runs: Runs, store: stores.RunStore, engine: run_engine.RunEngine, scoper: Scoper) -> None:
+    def __init__(
+        self,
+        *,
+        runs: Runs,
+        store: stores.RunStore,
+        engine: run_engine.RunEngine,
+        scoper: Scoper,
+        drivers: Mapping[str, ports.Driver],
+    ) -> None:
         self._runs = runs
+        self._drivers = drivers
         self._scoper = scoper
         self._store = store
         self._engine = engine
@@ -51,8 +62,15 @@ class Facts:
     async def of_review(self, run_id: str, ending: rules.RunFact | None = None) -> rules.RunFact:
         """Return where the run of a review stands, with the gate at which it asks."""
         fact = await self.of_run(run_id, ending=ending)
-        gates = self._engine.open_gates(run_id) if fact.status is states.RunState.WAITING else ()
+        gates = await self._gates(run_id) if fact.status is states.RunState.WAITING else ()
         return dataclasses.replace(fact, gate_id=gates[0].gate_id) if gates else fact
+
+    async def _gates(self, run_id: str) -> Sequence[OpenGate]:
+        if not self._engine.elsewhere:
+            return self._engine.open_gates(run_id)
+        loaded = await self._store.read(run_id)
+        driver = self._drivers.get(loaded.start.dialect)
+        return await dry_replay.asked(loaded, driver, partial(self._store.read_blob, run_id)) if driver else ()
 
     async def review_differs(self, run_id: str, known: rules.RunFact) -> None:
         """Wait until the run of a review stands otherwise, or until that cannot be known."""
@@ -136,7 +154,7 @@ class Facts:
         Raises:
             errors.StorageFault: it cannot be known now.
         """
-        if self._engine.standing(run_id) is not None or self._engine.view(run_id) is not None:
+        if self._engine.elsewhere or self._engine.standing(run_id) or self._engine.view(run_id):
             return
         try:
             row = await self._store.summary(run_id)

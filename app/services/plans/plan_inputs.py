@@ -57,6 +57,8 @@ class Waiting:
     """Those of them that waited for a person at the last look."""
     fault: errors.ControlRoomError | errors.Fault | None = None
     """Why the file cannot be read or written now."""
+    watches: bool = True
+    """Whether what may become an input is watched for, so that it is not looked for again."""
 
 
 class PlanInputs:
@@ -141,6 +143,20 @@ class PlanInputs:
             if self.waiting.get(plan.session_id) is waiting:
                 del self.waiting[plan.session_id]
 
+    async def look(self, call: ports.Call) -> plain.Json:
+        """Write a plan's file, and return the next input that the file or a run of the plan gives now, if one does."""
+        shown: Any = getattr(call.operation, "shown", None)
+        plan = plan_files.from_json(shown["plan"])
+        self.begins.add(plan.session_id)
+        try:
+            return await self._next(plan, shown, Waiting(key=call.key, watches=False))
+        except errors.Conflict as conflict:
+            # A file that changes meanwhile, or that a person has to mend, is looked at again.
+            self.hindered(plan.session_id, conflict, None)
+            return None
+        except (errors.DiskFull, errors.Unavailable) as error:
+            raise errors.StorageFault(error.message, detail=error.detail) from error
+
     async def _next(self, plan: plans.Plan, shown: Any, waiting: Waiting) -> dict[str, plain.Json] | None:
         if shown.get("removed"):
             await self._repository.remove(plan.session_id)
@@ -185,7 +201,8 @@ class PlanInputs:
         to_check = bool(rules.to_check(settled, facts) or rules.reviewed(settled, facts))
         ready = rules.startable(settled, limit) or rules.unbegun(settled) or rules.to_review(settled, facts)
         if settled == plan and not (unscoped or (begins and ready) or to_check or chief):
-            self._watch(plan, waiting, facts)
+            if waiting.watches:
+                self._watch(plan, waiting, facts)
             return None
         scoped: plain.Json = (await self._facts.scoped(plan)).to_json() if unscoped else None
         return {"kind": "look", "facts": {each: _told(facts[each]) for each in facts}, "limit": limit, "scoped": scoped}
@@ -196,7 +213,7 @@ class PlanInputs:
             del waiting.endings[run_id]
             if not ending.cancelled():
                 waiting.heard[run_id] = ending.result()
-        asked = running(plan) if waiting.rests else []
+        asked = running(plan) if waiting.rests or not waiting.watches else []
         waiting.resting = frozenset([run_id for run_id in asked if await self._facts.rests(run_id)])
         facts = await self._facts.of(plan, waiting.heard)
         if plan.chief_run_id is not None and not plan.tasks:

@@ -89,6 +89,10 @@ class PlanOrders:
                 self._refuse(order, waiting)
             await self.news(order, news)
 
+    def following(self, session_id: str, opened: OpenPlan) -> asyncio.Future[plans.Plan]:
+        """Return what will hold the plan that comes of an input; to be asked for before that is delivered."""
+        return self._inputs.following(session_id, opened)
+
     async def after(self, session_id: str, opened: OpenPlan, following: asyncio.Future[plans.Plan]) -> plans.Plan:
         """Return the plan that comes of an input, as its file has it then.
 

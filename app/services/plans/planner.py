@@ -47,7 +47,6 @@ class Planner:
         """What the runs of plans are given."""
         self.orders = PlanOrders(repository=repository, plan_runs=plan_runs, inputs=inputs, engine=engine)
         """What waits for plans on behalf of orders."""
-        self.check = self.orders.check
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._works = self._serves = False
@@ -85,6 +84,14 @@ class Planner:
     def works(self) -> bool:
         """Return whether it has been started and not been stopped."""
         return self._works
+
+    def check(self, session_id: str | None = None) -> None:
+        """Refuse an order when the work on its plan, or on all plans, has broken down.
+
+        Raises:
+            errors.Unavailable: `planner_broken`; the log has the cause.
+        """
+        self.orders.check(session_id)
 
     # -- plans
 
@@ -144,7 +151,7 @@ class Planner:
                 if plan.revision != known or rules.at_rest(plan) or left <= 0 or released.done():
                     return plan
                 # An announced change may have been read before its announcement.
-                await aio.wait_first(news.wait(), self._clock.sleep(left), asyncio.wait([released]))
+                await aio.wait_first(self._written(news), self._clock.sleep(left), asyncio.wait([released]))
         finally:
             released.cancel()
 
@@ -167,10 +174,13 @@ class Planner:
                 if released.done() or not self._works or await self._rests(plan):
                     return plan
                 await aio.wait_first(
-                    news.wait(), asyncio.wait([released]), *(self._facts.changed(*change) for change in changes)
+                    self._written(news), asyncio.wait([released]), *(self._facts.changed(*change) for change in changes)
                 )
         finally:
             released.cancel()
+
+    async def _written(self, news: asyncio.Event) -> None:
+        await news.wait()
 
     async def _rests(self, plan: plans.Plan) -> bool:
         if rules.at_rest(plan):

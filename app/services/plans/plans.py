@@ -294,7 +294,7 @@ class Plans(PlanQueries):
             opened = await self._planner.orders.shown(session_id)
             if not opened.plan.awaits_chief or opened.plan.chief_run_id is not None:
                 return opened.plan
-            await self._planner.orders.after(session_id, opened, self._planner.inputs.following(session_id, opened))
+            await self._planner.orders.after(session_id, opened, self._planner.orders.following(session_id, opened))
 
     async def _removed(self, session_id: str, revision: int | None) -> None:
         await self._repository.get(session_id)
@@ -312,7 +312,7 @@ class Plans(PlanQueries):
             if await self._delivered(session_id, opened, {"kind": "delete"}):
                 await self._planner.orders.ended(session_id)
                 return
-            await self._planner.orders.after(session_id, opened, self._planner.inputs.following(session_id, opened))
+            await self._planner.orders.after(session_id, opened, self._planner.orders.following(session_id, opened))
 
     async def _change(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
         with faults.as_errors():
@@ -328,7 +328,7 @@ class Plans(PlanQueries):
             renewed = rules.renewed(opened.plan, self._reviews.announced(changed), self._repository.now())
             if renewed is opened.plan:
                 return renewed
-            following = self._planner.inputs.following(session_id, opened)
+            following = self._planner.orders.following(session_id, opened)
             value = {"kind": "change", "plan": renewed.signed(opened.plan, self._author).to_json()}
             delivered = await self._delivered(session_id, opened, value)
             try:
