@@ -151,6 +151,27 @@ def test_tables_become_cards_in_a_narrow_window(page: Page) -> None:
 
 
 @pytest.mark.slow
+def test_what_is_pressed_has_room_for_a_finger(page: Page) -> None:
+    """In a narrow window buttons are 44 pixels high, and one that is drawn smaller reacts around itself."""
+    page.tab.set_viewport_size({"width": 400, "height": 900})
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    high = page.tab.locator("main button:not(.small), nav a:not(.brand)").evaluate_all(
+        "all => all.filter((each) => each.offsetHeight < 44).map((each) => each.outerHTML)"
+    )
+    around = page.button("Verify").evaluate(
+        """button => {
+            button.scrollIntoView({block: "center"});
+            const {x, y, width, height} = button.getBoundingClientRect();
+            return [-21, 21].map((by) => document.elementFromPoint(x + width / 2, y + height / 2 + by) === button);
+        }"""
+    )
+
+    assert high == []
+    assert around == [True, True]
+
+
+@pytest.mark.slow
 def test_a_followed_log_begins_anew(project: Project, page: Page) -> None:
     """A log that is replaced by a shorter one while it is followed is shown from its start."""
     log = held(project, page)
@@ -278,6 +299,7 @@ def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: P
             page.open(path)
             expect(page.tab.locator("main :is(dl, .fault)").first).to_be_visible()
             check(path)
+        page.open(f"/triggers/{trigger['trigger_id']}").shows("It starts quick every 1 h.")
         page.open("/start?recipe=draft")
         page.tab.locator("#start").click()
         page.tab.locator(".wrong-text").first.wait_for()

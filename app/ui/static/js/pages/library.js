@@ -134,12 +134,12 @@ export function Issue({ id }) {
   const { finding } = issue.facts;
   const quotes = finding?.statements || (finding?.quote ? [finding] : []);
   return html`
-    <${PageTitle} title=${issue.title} lead=${html`<${Status} of=${issue.status} /> ${issue.kind}${issue.severity && `, ${issue.severity}`}`}
+    <${PageTitle} title=${issue.title} lead=${html`<${Status} of=${issue.status} note=${[issue.kind, issue.severity].filter(Boolean).join(", ")} />`}
       actions=${html`<button type="button" onClick=${() => change({ status: issue.status === "open" ? "closed" : "open" })}>${issue.status === "open" ? "Close" : "Reopen"}</button>`} />
     <dl class="facts card"><dt>Issue</dt><dd><${Id} id=${issue.issue_id} /></dd>
       ${issue.run_id && html`<dt>Run</dt><dd><a href=${`/runs/${issue.run_id}`}>${issue.run_id}</a></dd>`}
       ${issue.recipe_id && html`<dt>Recipe</dt><dd><a href=${withQuery("/issues", { recipe_id: issue.recipe_id })}>${issue.recipe_id}</a></dd>`}
-      <dt>Made</dt><dd><${Ago} at=${issue.created_at} /></dd></dl>
+      <dt>Created</dt><dd><${Ago} at=${issue.created_at} /></dd></dl>
     <${Content} text=${issue.body} />
     ${quotes.length > 0 && html`<${Section} title="Evidence" count=${quotes.length}><ul class="lines">${each(quotes, (quote) => html`<li><blockquote class="wide" dir="auto">${quote.quote || quote.value}</blockquote>
       <span class="mono muted">${quote.path}${quote.line ? `:${quote.line}` : ""}</span></li>`)}</ul></${Section}>`}

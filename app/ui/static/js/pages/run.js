@@ -116,7 +116,7 @@ function Facts({ run, onDone }) {
   return html`<dl class="facts card">
     <dt>Run</dt><dd><${Id} id=${run.run_id} /></dd>
     <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a> <span class="muted">${run.dialect}</span></dd>
-    <dt>Accepted</dt><dd><${Ago} at=${run.created_at} /></dd>
+    <dt>Created</dt><dd><${Ago} at=${run.created_at} /></dd>
     <dt>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} /></dd>
     <dt>Tokens</dt><dd class="number">${format.number(format.tokens(run.usage))}</dd>
     <dt>Cost</dt><dd class="number">${format.price(run.usage)}</dd>

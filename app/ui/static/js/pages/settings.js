@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 
 import { html, navigate } from "../lib/base.js";
+import * as format from "../lib/format.js";
 import { get, isSignedIn, keepSession, patch, post, remove, useLive, withQuery } from "../lib/live.js";
 import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useFields } from "../parts/basics.js";
 
@@ -41,7 +42,7 @@ export function Trigger({ id }) {
   if (!trigger) return html`<${Missing} title="Trigger" id=${id} live=${live} />`;
   const pause = () => order([() => patch(path, { paused: !trigger.paused, revision: trigger.revision }), trigger.paused ? "Resumed" : "Paused"]);
   return html`
-    <${PageTitle} title=${trigger.name} lead=${html`<${State} trigger=${trigger} /> starts ${trigger.recipe_id} ${when(trigger)}.`}
+    <${PageTitle} title=${trigger.name} lead=${html`<${State} trigger=${trigger} /> It starts ${trigger.recipe_id} ${when(trigger)}.`}
       actions=${html`<button type="button" class="primary" onClick=${() => order([() => post(`${path}/fire`), "A run is started"])}>Start a run now</button>
         <button type="button" onClick=${pause}>${trigger.paused ? "Resume" : "Pause"}</button>
         <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`} />
@@ -84,7 +85,7 @@ function when({ schedule, webhook, files }) {
   if (webhook) return `for each delivery${webhook.scheme === "none" ? "" : ` signed as ${webhook.scheme}`}`;
   if (files) return `for each new file of ${files.pattern}`;
   if (schedule.cron) return `at ${schedule.cron} (${schedule.timezone})`;
-  return schedule.every_seconds ? `every ${schedule.every_seconds} s` : `once, ${new Date(schedule.at).toLocaleString()}`;
+  return schedule.every_seconds ? `every ${format.duration(schedule.every_seconds)}` : `once, ${new Date(schedule.at).toLocaleString()}`;
 }
 
 const ENDPOINTS = "/api/notifications/endpoints";

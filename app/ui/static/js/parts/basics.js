@@ -25,8 +25,8 @@ const ICONS = {
 
 /** Words of states that share another state's icon and colour. @type {Record<string, string>} */
 const LIKE = {
-  approved: "open", blocked: "pending", closed: "done", decided: "done", in_progress: "running",
-  needs_scoping: "waiting", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done",
+  active: "open", approved: "open", blocked: "pending", executing: "running", idle: "open", closed: "done", decided: "done", in_progress: "running",
+  needs_scoping: "waiting", processing: "running", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done",
 };
 
 /** @param {{name: string}} props */
