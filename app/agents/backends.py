@@ -108,7 +108,7 @@ def type_of(name: str) -> BackendType:
         return TYPES[name]
     except KeyError:
         raise errors.ConfigurationError(
-            f"There is no backend type {name!r:.80}; {nearest(name, sorted(TYPES))}",
+            f"Unknown backend type {name!r:.80}; {nearest(name, sorted(TYPES))}",
             code="unknown_backend_type",
             detail={"type": name, "types": sorted(TYPES)},
         ) from None

@@ -76,7 +76,7 @@ async def list_budgets(services: ServicesDep) -> Response:
         "too_many_budgets",
         "file_damaged",
         "file_unreadable",
-        meaning="The budget, on disk and in force; runs that wait for room go on.",
+        meaning="The budget, on disk and in force; runs that it parked continue if they fit.",
     ),
 )
 async def put_budget(services: ServicesDep, name: Name, body: BudgetBody, author: AuthorDep) -> Response:

@@ -31,7 +31,7 @@ TAGS = [
     {"name": "recipes", "description": "Recipes, and the router that chooses among them."},
     {"name": "library", "description": "Tools and agents that recipes can name."},
     {"name": "budgets", "description": "What runs may spend together."},
-    {"name": "audit", "description": "Receipts of tool executions, and who changed what has no run."},
+    {"name": "audit", "description": "Receipts of tool executions, and the audit log."},
     {"name": "keys", "description": "Keys of people and programs, with roles and scopes."},
     {"name": "upkeep", "description": "Verification of stored files, and repair of runs."},
     {"name": "service", "description": "Health and metrics."},

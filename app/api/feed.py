@@ -65,7 +65,7 @@ async def _followed(
     summary="Follow the events of all runs",
     status_code=200,
     response_class=FeedStream,
-    responses=declared(None, "request_invalid", meaning="Events, until the client goes away."),
+    responses=declared(None, "request_invalid", meaning="Events, until the client disconnects."),
 )
 async def follow_all(
     following: Annotated[AsyncGenerator[event_feeds.News, None], Depends(_followed)],

@@ -53,7 +53,7 @@ class ForkBody(BaseModel):
     args: dict[str, plain.Json] | None = Field(None, description="Arguments put over those that the run has.")
     options: dict[str, plain.Json] | None = Field(None, description="Options put over those that the run has.")
     recipe: Annotated[str, Field(pattern="^current$")] | None = Field(
-        None, description="`current` freezes the recipe anew, as it is now."
+        None, description="`current` uses the recipe as it is now."
     )
     prompt: _Words | None = Field(None, description="Words sent at the step `from` in place of the recipe's.")
     agent: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(

@@ -66,7 +66,7 @@ class RevisedBody(BaseModel):
     model_config = request_models.strict({}, {"revision": 3})
 
     revision: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Revision that was seen; refused with `plan_changed` if it is another by now."
+        None, description="Revision that was seen; refused with `plan_changed` if the plan has another one."
     )
 
     def seen(self, matched: int | None) -> int | None:

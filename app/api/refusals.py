@@ -151,7 +151,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         code="out_of_scope",
     ),
     errors.Conflict("there is a key ada already; rotate it, or revoke it first", code="key_exists"),
-    errors.Conflict("there are 1000 keys, and cannot be more", code="too_many_keys"),
+    errors.Conflict("there are 1000 keys already, which is the limit; revoke one", code="too_many_keys"),
     errors.NotFound("there is no key 'ada'", code="key_not_found"),
     # -- recipes and their arguments
     errors.UnknownRecipe(_NO_RECIPE, detail=_NEAREST),
@@ -177,7 +177,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         "$.recipe",
         "inline recipes are disabled; set CONTROL_ROOM_INLINE_RECIPES to allow them",
     ),
-    _invalid("unknown_dialect", "$.dialect", "there is no dialect 'yaml'; there are control_room"),
+    _invalid("unknown_dialect", "$.dialect", "unknown dialect 'yaml'; dialects: control_room"),
     errors.Unroutable("No recipe has task patterns. Or name the recipe in recipe_id."),
     # -- runs
     _invalid(
@@ -214,12 +214,12 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         code="retention_damaged",
     ),
     errors.Conflict(
-        "4 runs are meant, and 3 were expected; nothing was changed",
+        "4 runs match, but 3 were expected; nothing was changed",
         code="bulk_count_differs",
         detail={"matched": 4, "expected": 3},
     ),
     errors.Conflict(
-        "more than 1000 runs are meant; narrow the filter, and repeat the order for the rest",
+        "more than 1000 runs match; narrow the filter, and repeat the order for the rest",
         code="too_many_runs",
         detail={"most": 1000},
     ),
@@ -277,7 +277,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     ),
     errors.Conflict(f"the gate {_GATE} has lapsed: its question has changed", code="gate_lapsed"),
     errors.Conflict(
-        "the gate 'ship' was denied, which is final: no resume goes past it; start a new run",
+        "the gate 'ship' was denied, which is final: a resume cannot pass it; start a new run",
         code="gate_denied",
         key="ship",
         detail={"gate_id": _GATE, "decision": "deny", "by_default": False, "denied": True},
@@ -314,7 +314,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.Conflict(f"the issue {_ISSUE} has 1000 notes", code="too_many_notes"),
     # -- budgets
     errors.NotFound("there is no budget 'drafts'; there are none", code="budget_not_found", detail={"budgets": []}),
-    errors.RequestInvalid("there are 200 budgets already, the most there may be; remove one", code="too_many_budgets"),
+    errors.RequestInvalid("there are 200 budgets already, which is the limit; remove one", code="too_many_budgets"),
     errors.Conflict(
         "budgets.json in the data directory is not JSON; mend it, or move it away",
         code="file_damaged",
@@ -329,7 +329,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "no_chief",
         "$.intent",
-        "no agent with the archetype chief takes part in pipelines, so no agent can split an intent into tasks",
+        "no agent with the archetype chief has the mode pipeline, so no agent can split an intent into tasks",
     ),
     errors.RequestInvalid(
         "$.tasks[0].deps[0]: these tasks wait for one another: 1 → 2 → 1",
@@ -361,7 +361,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.NotFound(f"the plan {_PLAN} has no proposal 9", code="proposal_not_found", detail={"proposal": 9}),
     errors.Conflict("proposal 1 is dismissed", code="proposal_decided", detail={"proposal": 1, "status": "dismissed"}),
     errors.Conflict(f"the plan {_PLAN} has 200 tasks, and cannot have more", code="too_many_tasks"),
-    errors.Unavailable(f"the planner broke over {_PLAN}; see the log", code="planner_broken"),
+    errors.Unavailable(f"the planner failed on {_PLAN}; see the log", code="planner_broken"),
     *unattended_refusals.ERRORS,
     # -- the service
     errors.Unavailable("the service is stopping", code="stopping"),

@@ -139,7 +139,7 @@ class StartBody(BaseModel):
     def _is_no_name(cls, recipe: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
         # No language has a recipe of one word, so this is the id of one.
         if isinstance(recipe, str) and re.fullmatch(r"[\w.-]{1,128}", recipe):
-            raise ValueError("must hold a whole recipe, not the name of one; did you mean recipe_id?")
+            raise ValueError("must contain a whole recipe, not its name; did you mean recipe_id?")
         return recipe
 
     def request(self, idempotency_key: str | None) -> requests.StartRequest:
@@ -205,7 +205,7 @@ class ResumeBody(BaseModel):
     from_key: str | None = Field(None, alias="from", description="Key of the step to go back to.")
     args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
     options: dict[str, Any] | None = Field(None, description="Options put over those that the run has.")
-    recipe: Literal["current"] | None = Field(None, description="`current` freezes the recipe anew, as it is now.")
+    recipe: Literal["current"] | None = Field(None, description="`current` uses the recipe as it is now.")
     conversation: Literal["new"] | None = Field(
         None, description="`new` begins the agent's conversation again, with the prompts and replies of the journal."
     )
@@ -281,7 +281,7 @@ class IssueEditBody(BaseModel):
         None, description="A note, stored after the earlier ones."
     )
     revision: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Revision that was seen; refused with `issue_changed` if it is another by now."
+        None, description="Revision that was seen; refused with `issue_changed` if the issue has another one."
     )
 
     def edit(self, matched: int | None) -> issues.Edit:

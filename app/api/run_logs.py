@@ -24,7 +24,7 @@ LogName = Annotated[str, Path(description="Name of the log.", examples=["draft.1
 _LAST_BYTE = 2**53
 _RANGE = re.compile(r"bytes=([0-9]{0,16})-([0-9]{0,16})", re.ASCII)
 _Tail = Annotated[
-    int | None, Query(description="Only so many bytes at the end; the same as `Range: bytes=-N`.", ge=1, le=_LAST_BYTE)
+    int | None, Query(description="Number of bytes from the end; the same as `Range: bytes=-N`.", ge=1, le=_LAST_BYTE)
 ]
 
 

@@ -15,7 +15,8 @@ ERRORS: tuple[errors.ControlRoomError, ...] = (
     errors.NotFound("there is nothing at this address", code="hook_not_found"),
     errors.RequestInvalid("the delivery started no run; the history of the trigger says why", code="hook_refused"),
     errors.RequestInvalid(
-        "the delivery is not signed as github wants it, or its timestamp is too old", code="signature_invalid"
+        "the delivery has no valid signature of the scheme github, or its timestamp is too old",
+        code="signature_invalid",
     ),
     # -- notifications
     errors.NotFound("there is no endpoint 'ep_5h2m9q0x7c1v8b3n'", code="endpoint_not_found"),

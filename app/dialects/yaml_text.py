@@ -261,7 +261,7 @@ class _Composer:
             return shown
         if name in parent.value:
             path = self._paths[-1] + _written(name)
-            self._tell("repeated_name", "stands more than once in its mapping", node.line, path)
+            self._tell("repeated_name", "is given more than once in its mapping", node.line, path)
         return name
 
     def _expects_name(self) -> bool:
@@ -296,7 +296,7 @@ class _Composer:
         try:
             return units.decode("utf-16-le")
         except UnicodeDecodeError:
-            self._tell("lone_surrogate", "holds half of a surrogate pair", line)
+            self._tell("lone_surrogate", "contains half of a surrogate pair", line)
             return units.decode("utf-16-le", "replace")
 
     def _untagged(self, event: events.ScalarEvent | events.CollectionStartEvent, line: int) -> None:

@@ -164,7 +164,7 @@ def _outcome(scheduler: DriverScheduler) -> tuple[Ending, errors.ControlRoomErro
     if failure is None:
         return scheduler.result or Ending(), None
     if not isinstance(failure, errors.ControlRoomError):
-        raise errors.DriverFault(f"the recipe's driver broke: {type(failure).__name__}: {failure}") from failure
+        raise errors.DriverFault(f"the recipe's driver failed: {type(failure).__name__}: {failure}") from failure
     reason = failure.reason if isinstance(failure, errors.RunFailed) else failure.code
     failed = failure.causes if isinstance(failure, errors.RunFailed) else ()
     return Ending(status=RunState.FAILED, reason=reason, failed_steps=failed), failure

@@ -35,7 +35,7 @@ def refuse_unknown(decision: str, asked: OpenGate) -> None:
 
 def lapsed(kind: str, key: str) -> errors.Conflict:
     """Return the refusal of a delivery for a try that is not the present one."""
-    return errors.Conflict(f"the {kind} {key!r} was asked anew since", code=f"{kind}_lapsed", key=key)
+    return errors.Conflict(f"the {kind} {key!r} has been asked again since", code=f"{kind}_lapsed", key=key)
 
 
 def _source(delivery: Delivery) -> str:

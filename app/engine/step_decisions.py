@@ -138,7 +138,7 @@ def _living_and_dying(loaded: Loaded, from_key: str | None) -> tuple[list[Record
 def _refuse_denied(dying: list[Record]) -> None:
     for record in dying:
         if gates.is_denial(record):
-            told = f"the gate {record.key!r} was denied, which is final: no resume goes past it; start a new run"
+            told = f"the gate {record.key!r} was denied, which is final: a resume cannot pass it; start a new run"
             raise errors.Conflict(told, code="gate_denied", key=record.key, detail=dict(gates.told(record.output)))
 
 

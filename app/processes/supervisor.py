@@ -173,7 +173,7 @@ class Supervisor:
         for swept in sweeping.sweep(self._folder):
             if swept.killed:
                 facts = {"run_ids": swept.run_ids, "killed": swept.killed, "survivors": swept.survivors}
-                _log.warning("killed what was left of commands", extra=facts)
+                _log.warning("killed leftover processes of commands", extra=facts)
 
 
 def _start(number: int, request: Request, env: Mapping[str, str | None]) -> tuple[launcher_protocol.Start, list[int]]:
@@ -212,7 +212,7 @@ def _refusal(refused: launcher_protocol.Refused, request: Request) -> NotStarted
         message = f"The setting CONTAINMENT requires a namespace, and the system allows none: {reason}."
         return NotStarted(message, code="containment_missing", detail=detail)
     if refused.errno in _MISSING:
-        message = f"The program {request.argv[0]!r:.200} is not installed here, or what it needs is not."
+        message = f"The program {request.argv[0]!r:.200} or something that it needs is not installed here."
         return NotStarted(message, code="program_missing", detail=detail)
     if refused.errno == errno.E2BIG:
         return NotStarted("The command's arguments are too long.", code="arguments_too_long", detail=detail)

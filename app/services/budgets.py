@@ -125,7 +125,7 @@ class Budgets:
         async with self._changing:
             await self.load()
             if budget.name not in self._known and len(self._known) >= budgets.MOST_BUDGETS:
-                message = f"there are {budgets.MOST_BUDGETS} budgets already, the most there may be; remove one"
+                message = f"there are {budgets.MOST_BUDGETS} budgets already, which is the limit; remove one"
                 raise errors.RequestInvalid(message, code="too_many_budgets")
             action = "budget.changed" if budget.name in self._known else "budget.created"
             await self._write({**self._known, budget.name: budget}, author, action, budget.name, budget.to_json())

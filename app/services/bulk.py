@@ -80,7 +80,7 @@ class BulkOrders:
         """
         run_ids = await self._meant(order)
         if order.expected is not None and order.expected != len(run_ids):
-            message = f"{len(run_ids)} runs are meant, and {order.expected} were expected; nothing was changed"
+            message = f"{len(run_ids)} runs match, but {order.expected} were expected; nothing was changed"
             facts = {"matched": len(run_ids), "expected": order.expected}
             raise errors.Conflict(message, code="bulk_count_differs", detail=facts)
         if order.dry_run:
@@ -120,7 +120,7 @@ class BulkOrders:
         )
         found = [run.run_id for run in await self._runs.list_runs(wanted)]
         if len(found) > MOST_RUNS:
-            message = f"more than {MOST_RUNS} runs are meant; narrow the filter, and repeat the order for the rest"
+            message = f"more than {MOST_RUNS} runs match; narrow the filter, and repeat the order for the rest"
             raise errors.Conflict(message, code="too_many_runs", detail={"most": MOST_RUNS})
         return found
 

@@ -191,7 +191,7 @@ def resumed(request: ForkRequest) -> ResumeRequest:
 def _key_at(source: stores.Loaded, line: int) -> str:
     named = next((record for record in forking.living(source) if record.position == line), None)
     if named is None:
-        message = f"line {line} of the journal holds no finished step that counts"
+        message = f"line {line} of the journal is not a finished step that counts"
         raise errors.RequestInvalid(message, code="unknown_step", flaws=[_flaw("$.from", message)])
     return named.key
 

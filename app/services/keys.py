@@ -94,7 +94,9 @@ class Keys:
                 message = f"there is a key {new.name} already; rotate it, or revoke it first"
                 raise errors.Conflict(message, code="key_exists", detail={"name": new.name})
             if len(known) >= keys.MOST_KEYS:
-                raise errors.Conflict(f"there are {keys.MOST_KEYS} keys, and cannot be more", code="too_many_keys")
+                raise errors.Conflict(
+                    f"there are {keys.MOST_KEYS} keys already, which is the limit; revoke one", code="too_many_keys"
+                )
             return {**known, key.name: key}
 
         return _issued(await self._change("key.added", new.name, author, added), secret)

@@ -192,7 +192,7 @@ def _difference(fault: errors.NondeterminismFault) -> str:
     before = recorded.get("body") if isinstance(recorded, dict) else None
     after: Any = asked.get("body") if isinstance(asked, dict) and "hash" in asked else None
     if not isinstance(asked, dict) or "hash" not in asked:
-        return "the recipe does not come to it this way any more"
+        return "the recipe no longer reaches it"
     if not isinstance(before, dict) or not isinstance(after, Mapping):
         return "the new run asks for something else there"
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))

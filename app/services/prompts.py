@@ -146,7 +146,7 @@ def _template(name: str, folders: Sequence[Path]) -> tuple[str | None, list[erro
 
 def _checked(file: Path, folders: Sequence[Path]) -> str:
     if not folder_listings.is_inside(file, folders):
-        raise _refused("outside", "leads out of the prompts folders")
+        raise _refused("outside", "is outside of the prompts folders")
     text = _text(file, MAX_TEMPLATE_BYTES)
     if not text.strip():
         raise _refused("empty", "is empty")

@@ -121,7 +121,7 @@ def flaw(code: str, message: str) -> errors.Flaw:
 
 def _inside(path: Path, folder: Path) -> str:
     if not folder_listings.is_inside(path, [folder]):
-        raise errors.InputRefused("its path leads outside the folder of the recipes", code="outside")
+        raise errors.InputRefused("its path is outside of the recipes folder", code="outside")
     return source_of(path)
 
 

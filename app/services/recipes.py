@@ -225,7 +225,7 @@ class Catalogue:
         if name not in self._dialects:
             known = sorted(self._dialects)
             raise errors.RequestInvalid(
-                f"there is no dialect {name!r:.80}; there are {', '.join(known)}",
+                f"unknown dialect {name!r:.80}; dialects: {', '.join(known)}",
                 code="unknown_dialect",
                 detail={"dialects": known},
             )

@@ -103,7 +103,7 @@ class Retention:
         with faults.as_errors():
             found, kept, more = await self._examined(rule)
         if expected is not None and expected != len(found):
-            message = f"{len(found)} runs are meant, and {expected} were expected; nothing was removed"
+            message = f"{len(found)} runs match, but {expected} were expected; nothing was removed"
             facts = {"matched": len(found), "expected": expected}
             raise errors.Conflict(message, code="bulk_count_differs", detail=facts)
         refused = {} if dry_run else await self._removed(found, author)

@@ -92,7 +92,7 @@ def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_afte
     if wait.queued is not None:
         text = f"{step} is number {wait.queued.place} of {wait.queued.of} in the queue of backend {wait.queued.backend}"
         if wait.queued.until is not None:
-            text += f", whose service wants no prompt until {wait.queued.until}"
+            text += f", whose service accepts no prompt before {wait.queued.until}"
         return _of(run_id, "backend_queue", text, wait.since, wait.key, until=wait.queued.until)
     if not wait.performing or wait.since is None:
         return _of(run_id, "between_steps", f"{step} is about to begin", wait.since, wait.key)

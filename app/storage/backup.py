@@ -248,7 +248,7 @@ def _layout(folder: Path) -> int:
 
 def _refuse_unsuited(folder: Path, target: Path) -> None:
     if not (folder / layout.RUNS).is_dir():
-        message = f"{folder} holds no runs; name the project with --project"
+        message = f"{folder} contains no runs; name the project with --project"
         raise errors.ConfigurationError(message, code="backup_impossible")
     if (folder / layout.STORE_MARK).exists():
         message = "the runs are in a database; back that up with its own tools, or copy runs with `runs export`"

@@ -37,7 +37,7 @@ def opening(
         return ConversationAddress(session_id=_named(program, ours), may_resume=prompt.attempt > 1)
     if stored.backend != backend:
         raise errors.AgentFailed(
-            f"The conversation {ours:.80} is held through the backend {stored.backend}; {backend} does not know it.",
+            f"The conversation {ours:.80} belongs to the backend {stored.backend}; {backend} does not know it.",
             code="unknown_agent_session",
             detail={"agent_session_id": ours, "backend": stored.backend},
         )

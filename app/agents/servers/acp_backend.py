@@ -79,7 +79,7 @@ class AcpBackend:
         if hold is None and not prompt.tools:
             raise acp_opening.unheld(self._config.name, "nothing is known that would keep it from that")
         if stored is not None and stored.backend != self._config.name:
-            why = f"it is held through the backend {stored.backend}"
+            why = f"it belongs to the backend {stored.backend}"
             raise acp_turns.unknown_session(self._config.name, stored.agent_session_id, why)
         certain = prompt.session_created or (stored is not None and stored.created)
         # One that was begun elsewhere is named by the agent's own name for it.

@@ -18,7 +18,7 @@ def calls(document: plain.Object, frozen: plain.Object, args: plain.Object) -> c
         return call_limits.CallLimit(most=_steps(document, args) * _WITH_REMINDER)
     restarts = transitions.Guardrails.of(document, args).max_restarts
     if restarts is None:
-        note = "the recipe can begin anew any number of times; the argument max_restarts sets a limit"
+        note = "the recipe can restart any number of times; set a limit with the argument max_restarts"
         return call_limits.CallLimit(most=None, note=note)
     return call_limits.CallLimit(most=most * (restarts + 1))
 

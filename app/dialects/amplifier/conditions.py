@@ -239,7 +239,7 @@ class _Reader:
         if not self._later and token.text in ("not", "(", ")"):
             return f'{token.text!r} needs schema: "{schema.NEWEST}"; or break the condition into several steps'
         hint = "" if token.kind == "sign" or token.text in ("and", "or", "not") else "; put texts in quotes"
-        return f"{token.text!r:.40} stands where a value must stand{hint}"
+        return f"{token.text!r:.40} is not a value{hint}"
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -237,7 +237,7 @@ class _Flow:
             if not await self._holds(step, "while_condition", f"{key}:while_condition", frame.scope):
                 return results
             if len(results) == loops.limit(step):
-                message = f"while_condition still holds after {len(results)} iterations, which max_iterations allows"
+                message = f"while_condition is still true after {len(results)} iterations, which max_iterations allows"
                 failure = loops.Unfit("too_many_iterations", message)
                 raise await self._asker.undecided(step, "while_condition", f"{key}:while_condition", failure)
             own = loops.variables(step, None, len(results))

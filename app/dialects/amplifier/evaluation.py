@@ -28,7 +28,7 @@ DOLLAR = 'has a $ before it, with which Bash begins a name; write {{name}} alone
 """Reasons reported for a variable, by the character that begins its name."""
 _LIST = "is one word, so that the loop is taken once; loop over $(printf '%s\\n' {{name}}), or use foreach"
 _ALONE = 'is the whole command; put it into env and write: bash -c "$NAME"'
-_PATTERN = 'is matched as text where a pattern is meant; write grep -E -- {{name}} <<< "$TEXT"'
+_PATTERN = 'is matched as text, not as a pattern; write grep -E -- {{name}} <<< "$TEXT"'
 _EXPANSION = "is inside of ${…}; assign it to a variable of the shell first: value={{name}}"
 ELSEWHERE = 'is at a place where no value can be filled in; put it into env and write "$NAME"'
 

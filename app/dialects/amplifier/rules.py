@@ -116,7 +116,7 @@ def _of_args(document: plain.Object, version: str) -> _Flaws:
 def _of_approval(spot: walk.Question, check: _Checks) -> _Flaws:
     approval, prompt = spot.approval, spot.approval.get("prompt")
     if approval.get("required") is True and "prompt" not in approval:
-        yield spot.flaw("missing_field", "is missing: it holds the question", "prompt")
+        yield spot.flaw("missing_field", "is missing: it contains the question", "prompt")
     if isinstance(prompt, str):
         yield from check.template((*spot.place, "prompt"), prompt, spot.known, "approvals")
     if approval.get("output") in walk.reserved(check.version):

@@ -182,7 +182,7 @@ class _Survey:
                 yield json_schemas.flaw(place, *problem)
         for place, found, _ in self._reference_objects:
             if not (len(found) == 1 and isinstance(found["$ref"], str)):
-                yield json_schemas.flaw(place, "invalid_ref", "a $ref object holds one text and nothing beside it")
+                yield json_schemas.flaw(place, "invalid_ref", "a $ref object contains one text and no other field")
 
     def _output_problem(self, reference: refs.Reference, place: _Place) -> tuple[str, str] | None:
         if reference.steps[:1] != (refs.OUTPUTS,):

@@ -150,7 +150,7 @@ def read(text: str) -> Reference:
     for segment in text.split("."):
         found = _SEGMENT.fullmatch(segment)
         if found is None or found[1] != found[1].strip():
-            raise ValueError(f"has the part {segment!r:.80}, which is not a name with [N] behind it")
+            raise ValueError(f"has the part {segment!r:.80}, which is not a name that [N] follows")
         steps += [found[1], *(int(number) for number in re.findall("[0-9]+", found[2]))]
     return Reference(text=text, root=str(steps[0]), steps=tuple(steps[1:]))
 

@@ -212,13 +212,13 @@ def problem(path: str, *, pattern: bool = False) -> str | None:
     if "\0" in path:
         return "holds the character U+0000"
     if "\\" in path:
-        return "holds a backslash; folders are parted by /"
+        return "contains a backslash; separate folders with /"
     if path.startswith("/") or _DRIVE.match(path):
         return "is absolute; paths are relative to the workspace"
     if ".." in parts:
-        return "holds `..`; paths stay inside the workspace"
+        return "contains `..`; paths must stay inside the workspace"
     if pattern and "**" in parts:
-        return "holds `**`, which is not supported; list the files with a command, or name each depth"
+        return "contains `**`, which is not supported; list the files with a command, or name each depth"
     return None
 
 

@@ -9,7 +9,7 @@ from app.engine import ports
 
 STEP_FAILED = "step_failed"  # Code and reason of runs that a step has ended.
 MOST_VISITS = 100_000
-"""How often the flow may come through a step of one scope; a run that continues is one that runs in circles."""
+"""How often the flow may reach a step of one scope. A run that would exceed this limit runs in circles and fails."""
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
@@ -48,7 +48,7 @@ class _Workflow:
         name: str = step["name"]
         visit = frame.visit(name)
         if visit > MOST_VISITS:
-            message = f"the flow came through {name} more than {MOST_VISITS} times"
+            message = f"the flow reached the step {name} more than {MOST_VISITS} times"
             raise errors.RunFailed(message, code="runs_in_circles", key=frame.key(name, visit))
         frame.running = name
         frame.running_facts = {}
@@ -177,7 +177,7 @@ async def apply(
 
 def _problem(item: plain.Json, folder: str, filler: variables.Filler, run_root: str) -> str | None:
     if filler.gaps:
-        return f"${{{filler.gaps[0].name}}} stands for nothing: {filler.gaps[0].reason}"
+        return f"${{{filler.gaps[0].name}}} is undefined: {filler.gaps[0].reason}"
     if not isinstance(item, str):
         return "the item is not a text, so it cannot name a file"
     for path, problem in (

@@ -98,11 +98,11 @@ def _of_texts(document: plain.Object) -> _Flaws:
         if field.filled:
             for where, text in json_text.texts(value, place):
                 if variables.is_open(text):
-                    message = "holds a `${` that is never closed; write `$${` for the characters themselves"
+                    message = "contains a `${` that is never closed; write `$${` for the characters themselves"
                     yield json_schemas.flaw(where, "open_variable", message)
     for where, text in json_text.texts({name: part for name, part in document.items() if name != "context"}, ()):
         if any(name == "env" or name.startswith("env.") for name in variables.names(text)):
-            message = "names ${env.…}, and there is no such namespace; a step gets variables by `env` and `secrets`"
+            message = "uses ${env.…}, which is not a namespace; pass variables to a step with `env` and `secrets`"
             yield json_schemas.flaw(where, "env_namespace", message)
 
 

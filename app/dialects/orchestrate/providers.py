@@ -91,4 +91,4 @@ def _refused(of_params: tuple[variables.Gap, ...], in_template: tuple[variables.
     context = variables.error_context(in_template, template=True) if in_template else {}
     for name, values in variables.error_context(of_params).items():
         context[name] = [*context.get(name, []), *(value for value in values if value not in context.get(name, []))]
-    return Refused(message=f"${{{first.name}}} stands for nothing: {first.reason}", context=context)
+    return Refused(message=f"${{{first.name}}} is undefined: {first.reason}", context=context)

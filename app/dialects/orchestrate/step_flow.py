@@ -259,7 +259,7 @@ class _Taking:
 
     async def _refuse_gaps(self) -> None:
         if gaps := self._filler.gaps:
-            message = f"${{{gaps[0].name}}} stands for nothing: {gaps[0].reason}"
+            message = f"${{{gaps[0].name}}} is undefined: {gaps[0].reason}"
             await self._refuse("undefined_vars", message, variables.error_context(gaps))
 
     async def _refuse(self, code: str, message: str, context: plain.Object) -> NoReturn:

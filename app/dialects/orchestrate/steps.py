@@ -80,7 +80,7 @@ def _of_capture(spot: scopes.Spot) -> _Flaws:
             yield spot.flaw("needs_json_capture", "applies only with `output_capture: json`", name)
     for name in ("output_schema", "output_require"):
         if name in step and step.get("allow_parse_error") is True:
-            message = "excludes `allow_parse_error: true`: what need not be JSON cannot be held to anything"
+            message = "excludes `allow_parse_error: true`: output that need not be JSON cannot be checked"
             yield spot.flaw("exclusive_fields", message, name)
 
 

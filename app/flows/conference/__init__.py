@@ -82,7 +82,7 @@ def _uses(recipe: library.Recipe, definitions: library.Library) -> Iterator[libr
 def _people_flaws(recipe: library.Recipe, definitions: library.Library) -> Iterator[errors.Flaw]:
     named: Sequence[str] = recipe.document["agents"]
     if chief_of(definitions) is None:
-        message = f"there is no agent of the archetype {CHIEF} that takes part in conferences"
+        message = f"there is no agent of the archetype {CHIEF} with the mode conference"
         yield json_schemas.flaw((), "no_chief", message)
     if not named:
         yield json_schemas.flaw(("agents",), "no_participants", "there are no agents to ask")

@@ -49,7 +49,7 @@ def check(definitions: library.Library) -> list[errors.Flaw]:
     if definitions.agent_of(ARCHETYPE, MODE) is not None:
         return []
     message = (
-        f"no agent with the archetype {ARCHETYPE} takes part in pipelines, so no agent can split an intent into tasks"
+        f"no agent with the archetype {ARCHETYPE} has the mode pipeline, so no agent can split an intent into tasks"
     )
     return [errors.Flaw(path="$.intent", code="no_chief", message=message)]
 

@@ -43,7 +43,7 @@ def why_person(definitions: library.Library) -> str | None:
     """Return why a person must judge; None where the chief may."""
     chief = definitions.agent_of(decomposition.ARCHETYPE, decomposition.MODE)
     if chief is None:
-        return f"no agent with the archetype {decomposition.ARCHETYPE} takes part in pipelines"
+        return f"no agent with the archetype {decomposition.ARCHETYPE} has the mode pipeline"
     if chief.tier not in prompts.SIZES:
         return f"the chief {chief.id} is of tier {chief.tier}, and only {' or '.join(prompts.SIZES)} may judge"
     return None

@@ -39,7 +39,7 @@ def started(plan: plans.Plan, at: str) -> plans.Plan:
         raise _wrong(plan, f"the plan {plan.session_id} is a draft; it must be approved before it is started")
     _with_tasks(plan)
     if plan.status in _AT_WORK and not rules.can_go_on(plan):
-        raise _wrong(plan, f"the plan {plan.session_id} is {plan.status}, and none of its tasks can go on")
+        raise _wrong(plan, f"the plan {plan.session_id} is {plan.status}, and none of its tasks can continue")
     return rules.changed(plan, at, status=plans.PlanState.RUNNING, error=None)
 
 

@@ -164,7 +164,7 @@ def _endpoint(kept: Mapping[str, object]) -> notifications.Endpoint | None:
     try:
         return notifications.endpoint_of(kept)
     except (TypeError, KeyError) as error:
-        _log.error("a file of outbox/ holds no endpoint, and is left as it is: %s", error)
+        _log.error("a file of outbox/ is not an endpoint; it is left unchanged: %s", error)
         return None
 
 
@@ -172,5 +172,5 @@ def _letter(kept: Mapping[str, object]) -> notifications.DeadLetter | None:
     try:
         return notifications.letter_of(kept)
     except (TypeError, KeyError) as error:
-        _log.error("a file of outbox/ holds no dead letter, and is left as it is: %s", error)
+        _log.error("a file of outbox/ is not a dead letter; it is left unchanged: %s", error)
         return None

@@ -146,7 +146,7 @@ def _wrong_url(text: str) -> str | None:
     except ValueError as error:
         return f"{text!r:.80} is not an address: {error}"
     if url.scheme not in ("http", "https") or not url.hostname or not text.isascii() or not text.isprintable():
-        return f"{text!r:.80} is not an address such as https://hooks.example.org/runs"
+        return f"{text!r:.80} is not an address; write it as https://hooks.example.org/runs"
     if url.username is not None or url.fragment or len(text) > 2000 or " " in text or port == 0:
         return "must hold no user, fragment or space, and at most 2000 characters"
     return None

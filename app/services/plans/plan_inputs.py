@@ -107,7 +107,7 @@ class PlanInputs:
         self.broken[session_id] = error
         self._repository.tell(session_id)
         facts = {"session_id": session_id}
-        _log.critical("the planner broke over %s", session_id or "all plans", exc_info=error, extra=facts)
+        _log.critical("the planner failed on %s", session_id or "all plans", exc_info=error, extra=facts)
 
     async def wait(self, call: ports.Call) -> plain.Json:
         """Write a plan's file, and return the next input that the file or a run of the plan gives."""

@@ -51,7 +51,7 @@ class PlanOrders:
         broken = self._inputs.broken if session_id is None else self._inputs.broken.keys() & {session_id, ""}
         if broken:
             names = ", ".join(sorted(name or "all plans" for name in broken))
-            raise errors.Unavailable(f"the planner broke over {names}; see the log", code="planner_broken")
+            raise errors.Unavailable(f"the planner failed on {names}; see the log", code="planner_broken")
 
     async def opened(self, session_id: str) -> OpenPlan:
         """Return a plan that takes its next input, as its file has it now.

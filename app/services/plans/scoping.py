@@ -96,7 +96,7 @@ class Scoper:
         if _waits_for_a_person(routed):
             return routed
         if routed.recipe_id is None:
-            return _asking(routed, self._which_recipe(), "names no recipe, and holds no words by which one is found")
+            return _asking(routed, self._which_recipe(), "names no recipe, and contains no words that identify one")
         if not wants.flaws and not wants.missing:
             return _quiet(routed)
         lacking = ", ".join(wants.missing)

@@ -96,7 +96,7 @@ class Hooks:
         signing, now = webhook.signing_secret or "", self._clock.now().timestamp()
         unsigned = webhook.scheme == "github" and not pointers.is_signed_github(signing, headers, body)
         if unsigned or (webhook.scheme == "standard" and not pointers.is_signed_standard(signing, headers, body, now)):
-            message = f"the delivery is not signed as {webhook.scheme} wants it, or its timestamp is too old"
+            message = f"the delivery has no valid signature of the scheme {webhook.scheme}, or its timestamp is too old"
             raise errors.RequestInvalid(message, code="signature_invalid")
 
     def _name(self, scheme: str, headers: Mapping[str, str]) -> str:

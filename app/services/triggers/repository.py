@@ -103,5 +103,5 @@ def _read(found: documents.Found) -> dict[str, triggers.Trigger]:
         try:
             read[name] = triggers.of_json(document)
         except (TypeError, KeyError, AttributeError) as error:
-            _log.error("triggers/%s.json holds no trigger, and is left as it is: %s", name, error)
+            _log.error("triggers/%s.json is not a trigger; it is left unchanged: %s", name, error)
     return {name: trigger for name, trigger in read.items() if trigger.trigger_id == name}

@@ -213,7 +213,9 @@ def flaws(trigger: triggers.Trigger) -> Iterator[errors.Flaw]:
             yield _flaw(f"$.{name}", f"must be one of {', '.join(get_args(choices))}, not {value!r:.80}")
     for name, pointer in trigger.args_from.items():
         if not pointers.is_pointer(pointer):
-            yield _flaw(f"$.args_from.{name:.80}", f"{pointer!r:.80} is not a JSON pointer such as /repository/name")
+            yield _flaw(
+                f"$.args_from.{name:.80}", f"{pointer!r:.80} is not a JSON pointer; write it as /repository/name"
+            )
         if name in trigger.args:
             yield _flaw(f"$.args_from.{name:.80}", "is given in args, too")
     if trigger.schedule is not None:

@@ -93,7 +93,7 @@ def test_what_later_versions_have(text, expected):
         ("{{a}} == 'x", "cannot be read"),
         ("{{a}} == 'x' {{b}} == 'y'", "`and` or `or` would"),
         ("{{a}} == 'x' and", "ends where a value must stand"),
-        ("and {{a}} == 'x'", "'and' stands where a value must stand"),
+        ("and {{a}} == 'x'", "'and' is not a value"),
         ("{{a}} == 'x' AND {{b}} == 'y'", "does not follow"),
         ("'x' == 'x'", "names no variable"),
         ("'{{a}}' == 'x'", "write a variable without quotes"),

@@ -107,7 +107,7 @@ def test_parameters_that_the_template_does_not_name():
     ],
 )
 def test_calls_that_cannot_be_made(provider, given_params, context):
-    """What stands for nothing is told by name: placeholders of the template bare, variables as they are written."""
+    """Undefined names are reported: placeholders of the template bare, variables as they are written."""
     refused = providers.invocation(provider, given_params, "p", AT)
 
     assert isinstance(refused, providers.Refused)
