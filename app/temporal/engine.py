@@ -21,6 +21,7 @@ from app.domain.limits import RunLimits
 from app.engine import aio, input_results, open_steps, ports, run_engine, runner, stores
 from app.temporal import codec, messages, steps, worker
 from app.temporal.activities import Activities
+from app.temporal.claims import Claims
 from app.temporal.follower import LOOK_SECONDS, Follower
 from app.temporal.orders import Orders
 from app.temporal.placing import Placing
@@ -72,9 +73,11 @@ class TemporalEngine:
         self._client = Client(**config)
         self._steps = steps.Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
         self._placing = Placing(store, self._steps.leases, bounds.placement)
+        self._claims = Claims(store, self._client, bounds.queue, self._placing)
         self._runs = Runs(
             steps=self._steps,
             placing=self._placing,
+            claims=self._claims,
             equipment=equipment,
             contents=self.contents,
             rested=self._run_rested,
@@ -97,7 +100,7 @@ class TemporalEngine:
 
         Args:
             recover: Whether this process is a service, which continues unfinished runs.
-            lock: Not used; runs that hold a workspace alone are refused.
+            lock: Not used; workflows claim the workspaces that runs hold alone.
         """
         if self._recovery is None:
             self._recovery = self._helpers.begin(self._begin(recover), "recovery")
@@ -131,13 +134,12 @@ class TemporalEngine:
         return True
 
     def refuse(self, start: runs.RunStart) -> None:
-        """Refuse what no worker could keep: a workspace held alone, a priority, and limits.
+        """Refuse what no worker could keep: a priority, `concurrency`, and limits.
 
         Raises:
             errors.RequestInvalid: `unsupported_on_engine`.
         """
         lacks = [
-            ("exclusive_workspace", "set share_workspace", start.exclusive_workspace),
             ("concurrency", "leave it out", start.concurrency is not None),
             ("priority", "leave it out", start.priority != 0),
             (*_LIMITS, start.limits != limits.NO_LIMITS),
@@ -356,6 +358,7 @@ class TemporalEngine:
             await self._run_ended(start, state)
 
     async def _run_ended(self, start: runs.RunStart, state: states.RunState) -> None:
+        await self._claims.release(start)
         if state is states.RunState.CANCELLED:
             await self._orders.cancel_children(start.run_id)
         if start.parent_run_id is not None:

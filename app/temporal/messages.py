@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 WORKFLOW = "control_room_run"
 """Name of the workflow of a run."""
+
+CLAIM = "control_room_claim"
+"""Name of the workflow of a workspace that a run holds alone."""
+
+HOLDER = "run_id"
+"""Name in its memo of the run that holds it."""
 
 SUPERSEDED = "superseded"
 """Type of the failure of an activity that the run needs no more."""
@@ -111,3 +118,9 @@ def presence_queue(queue: str, worker: str) -> str:
 def workflow_id(run_id: str) -> str:
     """Return the id of a run's workflow."""
     return f"control-room-{run_id}"
+
+
+def claim_id(queue: str, place: str | None, workspace: str) -> str:
+    """Return the id of the workflow of a workspace on a worker's machine; of no worker: of a mounted folder."""
+    digest = hashlib.sha256(f"{place}:{workspace}".encode()).hexdigest()
+    return f"{queue}-claim-{digest[:32]}"

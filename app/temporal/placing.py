@@ -21,6 +21,11 @@ class Placing:
         self._leases = leases
         self._here = placement
 
+    @property
+    def places(self) -> bool:
+        """Return whether runs are placed on workers."""
+        return self._here is not None
+
     def facts(self, decided: decisions.Decisions) -> dict[str, object]:
         """Return the placement for a workflow."""
         if self._here is None:

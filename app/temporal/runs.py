@@ -12,6 +12,7 @@ from app.domain.records import BlobRef
 from app.domain.states import RunState
 from app.engine import runner, stores
 from app.temporal import messages
+from app.temporal.claims import Claims
 from app.temporal.placing import Placing
 from app.temporal.rehearsal import rehearse
 from app.temporal.slices import Contents, Slice
@@ -25,8 +26,16 @@ class Runs:
     """Begin, follow and end runs for their workflows."""
 
     def __init__(
-        self, *, steps: Steps, placing: Placing, equipment: runner.Equipment, contents: Contents, rested: Rested
+        self,
+        *,
+        steps: Steps,
+        placing: Placing,
+        claims: Claims,
+        equipment: runner.Equipment,
+        contents: Contents,
+        rested: Rested,
     ) -> None:
+        self._claims = claims
         self._steps = steps
         self._placing = placing
         self._equipment = equipment
@@ -34,12 +43,17 @@ class Runs:
         self._rested = rested
 
     async def take(self, run_id: str, *, again: bool) -> Slice:
-        """Take a run up and return its journal; of a run at rest, only that it rests.
+        """Take a run up and return its journal; of a run at rest, only that it rests, and of one whose workspace
+        another run holds, which one.
 
         Args:
             again: Whether its workflow continues as new, so that no process has taken it up.
         """
+        # Before the run is leased, since placing it writes to its journal.
+        holder = None if again else await self._claims.take(run_id)
         async with self._steps.leases.of(run_id) as log:
+            if holder is not None:
+                return self._contents.of(log.loaded, Slice(run_id=run_id, facts={"busy": holder}))
             decided = log.loaded.decisions
             rests = decided.ended is not None or (decided.paused is not None and decided.cancel_requested_at is None)
             if rests or log.loaded.missing is not None:

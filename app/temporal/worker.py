@@ -14,6 +14,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from app.temporal import codec, messages
 from app.temporal.activities import Activities
+from app.temporal.claim_workflow import ClaimWorkflow
 from app.temporal.slices import Contents
 from app.temporal.workflow import RunWorkflow
 
@@ -58,7 +59,7 @@ async def working(client: Client, activities: Activities, limits: WorkerLimits) 
     }
     drives = Worker(
         task_queue=limits.queue,
-        workflows=[RunWorkflow],
+        workflows=[RunWorkflow, ClaimWorkflow],
         activities=activities.short(),
         workflow_runner=runner(),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
@@ -85,4 +86,6 @@ def _step_queues(activities: Activities, limits: WorkerLimits) -> dict[str, list
 
 def replayer(contents: Contents) -> Replayer:
     """Return what replays histories against the present drivers and the store."""
-    return Replayer(workflows=[RunWorkflow], workflow_runner=runner(), data_converter=codec.converter(contents))
+    return Replayer(
+        workflows=[RunWorkflow, ClaimWorkflow], workflow_runner=runner(), data_converter=codec.converter(contents)
+    )

@@ -7,6 +7,7 @@ journal has something new.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -64,7 +65,7 @@ class RunWorkflow:
     async def run(self, run_id: str, again: bool = False) -> str:
         """Continue a run until it rests, and return its state then."""
         self._run_id = run_id
-        journal = json.loads(await self._ask("take", run_id, again))
+        journal = await self._taken(again)
         if journal["facts"].get("rests"):
             return await self._settle()
         self._note(journal["facts"])
@@ -83,6 +84,18 @@ class RunWorkflow:
             # The journal had something new while the run came to rest.
             workflow.continue_as_new(args=[run_id, True])
         return state
+
+    async def _taken(self, again: bool) -> dict[str, Any]:
+        while True:
+            turn = self._turn
+            journal: dict[str, Any] = json.loads(await self._ask("take", self._run_id, again))
+            if "busy" not in journal["facts"]:
+                return journal
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(args=[self._run_id, again])
+            # The claim signals when the workspace is this run's.
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(lambda turn=turn: self._turn != turn, timeout=_LOOK)  # type: ignore[misc]
 
     @workflow.signal
     def look(self) -> None:

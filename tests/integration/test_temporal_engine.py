@@ -277,13 +277,11 @@ async def test_a_failed_run_is_resumed_from_its_failure(scene: Scene):
     ("field", "asked"),
     [
         ("priority", {"priority": 5}),
-        ("exclusive_workspace", {}),
         ("limits", {"limits": limits.RunLimits(wall_seconds=5)}),
     ],
 )
 async def test_what_this_engine_cannot_do_is_refused_by_name(scene: Scene, field: str, asked: dict[str, Any]):
     """A run that asks for it is not made."""
-    asked = asked or {"exclusive_workspace": True}
     with pytest.raises(errors.RequestInvalid) as refused:
         await scene.start("quick", **asked)
 
@@ -298,6 +296,41 @@ async def test_limits_of_a_run_are_refused_by_name(scene: Scene):
         await scene.service.engine.limit(run_id, limits.RunLimits(calls=1))
 
     assert [flaw.path for flaw in refused.value.flaws] == ["$.limits"]
+
+
+async def test_runs_that_hold_a_workspace_alone_take_turns(project: projects.Project, tmp_path: Path):
+    """The second waits for the end of the first, in order, also where the server has lost every claim."""
+    own = temporal_server.DevServer(tmp_path)
+    own.start()
+    try:
+        await temporal_server.connected(own.address)
+        async with AsyncExitStack() as stack:
+            service = await stack.enter_async_context(bootstrap.build(chosen(project, own.address), SERVE))
+            await stack.enter_async_context(bootstrap.build(chosen(project, own.address), WORK))
+            scene = Scene(service, project, await Client.connect(own.address))
+            first = await scene.start("once", exclusive_workspace=True)
+            await scene.there("first")
+            waiting = [await scene.start("child", exclusive_workspace=True) for _ in range(3)]
+            beside = await scene.start("child")
+            assert await scene.ended(beside) is states.RunState.DONE
+            assert {(await service.store.summary(run_id)).status for run_id in waiting} == {states.RunState.PENDING}
+
+            own.wipe()
+            own.start()
+            await temporal_server.connected(own.address)
+            await service.engine.cancel(waiting[0])
+            assert await scene.ended(waiting[0]) is states.RunState.CANCELLED
+            scene.project.write("good", "")
+            scene.project.write("go", "")
+            assert [await scene.ended(run_id) for run_id in (first, *waiting[1:])] == [states.RunState.DONE] * 3
+
+            rows = [await service.store.summary(run_id) for run_id in (first, *waiting[1:])]
+            assert (rows[0].completed_at or "") <= min(row.started_at or "" for row in rows[1:])
+            assert sorted(rows, key=lambda row: row.started_at or "") == sorted(
+                rows, key=lambda row: row.completed_at or ""
+            )
+    finally:
+        own.stop()
 
 
 def tasks(*recipe_ids: str) -> tuple[plan_requests.NewTask, ...]:

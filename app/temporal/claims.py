@@ -1,0 +1,134 @@
+"""Claims of workspaces that runs hold alone: one workflow for each worker, or mount, and path.
+
+The journals say which runs have begun and not ended, so that a claim that is lost with the server is made again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from app import errors
+from app.domain import runs, states
+from app.engine import stores
+from app.temporal import messages
+from app.temporal.placing import Placing
+
+_log = logging.getLogger(__name__)
+
+
+class Claims:
+    """Hold workspaces for runs, from their start to their end, pauses included."""
+
+    def __init__(self, store: stores.RunStore, client: Client, queue: str, placing: Placing) -> None:
+        self._store = store
+        self._client = client
+        self._queue = queue
+        self._placing = placing
+
+    async def take(self, run_id: str) -> str | None:
+        """Hold the workspace of a run, if it is to hold it alone; return the other run that holds it, if one does.
+
+        A run that waits is signalled when it holds the workspace.
+        """
+        row = await self._store.summary(run_id)
+        if not row.exclusive_workspace:
+            return None
+        loaded = await self._store.read(run_id)
+        start, decided = loaded.start, loaded.decisions
+        rests = decided.ended or decided.paused or decided.cancel_requested_at
+        if rests or await self._is_held_above(start):
+            return None
+        place = await self._placing.place(run_id) if self._placing.places else None
+        claim = self._id(start, place)
+        holder = await self._holder(claim)
+        if holder is None:
+            holder = await self._hold(claim, await self._begun(start, place) or run_id)
+        if holder == run_id:
+            return None
+        if await self._has_ended(holder):
+            await self._signal(claim, "release", holder)
+        await self._signal(claim, "wait", run_id)
+        return holder
+
+    async def release(self, start: runs.RunStart) -> None:
+        """Let the next run have the workspace of one that has ended."""
+        if not start.exclusive_workspace:
+            return
+        place = (await self._store.read(start.run_id)).decisions.placed if self._placing.places else None
+        try:
+            await self._signal(self._id(start, place), "release", start.run_id)
+        except RPCError as error:
+            # The next one that asks sees that the holder has ended.
+            _log.info("claim not released: %s", error.message, extra={"run_id": start.run_id})
+
+    def _id(self, start: runs.RunStart, place: str | None) -> str:
+        return messages.claim_id(self._queue, place, _path(start.working_dir))
+
+    async def _is_held_above(self, start: runs.RunStart) -> bool:
+        workspace = _path(start.working_dir)
+        while start.parent_run_id is not None:
+            try:
+                start = (await self._store.read(start.parent_run_id)).start
+            except errors.NotFound:
+                return False
+            if start.exclusive_workspace and _path(start.working_dir) == workspace:
+                return True
+        return False
+
+    async def _begun(self, start: runs.RunStart, place: str | None) -> str | None:
+        workspace = _path(start.working_dir)
+        for row in await self._store.list_unfinished():
+            if row.exclusive_workspace and _path(row.working_dir) == workspace:
+                found = (await self._store.read(row.run_id)).decisions
+                if found.taken_since_resume and found.ended is None and found.placed == place:
+                    return row.run_id
+        return None
+
+    async def _hold(self, claim: str, holder: str) -> str | None:
+        try:
+            await self._client.start_workflow(
+                messages.CLAIM,
+                args=[holder],
+                id=claim,
+                task_queue=self._queue,
+                memo={messages.HOLDER: holder},
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            )
+        except WorkflowAlreadyStartedError:
+            return await self._holder(claim)
+        return holder
+
+    async def _holder(self, claim: str) -> str | None:
+        try:
+            found = await self._client.get_workflow_handle(claim).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+        if found.status is not WorkflowExecutionStatus.RUNNING:
+            return None
+        return str((await found.memo())[messages.HOLDER])
+
+    async def _has_ended(self, run_id: str | None) -> bool:
+        try:
+            return run_id is not None and states.RunState((await self._store.summary(run_id)).status).finished
+        except errors.NotFound:
+            return True
+
+    async def _signal(self, claim: str, signal: str, run_id: str | None) -> None:
+        try:
+            await self._client.get_workflow_handle(claim).signal(signal, run_id)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+
+
+def _path(workspace: str) -> str:
+    return os.path.normpath(workspace)
