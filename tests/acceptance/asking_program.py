@@ -6,11 +6,11 @@ import sys
 
 from app.cli import root
 from app.dialects import registry
-from tests.integration import asking
+from tests.integration.asking_dialect import ASKING
 
 MODULE = "tests.acceptance.asking_program"
 """What is executed in place of `app`."""
 
 if __name__ == "__main__":
-    registry.DIALECTS = {**registry.DIALECTS, "asking": asking.ASKING}
+    registry.DIALECTS = {**registry.DIALECTS, "asking": ASKING}
     sys.exit(root.execute())

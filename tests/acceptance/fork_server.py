@@ -27,7 +27,7 @@ FILES = 3
 LONGEST_REQUEST = 2**20
 """Bytes of a request."""
 
-PRELOADED = ("app.crash_lab.preloaded", "httpx", "tests.integration.asking")
+PRELOADED = ("app.crash_lab.preloaded", "httpx", "tests.integration.asking_dialect")
 """What every fork has loaded already."""
 
 
@@ -68,8 +68,12 @@ def _guard(request: dict[str, Any], out: int, err: int, telling: int) -> None:
 
 
 def _execute(request: dict[str, Any], out: int, err: int) -> None:
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    if os.isatty(out):
+        os.setsid()
+        os.dup2(out, 0)
+    else:
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
     for number, file in ((1, out), (2, err)):
         os.dup2(file, number)
         os.close(file)
@@ -86,7 +90,7 @@ def _execute(request: dict[str, Any], out: int, err: int) -> None:
 
 def _stream(descriptor: int, errors: str) -> TextIO:
     buffered = io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False))
-    return io.TextIOWrapper(buffered, "utf-8", errors, line_buffering=descriptor == 2)
+    return io.TextIOWrapper(buffered, "utf-8", errors, line_buffering=descriptor == 2 or os.isatty(descriptor))
 
 
 if __name__ == "__main__":

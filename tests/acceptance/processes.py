@@ -34,7 +34,9 @@ _asking = threading.Lock()
 class Process:
     """A process of a module of the program, like `subprocess.Popen` of `python -m MODULE`."""
 
-    def __init__(self, module: str, *arguments: str, environ: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, module: str, *arguments: str, environ: Mapping[str, str], folder: Path, terminal: int | None = None
+    ) -> None:
         self.arguments = (module, *arguments)
         self.returncode: int | None = None
         out, err, (self._told, telling) = os.pipe(), os.pipe(), os.pipe()
@@ -43,7 +45,8 @@ class Process:
         request = {"module": module, "arguments": arguments, "environ": dict(environ), "folder": str(folder)}
         try:
             with _asking:
-                socket.send_fds(_new_runs(), [json.dumps(request).encode()], [out[1], err[1], telling])
+                shown = (out[1], err[1]) if terminal is None else (terminal, terminal)
+                socket.send_fds(_new_runs(), [json.dumps(request).encode()], [*shown, telling])
         finally:
             for file in (out[1], err[1], telling):
                 os.close(file)
@@ -107,17 +110,21 @@ class Process:
 Started = Process | subprocess.Popen[str]
 
 
-def start(module: str, *arguments: str, environ: Mapping[str, str], folder: Path) -> Started:
-    """Start a module of the program, with pipes for what it says."""
+def start(
+    module: str, *arguments: str, environ: Mapping[str, str], folder: Path, terminal: int | None = None
+) -> Started:
+    """Start a module of the program, with pipes for what it says, or at a terminal in a session of its own."""
     if not COLD.keys() & environ.keys():
-        return Process(module, *arguments, environ=environ, folder=folder)
+        return Process(module, *arguments, environ=environ, folder=folder, terminal=terminal)
+    at_terminal = terminal is not None
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         env=dict(environ),
         cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdin=terminal if at_terminal else subprocess.DEVNULL,
+        stdout=terminal if at_terminal else subprocess.PIPE,
+        stderr=terminal if at_terminal else subprocess.PIPE,
+        start_new_session=at_terminal,
         encoding="utf-8",
     )
 

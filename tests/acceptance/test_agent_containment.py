@@ -156,8 +156,7 @@ def test_a_stopped_service(project: programs.Project, traces: Path, mode: str) -
     with service(project, mode) as served:
         run_id = served.start_run()
         born(traces)
-        served.signal(signal.SIGTERM)
-        served.signal(signal.SIGTERM)
+        served.hurry()
         served.ended()
         left = process_families.running(traces)
     with service(project, mode) as served:

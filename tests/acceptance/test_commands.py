@@ -143,8 +143,7 @@ def test_a_stopped_service_leaves_no_process(project: programs.Project, traces: 
     with commanding.service(project) as service:
         run_id = service.start_run(recipe_id="once", args={})
         pids = born(traces) | {"launcher": launcher(project)}
-        service.signal(signal.SIGTERM)
-        service.signal(signal.SIGTERM)
+        service.hurry()
         service.ended()
         left, lines = process_families.living(pids), journal(project, run_id)
     with commanding.service(project) as service:

@@ -58,9 +58,8 @@ steps:
 """
 WRITES = ("kill", "EIO", "ENOSPC", "power loss", "one sync lies")
 traced = pytest.mark.skipif(not tracing.available(), reason="strace is not installed")
-sampled = pytest.mark.parametrize(
-    "sample", [4, pytest.param(40, marks=[pytest.mark.slow, pytest.mark.timeout(3000)])], ids=["few", "many"]
-)
+SAMPLE = 40
+"""Points of each sweep that are tried of a recipe beside the example: what disturbs them is the same for all."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -145,38 +144,41 @@ def test_every_point_of_every_sweep_holds(tmp_path: Path) -> None:
     assert report.holds
 
 
-@sampled
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
 @traced
-def test_a_sample_of_an_agent_recipe_holds(tmp_path: Path, sample: int) -> None:
+def test_a_sample_of_an_agent_recipe_holds(tmp_path: Path) -> None:
     """A recipe of a real program speaks from the script here, and ends the same wherever it is cut."""
     replies = tmp_path / "replies.json"
     said = {"code-review": "issues-found", "code-review#2": "no-issues", "fix": "complete", "commit": "committed"}
     replies.write_text(json.dumps({key: json.dumps({"outcome": outcome}) for key, outcome in said.items()}))
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     request = requests.StartRequest(recipe_id="review-and-commit")
-    report = crashtest.crashtest(chosen, request, extent(sample=sample, seed=2, replies=replies), lambda line: None)
+    report = crashtest.crashtest(chosen, request, extent(sample=SAMPLE, seed=2, replies=replies), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
 
 
-@sampled
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
 @traced
-def test_a_sample_of_an_amplifier_recipe_holds(tmp_path: Path, sample: int) -> None:
+def test_a_sample_of_an_amplifier_recipe_holds(tmp_path: Path) -> None:
     """A loop over what an agent has listed ends the same wherever it is cut, and no iteration is repeated."""
     replies = tmp_path / "replies.json"
     replies.write_text(json.dumps({"discover-files": '{"files": ["a.py", "b.py"]}', "*": "It is well written."}))
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     request = requests.StartRequest(recipe_id="batch-file-analyzer")
-    report = crashtest.crashtest(chosen, request, extent(sample=sample, seed=8, replies=replies), lambda line: None)
+    report = crashtest.crashtest(chosen, request, extent(sample=SAMPLE, seed=8, replies=replies), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
 
 
-@sampled
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
 @traced
-def test_a_sample_of_a_workflow_holds(tmp_path: Path, sample: int) -> None:
+def test_a_sample_of_a_workflow_holds(tmp_path: Path) -> None:
     """Commands, a loop and the moves of its items end the same wherever they are cut, and no move is made twice."""
     project = programs.make_project(tmp_path / "project")
     (project.path / ".control-room" / "recipes" / "orchestrate").mkdir(parents=True)
@@ -186,15 +188,16 @@ def test_a_sample_of_a_workflow_holds(tmp_path: Path, sample: int) -> None:
         (project.path / "inbox" / f"{name}.task").write_text(f"Do {name}.")
     chosen = settings.load(project=project.path, home=tmp_path)
     request = requests.StartRequest(recipe_id="inbox")
-    report = crashtest.crashtest(chosen, request, extent(sample=sample, seed=4), lambda line: None)
+    report = crashtest.crashtest(chosen, request, extent(sample=SAMPLE, seed=4), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
 
 
-@sampled
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
 @traced
-def test_a_sample_of_a_conference_holds(tmp_path: Path, sample: int) -> None:
+def test_a_sample_of_a_conference_holds(tmp_path: Path) -> None:
     """Tool calls, opinions, their evidence and the transcript's issue are the same wherever the round is cut."""
     project = _team(tmp_path / "project")
     replies = tmp_path / "replies.json"
@@ -205,15 +208,16 @@ def test_a_sample_of_a_conference_holds(tmp_path: Path, sample: int) -> None:
     asked = conferences.NewConference(
         message="Is the gate quiet?", agents=["planner", "writer"], allowed_tools=["file_locator"], require_tool=True
     )
-    report = crashtest.crashtest(chosen, asked, extent(sample=sample, seed=6, replies=replies), lambda line: None)
+    report = crashtest.crashtest(chosen, asked, extent(sample=SAMPLE, seed=6, replies=replies), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
 
 
-@sampled
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
 @traced
-def test_a_sample_of_a_plan_holds(tmp_path: Path, sample: int) -> None:
+def test_a_sample_of_a_plan_holds(tmp_path: Path) -> None:
     """From intent to done, by a chief and the runs of tasks that wait for one another, wherever it is cut."""
     project = _team(tmp_path / "project")
     replies = tmp_path / "replies.json"
@@ -227,7 +231,7 @@ def test_a_sample_of_a_plan_holds(tmp_path: Path, sample: int) -> None:
     replies.write_text(json.dumps(said))
     chosen = settings.load(project=project.path, home=tmp_path)
     asked = plan_requests.NewPlan(intent="two small tasks: gate and way")
-    report = crashtest.crashtest(chosen, asked, extent(sample=sample, seed=7, replies=replies), lambda line: None)
+    report = crashtest.crashtest(chosen, asked, extent(sample=SAMPLE, seed=7, replies=replies), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
@@ -255,12 +259,12 @@ def test_the_files_of_plans_and_issues_are_among_the_points(tmp_path: Path) -> N
 
 def test_lives_side_by_side_end_each_in_its_own_way(bench: process_sweeps.Bench) -> None:
     """Processes that end at the same time are not mixed up."""
-    experiments = [bench.experiment(f"side-{number}") for number in range(24)]
-    points = ["storage.create.before_folder:1", "pool.queued:1"] * 12
+    experiments = [bench.experiment(f"side-{number}") for number in range(12)]
+    points = ["storage.create.before_folder:1", "pool.queued:1"] * 6
     with ThreadPoolExecutor(6) as threads:
         codes = list(threads.map(lambda lived, point: fork_server.live(lived, crash_at=point), experiments, points))
 
-    assert codes == [-signal.SIGKILL] * 24
+    assert codes == [-signal.SIGKILL] * 12
 
 
 @traced
@@ -343,20 +347,27 @@ def test_the_command_prints_a_table(tmp_path: Path) -> None:
     assert not (project.data / "runs").exists()
 
 
-def test_the_command_takes_a_conference_or_an_intent_too(tmp_path: Path) -> None:
-    """Exactly one of the three is named; the report calls it by its kind."""
+def test_the_command_takes_one_of_three(tmp_path: Path) -> None:
+    """A recipe, a conference and an intent exclude one another, and one of them is named."""
+    project = programs.make_project(tmp_path / "project")
+    neither = programs.control_room("crashtest", "--sample", "1", project=project, code=2)
+    both = programs.control_room("crashtest", "small", "--intent", "x", project=project, code=2)
+
+    assert "--confer or --intent" in neither.stderr
+    assert "--confer or --intent" in both.stderr
+
+
+@pytest.mark.slow
+def test_the_command_takes_a_conference_too(tmp_path: Path) -> None:
+    """The report calls what was asked for by its kind."""
     project = _team(tmp_path / "project")
     replies = tmp_path / "replies.json"
     replies.write_text(json.dumps({"chief": '{"done": true}', "*": "ABSTAIN"}))
     # A single point may not come up again, and a sweep without any holds nothing.
     with_replies = ("--sample", "3", "--untraced", "--replies", replies, "--json")
     held = programs.control_room("crashtest", "--confer", "Is it quiet?", *with_replies, project=project)
-    neither = programs.control_room("crashtest", "--sample", "1", project=project, code=2)
-    both = programs.control_room("crashtest", "small", "--intent", "x", project=project, code=2)
 
     assert (json.loads(held.stdout)["recipe_id"], json.loads(held.stdout)["holds"]) == ("conference", True)
-    assert "--confer or --intent" in neither.stderr
-    assert "--confer or --intent" in both.stderr
 
 
 def test_the_command_tells_what_is_broken() -> None:

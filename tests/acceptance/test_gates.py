@@ -10,8 +10,6 @@ import os
 import pty
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +20,7 @@ import httpx
 import pytest
 
 from tests import smoke
-from tests.acceptance import asking_program, programs
+from tests.acceptance import asking_program, processes, programs
 
 PROGRAM = asking_program.MODULE
 SHIP: list[dict[str, Any]] = [
@@ -57,15 +55,8 @@ class Terminal:
         self._screen, inner = pty.openpty()
         self.seen = ""
         self._news = threading.Condition()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, *arguments],
-            env=programs.environment(project, TERM="dumb"),
-            cwd=project.path,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            start_new_session=True,
-        )
+        environ = programs.environment(project, TERM="dumb")
+        self.process = processes.start(PROGRAM, *arguments, environ=environ, folder=project.path, terminal=inner)
         os.close(inner)
         threading.Thread(target=self._look, daemon=True).start()
 
@@ -87,7 +78,8 @@ class Terminal:
         """Take the terminal away."""
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait()
+        with self.process:
+            self.process.wait()
         os.close(self._screen)
 
     def _look(self) -> None:

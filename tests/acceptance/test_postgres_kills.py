@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import postgres_server
+from tests import postgres_server, smoke
 from tests.acceptance import programs
 from tests.postgres_server import Postgres
 
@@ -87,7 +87,7 @@ def post(http: httpx.Client, key: str) -> str:
     return str(answer.json()["run_id"])
 
 
-@pytest.mark.parametrize(("point", "nth"), POINTS)
+@pytest.mark.parametrize(("point", "nth"), smoke.only(("storage.commit.after_sync", 12), POINTS))
 def test_nothing_is_lost_and_nothing_is_done_twice(
     project: programs.Project, server: Postgres, point: str, nth: int
 ) -> None:

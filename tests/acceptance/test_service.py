@@ -164,11 +164,7 @@ def test_second_signal_does_not_wait_for_the_grace(project: programs.Project):
     with programs.service(project, CONTROL_ROOM_STOP_GRACE_SECONDS="3600") as service:
         run_id = service.start_run()
         service.wait_for_step(run_id, "draft")
-        service.signal(signal.SIGTERM)
-        with service.http() as http:
-            while http.get("/readyz").status_code == 200:
-                pass
-        service.signal(signal.SIGINT)
+        service.hurry()
         assert service.ended() == 130
 
     with programs.service(project) as service:

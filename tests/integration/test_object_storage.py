@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests import object_server
+from tests.acceptance import processes, programs
 from tests.integration import served
 from tests.integration.project import DISCOVER, Project, agent_step
 
@@ -43,10 +42,7 @@ def command(project: Project, *words: str, url: str | None = URL, code: int = 0)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
     if url is not None:
         environ["CONTROL_ROOM_BLOBS_URL"] = url
-    program = [sys.executable, "-m", "app", *words]
-    done = subprocess.run(
-        program, cwd=project.root, env=environ, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = programs.Ended(*processes.run("app", *words, environ=environ, folder=project.root))
     assert done.returncode == code, done.stdout + done.stderr
     assert object_server.SECRET not in done.stdout + done.stderr
     return done.stdout + done.stderr

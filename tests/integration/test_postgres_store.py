@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import postgres_server
+from tests.acceptance import processes, programs
 from tests.integration import served
 from tests.integration.project import Project
 from tests.integration.test_start_put_off import until_ready
@@ -31,15 +31,13 @@ def url(server: Postgres, request: pytest.FixtureRequest) -> str:
     return server.new_database(request.node.name)
 
 
-def command(project: Project, *words: str, url: str | None) -> subprocess.CompletedProcess[str]:
+def command(project: Project, *words: str, url: str | None) -> programs.Ended:
     """Call the command line on a project."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
     if url is not None:
         environ["CONTROL_ROOM_STORE_URL"] = url
-    program = [sys.executable, "-m", "app", *words]
-    return subprocess.run(
-        program, cwd=project.root, env=environ, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = processes.run("app", *words, environ=environ, folder=project.root)
+    return programs.Ended(*done)
 
 
 async def test_runs_outlive_the_service_in_the_database(project: Project, url: str) -> None:

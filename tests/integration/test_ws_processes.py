@@ -67,7 +67,8 @@ def test_a_killed_service(project: programs.Project) -> None:
 def test_a_stopped_service(project: programs.Project) -> None:
     """SIGTERM closes connections with 1012 and the reason, ends with 0, and leaves no traceback."""
     project.say(**{"code-review": {"hang": True}})
-    with programs.service(project) as service, _connected(service) as socket, _connected(service) as idle:
+    short = programs.service(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2")
+    with short as service, _connected(service) as socket, _connected(service) as idle:
         _say(socket, "start_recipe", recipe_id="review-and-commit", backend="script")
         _until(socket, "recipe_step_started")
         service.signal(signal.SIGTERM)

@@ -45,6 +45,7 @@ def _is_made_of_templates(message: str) -> bool:
     return _covered(message) >= LITERAL_SHARE * len(NAMES.sub("", message))
 
 
+@cache
 def _covered(message: str, depth: int = 4) -> int:
     """Return how many characters literal parts of templates cover, in a message as a whole or joined of parts."""
     if not depth:

@@ -203,22 +203,19 @@ class TestResults:
         assert (await running.run(request("/bin/true"))).exit_code == 0
         assert (_open_files(running), _family(running)) == (before, {running.launcher_pid})
 
-    @pytest.mark.parametrize(
-        ("script", "given", "cause"),
-        [
-            ("echo begun; exec sleep 60", {"timeout_seconds": modes.BEGUN_SECONDS}, "timeout"),
-            ("echo begun; exec sleep 60", {"idle_seconds": modes.BEGUN_SECONDS}, "idle"),
-            ("while :; do echo begun; done", {"cap_bytes": 10_000}, "output"),
-        ],
-    )
-    async def test_a_program_that_goes_too_far_is_ended(
-        self, running: supervisor.Supervisor, script: str, given: dict[str, Any], cause: str
-    ) -> None:
+    async def test_a_program_that_goes_too_far_is_ended(self, running: supervisor.Supervisor) -> None:
         """Time, silence and output have their limits, and what was said until then is kept."""
-        ended = await running.run(shell(script, **given))
+        waiting = "echo begun; exec sleep 60"
+        limited = {
+            "timeout": shell(waiting, timeout_seconds=modes.BEGUN_SECONDS),
+            "idle": shell(waiting, idle_seconds=modes.BEGUN_SECONDS),
+            "output": shell("while :; do echo begun; done", cap_bytes=10_000),
+        }
+        found = await asyncio.gather(*(running.run(each) for each in limited.values()))
 
-        assert (ended.cause, ended.signal, ended.leftovers, ended.survivors) == (cause, signal.SIGTERM, 0, 0)
-        assert ended.stdout.content.startswith(b"begun\n")
+        for cause, ended in zip(limited, found, strict=True):
+            assert (ended.cause, ended.signal, ended.leftovers, ended.survivors) == (cause, signal.SIGTERM, 0, 0)
+            assert ended.stdout.content.startswith(b"begun\n")
 
     async def test_many_at_a_time(self, running: supervisor.Supervisor) -> None:
         """Forty programs at a time get their own results, and leave no descriptor and no process."""
