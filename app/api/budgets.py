@@ -47,7 +47,7 @@ class BudgetBody(BaseModel):
     session_id: Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)] | None = Field(
         None, description="Only runs of this work session, or of its plans, count."
     )
-    per: Literal["day"] | None = Field(None, description="`day`: what was spent begins anew at midnight.")
+    per: Literal["day"] | None = Field(None, description="`day`: the spending of each day counts by itself.")
     time_zone: Annotated[str, Field(max_length=100)] = Field("UTC", description="Time zone of midnight, by IANA name.")
     limits: SharedLimitsBody = Field(description="The limits; give one at least.")
 

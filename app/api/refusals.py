@@ -210,7 +210,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"agent_session_id": "review"},
     ),
     errors.Conflict(
-        "retention/policy.json holds no policy ('rules'); set the policy anew, or remove the file",
+        "retention/policy.json is not a retention policy ('rules'); set the policy anew, or remove the file",
         code="retention_damaged",
     ),
     errors.Conflict(

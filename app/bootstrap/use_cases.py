@@ -39,6 +39,7 @@ def gates_of(
 def api_keys_of(chosen: settings.Settings, store: Store, platform: Platform) -> key_services.Keys:
     """Return the use cases of keys."""
     ring = key_files.KeyRing(chosen.project.data_directory, platform.clock)
+    ring.reach = platform.probes.reach
     return key_services.Keys(ring, store.audit, platform.clock, platform.ids)
 
 

@@ -70,7 +70,7 @@ def spending_limits(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def budgets() -> None:
-    """List and change what runs may spend together."""
+    """List and change budgets that several runs share."""
 
 
 @budgets.command("list")
@@ -86,8 +86,8 @@ def list_(place: options.Place, as_json: bool) -> int:
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe count.")
 @click.option("--label", metavar="NAME=TEXT", help="Only runs with this label count.")
 @click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or of its plans, count.")
-@click.option("--per-day", is_flag=True, help="What was spent begins anew at midnight.")
-@click.option("--time-zone", default="UTC", show_default=True, metavar="ZONE", help="Time zone of midnight.")
+@click.option("--per-day", is_flag=True, help="Count the spending of each day by itself.")
+@click.option("--time-zone", default="UTC", show_default=True, metavar="ZONE", help="Time zone in which a day begins.")
 @spending_limits
 @options.as_json
 @options.anywhere
@@ -99,7 +99,7 @@ def set_(
     per_day: bool,
     **given: Any,
 ) -> int:
-    """Create the budget NAME, or replace it; runs that wait for room in it go on."""
+    """Create or replace the budget NAME. Paused runs that fit into it continue."""
     from app.cli import arguments
     from app.domain import budgets as values
     from app.domain.limits import RunLimits
@@ -120,7 +120,7 @@ def set_(
 @click.argument("name")
 @options.anywhere
 def remove(place: options.Place, name: str) -> int:
-    """Remove the budget NAME; runs that wait for room in it go on."""
+    """Remove the budget NAME. Runs that it paused continue."""
     place.ask(remove_budget, name)
     terminal.say(f"budget {name} removed")
     return exit_codes.ExitCode.DONE

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from app import errors
-from app.cli import arguments, exit_codes, formats, options
+from app.cli import documents, formats
 from app.cli.client import Access, Answer, use_case
 from app.domain import authors
 from app.domain import retention as rules
@@ -30,30 +29,13 @@ async def set_policy(folder: FolderClient, policy: Mapping[str, Any]) -> Answer:
     try:
         read = rules.Policy.of(policy)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise errors.RequestInvalid(f"the file holds no policy: {error}") from error
+        raise errors.RequestInvalid(f"the file is not a retention policy: {error}") from error
     return (await folder.application.unattended.retention.set_policy(read, authors.LOCAL)).to_json()
 
 
 @click.group()
 def retention() -> None:
     """Show or set the rules by which a service removes old runs, once an hour."""
-
-
-@retention.command()
-@options.as_json
-@options.anywhere
-def show(place: options.Place, as_json: bool) -> int:
-    """Show the rules."""
-    return exit_codes.shown(place.ask(show_policy), as_json, _policy)
-
-
-@retention.command("set")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@options.as_json
-@options.anywhere
-def set_rules(place: options.Place, as_json: bool, file: Path) -> int:
-    """Replace the rules by those of FILE, a JSON object with `rules`."""
-    return exit_codes.shown(place.ask(set_policy, arguments.read_file(file)), as_json, _policy)
 
 
 def _policy(found: Answer) -> str:
@@ -68,3 +50,15 @@ def _policy(found: Answer) -> str:
         for rule in found["rules"]
     ]
     return formats.table(("older than", "keep bytes", "status", "recipe", "labels"), rows) if rows else "no rules"
+
+
+documents.commands(
+    retention,
+    documents.Document(
+        show=show_policy,
+        set=set_policy,
+        table=_policy,
+        show_help="Show the rules.",
+        set_help="Replace the rules by those of FILE, a JSON object with `rules`.",
+    ),
+)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, formats, options
+from app.cli import documents, formats
 from app.cli.client import Access, Answer, use_case
 from app.domain import authors
 
@@ -45,43 +44,9 @@ def prices() -> None:
     """Show and set what models cost."""
 
 
-@prices.command("show")
-@options.as_json
-@options.anywhere
-def show_prices_(place: options.Place, as_json: bool) -> int:
-    """Show the prices, in US dollars for a million tokens."""
-    return exit_codes.shown(place.ask(show_prices), as_json, _prices)
-
-
-@prices.command("set")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@options.as_json
-@options.anywhere
-def set_prices_(place: options.Place, as_json: bool, file: Path) -> int:
-    """Replace the prices by those of FILE, a JSON object with `models`."""
-    return exit_codes.shown(place.ask(set_prices, arguments.read_file(file)), as_json, _prices)
-
-
 @click.group()
 def policies() -> None:
     """Show and set the limits and approvals that runs of recipes get."""
-
-
-@policies.command("show")
-@options.as_json
-@options.anywhere
-def show_policies_(place: options.Place, as_json: bool) -> int:
-    """Show the policies."""
-    return exit_codes.shown(place.ask(show_policies), as_json, _policies)
-
-
-@policies.command("set")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@options.as_json
-@options.anywhere
-def set_policies_(place: options.Place, as_json: bool, file: Path) -> int:
-    """Replace the policies by those of FILE, a JSON object with `policies`."""
-    return exit_codes.shown(place.ask(set_policies, arguments.read_file(file)), as_json, _policies)
 
 
 def _prices(found: Answer) -> str:
@@ -99,3 +64,25 @@ def _policies(found: Answer) -> str:
         needed = f"{votes['count']}{', not the starter' if votes['not_starter'] else ''}" if votes else None
         rows.append((policy["recipe_id"], limits or None, needed))
     return formats.table(("recipe", "limits", "approvals"), rows) if rows else "no policies"
+
+
+documents.commands(
+    prices,
+    documents.Document(
+        show=show_prices,
+        set=set_prices,
+        table=_prices,
+        show_help="Show the prices, in US dollars for a million tokens.",
+        set_help="Replace the prices by those of FILE, a JSON object with `models`.",
+    ),
+)
+documents.commands(
+    policies,
+    documents.Document(
+        show=show_policies,
+        set=set_policies,
+        table=_policies,
+        show_help="Show the policies.",
+        set_help="Replace the policies by those of FILE, a JSON object with `policies`.",
+    ),
+)

@@ -38,7 +38,7 @@ class Budget(shapes.Shape):
     session_id: str | None = None
     """Only runs of this work session, or of its plans, count; None: of any."""
     per: Literal["day"] | None = None
-    """`day`: what was spent begins anew at midnight; None: everything counts."""
+    """`day`: the spending of each day counts by itself; None: everything counts."""
     time_zone: str = "UTC"
     """Time zone of midnight, by its IANA name."""
     limits: RunLimits = NO_LIMITS

@@ -1,5 +1,7 @@
 """Policies: limits and approvals that runs of a recipe get, in any language and from any starter."""
 
+# Why: docs/decisions/0355.
+
 from __future__ import annotations
 
 import dataclasses

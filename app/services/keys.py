@@ -21,6 +21,9 @@ LONGEST_GRACE_SECONDS = 7 * 24 * 3600
 class KeyFile(Protocol):
     """The keys of a data directory."""
 
+    reach: Callable[[str], None]
+    """Passes a crash point."""
+
     def read(self) -> list[keys.Key]:
         """Return all keys; it blocks."""
 
@@ -63,6 +66,7 @@ class Keys:
 
     def over(self, file: KeyFile) -> Keys:
         """Return the same over a file opened by another process."""
+        file.reach = self._file.reach
         return Keys(file, self._audit, self._clock, self._ids)
 
     def list(self) -> list[keys.KeyShown]:

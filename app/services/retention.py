@@ -131,7 +131,9 @@ class Retention:
                 raise ValueError("it is not a JSON object")
             return retention.Policy.of(found.documents.get(_POLICY, {"rules": []}))
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            message = f"{FOLDER}/{_POLICY}.json holds no policy ({error}); set the policy anew, or remove the file"
+            message = (
+                f"{FOLDER}/{_POLICY}.json is not a retention policy ({error}); set the policy anew, or remove the file"
+            )
             raise errors.Conflict(message, code="retention_damaged") from error
 
     async def set_policy(self, policy: retention.Policy, author: authors.Author | None = None) -> retention.Policy:

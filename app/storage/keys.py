@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from app import clock, errors
 from app.domain import access, keys, plain
 from app.domain.access import Role, Scope
+from app.engine import probes
 from app.storage.disk import disk_health, disk_port
 from app.storage.disk.disk_port import Signature
 from app.storage.disk.os_disk import OsDisk
@@ -89,6 +90,8 @@ class KeyRing:
         self._signature: Signature | None = None
         self._fault = ""
         self._turn = threading.Lock()
+        self.reach = probes.NoProbes().reach
+        """Passes a crash point."""
         self._opened: dict[str, tuple[keys.Key | None, datetime | None]] = {}
         self.is_locked = False
         """Whether there is, or was since the start, a key: a service that lost its keys refuses everyone."""
@@ -167,7 +170,8 @@ class KeyRing:
     def write(self, found: Sequence[keys.Key]) -> None:
         """Replace the file durably; it blocks. Other processes notice it, and it counts here at once."""
         content = {"version": 1, "keys": [_written(key) for key in found]}
-        disk_port.replace(self._disk, FILE, plain.encode(content) + b"\n", sync=True)
+        whole = plain.encode(content) + b"\n"
+        disk_port.replace(self._disk, FILE, whole, sync=True, reach=self.reach, at="storage.project_file")
         self.look()
 
     def _check(self) -> None:

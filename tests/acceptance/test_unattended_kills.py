@@ -106,60 +106,57 @@ def test_a_message_that_was_not_taken_is_told_after_a_kill(tmp_path: Path) -> No
     assert found[0] == run_id
 
 
-CHANGES: Mapping[str, tuple[str, str, dict[str, Any]]] = {
-    "budgets": ("PUT", "/api/budgets/all", {"limits": {"calls": 9}}),
-    "policies": ("PUT", "/api/policies", {"policies": [{"recipe_id": "*", "limits": {"calls": 9}}]}),
-    "key": ("POST", "/api/keys", {"name": "ada", "role": "admin"}),
+_PRICE = {"input_per_million_usd": 1, "output_per_million_usd": 2}
+
+CHANGES: Mapping[str, tuple[str, str, str, dict[str, Any]]] = {
+    "budget": ("project_file", "PUT", "/api/budgets/all", {"limits": {"calls": 9}}),
+    "policies": ("project_file", "PUT", "/api/policies", {"policies": [{"recipe_id": "*", "limits": {"calls": 9}}]}),
+    "prices": ("project_file", "PUT", "/api/prices", {"version": "1", "models": {"m": _PRICE}}),
+    "key": ("project_file", "POST", "/api/keys", {"name": "ada", "role": "admin"}),
+    "retention": ("document", "PUT", "/api/retention", {"rules": [{"older_than_seconds": 86_400}]}),
+    "trigger": ("document", "POST", "/api/triggers", {"recipe_id": "quick", "webhook": {}}),
+    "endpoint": ("document", "POST", "/api/notifications/endpoints", {"argv": ["true"]}),
 }
-FILE_POINTS = [f"storage.project_file.{point}" for point in POINTS]
-AUDIT_POINTS = ["storage.audit.before_append", "storage.audit.after_append"]
+"""By the noun of its audit entry: the kind of file of each change, and the request that makes it."""
+
+DEATHS = ["audit.before_append", "audit.after_append", *POINTS]
 
 
 @pytest.mark.parametrize(
     ("change", "point"),
-    smoke.only(
-        ("budgets", FILE_POINTS[1]),
-        [
-            *[("budgets", point) for point in (*FILE_POINTS, *AUDIT_POINTS)],
-            ("policies", FILE_POINTS[1]),
-            *[("key", point) for point in AUDIT_POINTS],
-        ],
-    ),
+    smoke.only(("prices", "before_rename"), [(change, point) for change in CHANGES for point in DEATHS]),
 )
 def test_a_change_that_was_cut_off_is_whole_or_not_there(tmp_path: Path, change: str, point: str) -> None:
     """What was there stays, no change lacks its audit entry, what was spent counts once, and the order can be given
     again.
     """
     project = Project(tmp_path)
-    method, path, body = CHANGES[change]
-    before = {"limits": {"calls": 5}}
+    file, method, path, body = CHANGES[change]
+    shown = path.removesuffix("/all")
     with _served(project, None) as client:
-        assert client.put("/api/budgets/all", json=before).status_code == 200
+        assert client.put("/api/budgets/all", json={"limits": {"calls": 5}}).status_code == 200
         run_id = client.post("/api/runs", json={"recipe_id": "draft", "args": ARRIVAL}).json()["run_id"]
         while client.get(f"/api/runs/{run_id}?wait=5").json()["status"] != "done":
             pass
-    service = Service(tmp_path, f"{point}:1")
+        before = client.get(shown).json()
+        entries = len(client.get("/api/audit", params={"action": change}).json())
+    service = Service(tmp_path, f"storage.{point if point.startswith('audit') else f'{file}.{point}'}:1")
     with pytest.raises(httpx.HTTPError):
         _http(service).request(method, path, json=body)
     assert service.ended() != 0
 
     with _served(project, "x" * 20) as client:
-        listed = client.get(
-            "/api/audit", params={"action": change.removesuffix("s") if change == "budgets" else change}
-        ).json()
-        (budget,) = client.get("/api/budgets").json()
-        policies, keys = client.get("/api/policies").json()["policies"], client.get("/api/keys").json()
-        made = {"budgets": budget["limits"] != before["limits"], "policies": bool(policies), "key": bool(keys)}[change]
+        listed = client.get("/api/audit", params={"action": change}).json()
+        after = client.get(shown).json()
         again = client.request(method, path, json=body)
-        (after,) = client.get("/api/budgets").json()
-        (log,) = [each for each in client.get("/api/verification").json() if "audit" in json.dumps(each)] or [None]
+        (budget,) = client.get("/api/budgets").json()
+        log = next(each for each in client.get("/api/verification").json() if "audit" in json.dumps(each))
 
-    assert made is (point == FILE_POINTS[2])
-    assert len(listed) == (change == "budgets") + (point != AUDIT_POINTS[0])
-    assert (budget["used"]["calls"], after["used"]["calls"]) == (2, 2)
-    assert budget["limits"] == (body["limits"] if made else before["limits"])
-    assert again.status_code in (200, 201), again.text
-    assert log is not None
+    made = point == "after_rename"
+    assert (after != before) is made
+    assert len(listed) == entries + (point != "audit.before_append")
+    assert budget["used"]["calls"] == 2
+    assert again.status_code in ({200, 201, 409} if made else {200, 201}), again.text
     assert "corrupt" not in json.dumps(log)
 
 

@@ -97,9 +97,13 @@ async def test_orders_with_a_key_have_its_name(project: Project) -> None:
 
     assert start["started_by"] == author
     assert [line["author"] for line in map(json.loads, control) if line["kind"] == "cancel_requested"] == [author]
-    assert [(each["action"], each["target"]) for each in changes] == [("issue.created", issue), ("key.added", "ada")]
-    assert changes[0]["author"] == author
-    assert changes[1]["author"] == {"name": None, "claimed": False, "via": "token"}
+    assert [(each["action"], each["target"]) for each in changes] == [
+        ("issue.created", issue),
+        ("run.cancelled", run_id),
+        ("run.started", run_id),
+        ("key.added", "ada"),
+    ]
+    assert [each["author"] for each in changes] == [author] * 3 + [{"name": None, "claimed": False, "via": "token"}]
 
 
 async def test_only_hashes_are_kept(project: Project) -> None:

@@ -23,8 +23,8 @@ from tests.conformance.store_harness import RUN, SESSION
 from tests.unit.storage import writer_processes
 
 ELSEWHERE = ("adopt", "heal", "cut", "repair", "inherit", "project_file")
-"""Writes that an undisturbed life does not make; the conformance suite kills them in memory, those of files of the
-project at budgets and policies.
+"""Writes that an undisturbed life does not make; the conformance suite kills them in memory, and a test of the service
+those of files of the project: budgets, policies, prices and keys.
 """
 
 RARELY = {"storage.commit.before_restore", "storage.create.before_sync", "storage.create.after_sync"}
