@@ -12,7 +12,9 @@ from playwright.sync_api import Browser, expect
 from tests.browser.pages import Page
 from tests.browser.test_pages import APPROVAL
 from tests.integration import served
-from tests.integration.project import Project, quick
+from tests.integration.project import Project, draft, quick
+
+pytestmark = pytest.mark.slow
 
 HELD = """\
 name: held
@@ -104,6 +106,17 @@ def test_the_drawer_shows_what_an_open_step_asks(project: Project, page: Page) -
     page.shows("A person cancelled it.")
 
 
+def test_a_written_file_is_an_output(project: Project, page: Page) -> None:
+    """A file that a run wrote is named first among its outputs."""
+    scene = "Story/Scenes/SCN-the-arrival.md"
+    project.add_recipe({**draft("filed"), "outputs": [{"slot": "edited_draft", "path": "Drafts/one.md"}]})
+    run = page.api("POST", "/api/runs", {"recipe_id": "filed", "args": {"scene_path": scene}})
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    outputs = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Outputs"))
+
+    expect(outputs.locator("li").first).to_contain_text("FileDrafts/one.md (")
+
+
 def test_what_executes_the_runs_is_named(page: Page) -> None:
     """The first page names project and engine, and so does the page of a run."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
@@ -131,7 +144,6 @@ def test_runs_are_filtered_by_time_and_recipes_by_text(page: Page) -> None:
     expect(page.tab.locator("tbody tr")).to_have_count(1)
 
 
-@pytest.mark.slow
 def test_tables_become_cards_in_a_narrow_window(page: Page) -> None:
     """At 400 pixels each row is a card that names its values, and nothing is wider than the window."""
     page.tab.set_viewport_size({"width": 400, "height": 900})
@@ -150,7 +162,6 @@ def test_tables_become_cards_in_a_narrow_window(page: Page) -> None:
         assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
-@pytest.mark.slow
 def test_what_is_pressed_has_room_for_a_finger(page: Page) -> None:
     """In a narrow window buttons are 44 pixels high, and one that is drawn smaller reacts around itself."""
     page.tab.set_viewport_size({"width": 400, "height": 900})
@@ -171,7 +182,6 @@ def test_what_is_pressed_has_room_for_a_finger(page: Page) -> None:
     assert around == [True, True]
 
 
-@pytest.mark.slow
 def test_a_followed_log_begins_anew(project: Project, page: Page) -> None:
     """A log that is replaced by a shorter one while it is followed is shown from its start."""
     log = held(project, page)
@@ -182,7 +192,6 @@ def test_a_followed_log_begins_anew(project: Project, page: Page) -> None:
     page.shows("It is done.")
 
 
-@pytest.mark.slow
 def test_a_followed_log_may_vanish(project: Project, page: Page) -> None:
     """What was read of a log that is deleted while it is followed stays, and the page goes on."""
     log = held(project, page)
@@ -193,7 +202,6 @@ def test_a_followed_log_may_vanish(project: Project, page: Page) -> None:
     expect(page.tab.locator(".log")).to_contain_text("first")
 
 
-@pytest.mark.slow
 def test_a_large_log_opens_at_its_end(project: Project, page: Page) -> None:
     """Of a log of 100 MB the page asks for and keeps the end alone."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
@@ -216,7 +224,6 @@ def test_a_large_log_opens_at_its_end(project: Project, page: Page) -> None:
     assert shown.evaluate("log => log.scrollTop + log.clientHeight >= log.scrollHeight - 2")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("motion", "turns"), [("reduce", "none"), ("no-preference", "turn")])
 def test_little_motion_is_respected(chromium: Browser, project: Project, motion: str, turns: str) -> None:
     """The sign of a running run turns only for those who did not ask for less motion."""
@@ -237,7 +244,6 @@ def test_little_motion_is_respected(chromium: Browser, project: Project, motion:
     assert name == turns
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: Project, site: str, scheme: str) -> None:
     """Whatever opens over a page, and every fault, keeps the rules of accessibility in both schemes."""
@@ -311,7 +317,6 @@ def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: P
         check("help")
 
 
-@pytest.mark.slow
 def test_text_of_twice_the_size_is_not_cut(page: Page) -> None:
     """Where a person has set the browser's text to 200 per cent, rows grow with it, and no page is too wide."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look around"})

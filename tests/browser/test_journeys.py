@@ -54,8 +54,10 @@ def test_a_page_survives_a_killed_service(chromium: Browser, project: Project) -
         first = page.tab.locator(".steps [data-row]").first
         expect(first).to_contain_text("before")
         first.evaluate("row => { row.dataset.same = 'yes' }")
+        place = first.bounding_box()
         running.kill()
         page.shows("The connection to the service is lost", within=".banner")
+        assert first.bounding_box() == place
         expect(first).to_contain_text("done")
         running.start()
 
@@ -65,6 +67,21 @@ def test_a_page_survives_a_killed_service(chromium: Browser, project: Project) -
         page.shows("It is done.")
         expect(page.tab.locator(".steps [data-row]")).to_have_count(3)
         expect(first).to_have_attribute("data-same", "yes")
+
+
+def test_a_page_opened_while_the_service_is_away_comes_with_it(chromium: Browser, project: Project) -> None:
+    """A page whose files cannot be read says so in words, and is there once the service is back."""
+    with service.serving(project) as running, chromium.new_context(base_url=running.address) as context:
+        page = Page(context).open("/")
+        running.kill()
+        page.shows("The connection to the service is lost", within=".banner")
+        page.tab.get_by_role("link", name="Cost", exact=True).click()
+        page.shows("The service cannot be reached")
+        page.shows("It may be stopped or starting again.")
+        running.start()
+
+        expect(page.heading()).to_have_text("Cost")
+        expect(page.tab.locator(".banner")).to_have_count(0)
 
 
 def test_a_gate_is_denied(project: Project, page: Page) -> None:

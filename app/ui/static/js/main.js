@@ -18,14 +18,18 @@ function later(load, name) {
   return (/** @type {any} */ props) => {
     const [error, setError] = useFault();
     const [loaded, setLoaded] = useState(page !== null);
-    const fetch = () => load().then((found) => ((page = found[name]), setLoaded(true)), setError);
+    const service = useValue(reachable);
     useEffect(() => {
-      if (!loaded) fetch();
+      if (!loaded) load().then((found) => ((page = found[name]), setLoaded(true)), setError);
     }, []);
+    // A browser may keep a module that failed to load as failed: the document is loaded anew.
+    useEffect(() => {
+      if (error && service === "yes") window.location.reload();
+    }, [service]);
     useLayoutEffect(() => {
       if (loaded) document.querySelector("h1")?.focus({ preventScroll: true });
     }, [loaded]);
-    return loaded ? html`<${page} ...${props} />` : html`<${Fault} error=${error} retry=${() => (setError(null), fetch())} />`;
+    return loaded ? html`<${page} ...${props} />` : html`<${Fault} error=${error} retry=${() => window.location.reload()} />`;
   };
 }
 

@@ -140,11 +140,13 @@ function RecipeGraph({ path, mine }) {
   return html`<${Section} title="Graph"><${Graph} graph=${graph.data} onChoose=${(/** @type {any} */ node) => setQuery({ step: node.key || node.id })} /></${Section}>`;
 }
 
-/** @param {{run: any}} props */
+/** Files that a run wrote into its workspace, and its slots. @param {{run: any}} props */
 function Outputs({ run }) {
   const slots = Object.entries(run.cache_summary);
+  const files = run.steps.filter((/** @type {any} */ step) => step.status === "done" && step.key.startsWith("commit."));
   if (!slots.length) return null;
-  return html`<${Section} title="Outputs" count=${slots.length}><ul class="lines">
+  return html`<${Section} title="Outputs" count=${files.length + slots.length}><ul class="lines">
+    ${each(files, ({ key, output_preview }) => html`<li key=${key}><strong>File</strong><code class="wide">${output_preview}</code></li>`)}
     ${slots.map(([name, slot]) => html`<li key=${name}><${Opened} path=${`/api/runs/${run.run_id}/cache/${encodeURIComponent(name)}`} title=${name}>${slot.preview}<//></li>`)}
   </ul></${Section}>`;
 }

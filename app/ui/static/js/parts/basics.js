@@ -127,7 +127,7 @@ export function Fault({ error, retry }) {
   const problem = error instanceof Problem ? error : null;
   return html`<div class="fault" role="alert">
     <strong><${Icon} name="warning" /> ${problem ? problem.title : error instanceof TypeError ? "The service cannot be reached" : "That is not right yet"}</strong>
-    <p>${error.message} ${problem && html`<code>${problem.code}</code> ${problem.facts.incident_id || ""}`}</p>
+    <p>${error instanceof TypeError ? "It may be stopped or starting again." : error.message} ${problem && html`<code>${problem.code}</code> ${problem.facts.incident_id || ""}`}</p>
     ${problem && problem.faults.length > 0 && html`<ul>
       ${problem.faults.map((fault) => html`<li><code>${fault.path || "–"}</code> ${fault.message}</li>`)}
     </ul>`}
