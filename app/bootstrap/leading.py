@@ -35,10 +35,8 @@ async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> N
             _log.warning("it is not known which service leads: %s", error)
         else:
             if leads and not now:
-                # Another one has led since the session of this one was lost.
-                _log.critical("another service leads by now: restart this one, so that it can lead again")
+                _log.warning("another service leads by now: this one stops triggers, notifications and retention")
                 await unattended.stop()
-                return
             if now:
                 unattended.start()
                 # Changes made at another service are not announced here.

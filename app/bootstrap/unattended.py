@@ -44,13 +44,11 @@ class Unattended:
         self.retention.start()
 
     def look_again(self) -> None:
-        """Look for triggers that another service has changed, and for questions of plans that a worker has written."""
+        """Look for triggers that another service has changed."""
         self.scheduler.look_again()
-        self.questions.again()
-        self.questions.changed.set()
 
     async def stop(self) -> None:
-        """Stop, and wait for it."""
+        """Stop, and wait for it; it can be started again."""
         await self.scheduler.stop()
         await self.dispatcher.stop()
         await self.retention.stop()

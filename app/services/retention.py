@@ -163,9 +163,10 @@ class Retention:
 
     async def stop(self) -> None:
         """Stop, and wait for it."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def _work(self) -> None:
         while True:

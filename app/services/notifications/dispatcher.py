@@ -74,18 +74,22 @@ class Dispatcher:
         self._hears_all = hears_all
         self._outlets: dict[str, _Outlet] = {}
         self._place = 0
+        self._was_stopped = False
         self._task: asyncio.Task[None] | None = None
         self._fault: BaseException | None = None
 
     def start(self) -> None:
         """Begin to work; nothing when started already."""
         if self._task is None:
+            self._place = self._feed.last if self._was_stopped else 0
             self._task = asyncio.create_task(self._work(), name="notifications")
 
     async def stop(self) -> None:
         """Stop, and wait for it; undelivered messages are sent after the next start."""
         lanes = [lane for outlet in self._outlets.values() for lane in outlet.lanes.values()]
         tasks = [task for task in (self._task, *lanes) if task is not None]
+        # What is not delivered is found again, from the time that each endpoint has recorded.
+        self._task, self._outlets, self._was_stopped = None, {}, True
         for task in tasks:
             task.cancel()
         if tasks:

@@ -68,6 +68,7 @@ class TriggerScheduler:
     async def stop(self) -> None:
         """Stop, and wait for it; occurrences due meanwhile are taken at the next start."""
         tasks = [task for task in (self._task, *self._waits.values()) if task is not None]
+        self._task = None
         for task in tasks:
             task.cancel()
         if tasks:
