@@ -17,6 +17,8 @@ import websockets.sync.client
 
 from app import settings
 from app.api import ws_messages
+from app.domain.events import Event
+from app.storage.runs import events_file
 from bench import crowds, nastiest
 from tests.integration import project as projects
 from tests.integration import slices
@@ -149,11 +151,34 @@ def machine(count: int) -> dict[str, Any]:
     return agent_recipes.recipe(id="largest", initialStep="again", steps={"again": again}, guardrails=guards)
 
 
+def ring(count: int) -> dict[str, Any]:
+    """Return a machine with a circle within a circle, which its guardrail ends."""
+    steps = {
+        "outer": {"prompt": "Begin.", "outcomes": ["more"], "onOutcome": {"more": {"nextStep": "inner"}}},
+        "inner": {
+            "prompt": "Go on.",
+            "outcomes": ["more", "over"],
+            "onOutcome": {"more": {"nextStep": "inner"}, "over": {"nextStep": "outer"}},
+        },
+    }
+    guards = {"maxTotalSteps": count, "maxStepVisits": count}
+    return agent_recipes.recipe(id="largest", initialStep="outer", steps=steps, guardrails=guards)
+
+
 def workflow(count: int) -> dict[str, Any]:
     """Return a chain of steps that are all skipped."""
     skipped = {"when": {"equals": {"left": "a", "right": "b"}}}
     steps = [{"name": f"S{number}", "command": ["true"], **skipped} for number in range(count)]
     return {"version": "1.1", "name": "largest", "strict_flow": True, "steps": steps}
+
+
+def jumps(count: int) -> dict[str, Any]:
+    """Return steps that lead from the last to the first, each by a jump."""
+    steps: list[dict[str, Any]] = [{"name": "Begin", "command": ["true"], "on": {"success": {"goto": f"S{count - 1}"}}}]
+    for number in range(count):
+        target = f"S{number - 1}" if number else "_end"
+        steps.append({"name": f"S{number}", "command": ["true"], "on": {"success": {"goto": target}}})
+    return {"version": "1.1", "name": "largest", "steps": steps}
 
 
 def circle(count: int) -> dict[str, Any]:
@@ -180,6 +205,8 @@ FORMS: dict[str, tuple[str, Callable[[int], dict[str, Any]], int]] = {
     "a loop in a loop": ("amplifier", nested, 3_000),
     "a while": ("amplifier", iterating, 2_000),
     "a machine": ("agent_recipes", machine, 2_000),
+    "a machine of two circles": ("agent_recipes", ring, 2_000),
+    "a chain of jumps": ("orchestrate", jumps, 999),
     "a workflow": ("orchestrate", workflow, 1_000),
     "a workflow in a circle": ("orchestrate", circle, 2_000),
     "a pipeline": ("", tools, 200),
@@ -195,6 +222,8 @@ def test_loops(project: Project, name: str, is_largest: bool) -> None:
     suffix = "json" if dialect in ("", "agent_recipes") else "yaml"
     project.write(f".control-room/recipes/{dialect}/largest.{suffix}", json.dumps(make(count if is_largest else FEW)))
     project.say("*", text='{"outcome": "more"}' if dialect == "agent_recipes" else "Done.")
+    for visit in range(5, count if is_largest else FEW, 5) if make is ring else ():
+        project.say(f"inner#{visit}", text='{"outcome": "over"}')
     args = {"backend": "said"} if dialect == "agent_recipes" else {}
     with slices.watching(project, stop_grace_seconds=0.2) as service:
         shown = service.run("largest", **args)
@@ -254,6 +283,36 @@ def test_long_logs(project: Project, megabytes: int) -> None:
         for path in ("", "/discover.log"):
             assert service.http.get(f"/api/runs/{run_id}/logs{path}").status_code == 200
             service.check(f"logs{path}")
+
+
+@pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=SLOW)])
+def test_long_event_streams(project: Project, count: int) -> None:
+    """A stream of 100,000 events, and the end of it alone, is sent in short turns."""
+    with slices.watching(project) as service:
+        run_id = service.run("quick")["run_id"]
+    file = project.data / "runs" / run_id / "events.jsonl"
+    said = file.read_bytes()
+    last = json.loads(said.splitlines()[-1])
+    more = [Event(seq=last["seq"] + n, at=last["at"], type="recipe.note", run_id=run_id) for n in range(1, count + 1)]
+    file.write_bytes(said + b"".join(events_file.encoded(event) for event in more))
+    with slices.watching(project) as service:
+        for after, least in ((0, count), (count - 10, 10)):
+            answer = service.http.get(f"/api/runs/{run_id}/events", headers={"Last-Event-ID": str(after)})
+
+            assert answer.status_code == 200
+            assert answer.text.count("\nid: ") + answer.text.startswith("id: ") >= least
+            service.check(f"events after {after}")
+
+
+def test_options(service: slices.Watched) -> None:
+    """Options of 80,000 names, and as many as a body may have, are refused in short turns."""
+    for count, status in ((80_000, 413), (10_000, 400)):
+        options = ",".join(f'"{number:x}":1' for number in range(count))
+        content = f'{{"recipe_id":"quick","options":{{{options}}}}}'
+        answer = service.http.post("/api/runs", content=content, headers={"Content-Type": "application/json"})
+
+        assert answer.status_code == status, answer.text[:300]
+        service.check(f"{count} options")
 
 
 def test_settings_are_those_of_a_service() -> None:
