@@ -40,7 +40,7 @@ def add_sample(project: Path, name: str) -> list[str]:
             (project / path).parent.mkdir(parents=True, exist_ok=True)
             (project / path).write_bytes(files[path])
     except OSError as error:
-        message = f"the example {name} was not written whole: {error.strerror}: {path}"
+        message = f"the example {name} was not written completely: {error.strerror}: {path}"
         raise errors.ConfigurationError(message, code="sample_unwritable", detail={"path": path}) from error
     return list(files)
 

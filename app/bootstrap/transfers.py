@@ -80,6 +80,6 @@ def _laid_out(folder: Path, *, make: bool) -> os_disk.OsDisk:
     for name in layout.FOLDERS if make else ():
         disk.add_folder(name)
     if not disk.has_folder(layout.RUNS):
-        message = f"{folder} has no folder {layout.RUNS!r}: name a data directory, or what `runs export` has made"
+        message = f"{folder} has no folder {layout.RUNS!r}: name a data directory, or a folder made by `runs export`"
         raise errors.ConfigurationError(message, code="transfer_refused")
     return disk

@@ -77,7 +77,7 @@ def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Replace an argument; repeatable.")
 @click.option("--current-recipe", is_flag=True, help="Continue with the recipe's current version.")
 @click.option(
-    "--conversation", type=click.Choice(["new"]), help="Start the agent's conversation anew, from the journal."
+    "--conversation", type=click.Choice(["new"]), help="Start a new conversation of the agent, from the journal."
 )
 @click.option("--dry-run", is_flag=True, help="Only show which steps would run again.")
 @options.as_json

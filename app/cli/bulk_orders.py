@@ -76,7 +76,7 @@ def bulk(
 
     wanted = any(filters.values())
     if wanted == bool(run_ids):
-        raise errors.RequestInvalid("name the runs, or choose them by an option such as --status; not both")
+        raise errors.RequestInvalid("name the runs, or select them by an option such as --status, but not both")
     if (action == "label") != bool(changes or pinned is not None):
         raise errors.RequestInvalid("`label`, and no other action, needs --set, --pin or --unpin")
     order = orders.BulkOrder(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     help="Maximum number of tool calls by the chief.",
 )
 @click.option("--working-dir", metavar="DIR", help="Working directory of the tools, below the project or absolute.")
-@click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")
+@click.option("--session", "session_id", metavar="ID", help="Work session of the conference.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
 @click.option(

@@ -177,7 +177,7 @@ def _new(
     from app.services.plans import requests
 
     if file is not None and (intent is not None or tasks):
-        raise click.UsageError("--file holds the whole plan: leave INTENT and --task out.")
+        raise click.UsageError("--file contains the whole plan: omit INTENT and --task.")
     if file is None and intent is None and not tasks:
         raise click.UsageError("give INTENT, --task or --file.")
     if in_order and not tasks:

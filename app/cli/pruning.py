@@ -51,12 +51,14 @@ async def prune_runs(folder: FolderClient, rule: retention.Rule, expected: int |
 
 
 @click.command()
-@click.option("--older-than", type=durations.duration, metavar="DURATION", help="Runs that ended so long ago: 30d.")
-@click.option("--keep-size", type=size, metavar="SIZE", help="Runs for which newer ones leave no room, e.g. 10G.")
+@click.option("--older-than", type=durations.duration, metavar="DURATION", help="Runs that ended longer ago, e.g. 30d.")
+@click.option("--keep-size", type=size, metavar="SIZE", help="The oldest runs beyond this total size, e.g. 10G.")
 @click.option("--status", type=click.Choice(retention.FINISHED), multiple=True, help="Only this state; repeatable.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
 @click.option("--label", "given", multiple=True, metavar="NAME=TEXT", help="Only runs with this label; repeatable.")
-@click.option("--expected", type=click.IntRange(0), metavar="COUNT", help="Remove the runs, if they are so many.")
+@click.option(
+    "--expected", type=click.IntRange(0), metavar="COUNT", help="Remove the runs only if exactly COUNT match."
+)
 @options.as_json
 @options.anywhere
 def prune(

@@ -90,7 +90,7 @@ async def _examine(client: Client, target: str, dialect: str | None) -> dict[str
         return _verdict(target, answer)
     entry = next((entry for entry in await client.call(use_cases.list_recipes) if entry["recipe_id"] == target), None)
     if entry is None:
-        raise errors.NotFound(f"there is no file and no recipe {target!r:.200}", code="unknown_recipe")
+        raise errors.NotFound(f"there is no file or recipe {target!r:.200}", code="unknown_recipe")
     return _verdict(target, entry)
 
 

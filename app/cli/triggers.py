@@ -49,20 +49,28 @@ def show(place: options.Place, as_json: bool, trigger_id: str) -> int:
 @click.option("--timezone", metavar="ZONE", help="Time zone of --cron, e.g. Europe/Berlin.  [default: UTC]")
 @click.option("--every", "every_seconds", type=int, metavar="SECONDS", help="Start runs at an interval.")
 @click.option("--at", metavar="INSTANT", help="Start one run, e.g. at 2026-02-10T14:30:00+01:00.")
-@click.option("--webhook", type=click.Choice(SCHEMES), help="Start runs by requests that are signed so.")
+@click.option(
+    "--webhook", type=click.Choice(SCHEMES), help="Start runs by webhook; requests are signed by this scheme."
+)
 @click.option("--event", "events", multiple=True, metavar="NAME", help="Only this event of GitHub; repeatable.")
 @click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the secret.")
 @click.option("--files", metavar="GLOB", help="Start a run for each new file, e.g. 'inbox/*.md'.")
-@click.option("--existing", type=click.Choice(("ignore", "start")), help="What becomes of files that are there now.")
+@click.option("--existing", type=click.Choice(("ignore", "start")), help="What to do with files that exist now.")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
-@click.option("--arg-from", "pointers", multiple=True, metavar="NAME=POINTER", help="An argument that comes with it.")
+@click.option(
+    "--arg-from",
+    "pointers",
+    multiple=True,
+    metavar="NAME=POINTER",
+    help="Take an argument from the delivery by JSON pointer; repeatable.",
+)
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label of every run; repeatable.")
-@click.option("--name", metavar="TEXT", help="What people call it.  [default: the recipe's id]")
+@click.option("--name", metavar="TEXT", help="Display name.  [default: the recipe's id]")
 @click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
-@click.option("--overlap", type=click.Choice(OVERLAPS), help="While an earlier run is unfinished.")
-@click.option("--catch-up", type=click.Choice(CATCH_UPS), default="one", help="Which missed times are made up for.")
+@click.option("--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is unfinished.")
+@click.option("--catch-up", type=click.Choice(CATCH_UPS), default="one", help="Which missed times to make up for.")
 @click.option("--paused", is_flag=True, help="Start nothing at first.")
 @click.option("--idempotency-key", metavar="KEY", help="Repeating the command returns the same trigger.")
 @options.as_json
@@ -137,14 +145,14 @@ def fire(
 @click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="Another secret.")
 @click.option("--new-address", is_flag=True, help="Make another address; the one before admits nothing more.")
 @click.option("--files", "pattern", metavar="GLOB", help="Other files.")
-@click.option("--existing", type=click.Choice(("ignore", "start")), help="What becomes of files that are there now.")
+@click.option("--existing", type=click.Choice(("ignore", "start")), help="What to do with files that exist now.")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Arguments, in place of all.")
 @click.option("--arg-from", "pointers", multiple=True, metavar="NAME=POINTER", help="Pointers, in place of all.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Labels, in place of all.")
 @click.option("--name", metavar="TEXT", help="What people call it.")
 @click.option("--priority", type=click.IntRange(-100, 100), help="Higher goes first.")
-@click.option("--overlap", type=click.Choice(OVERLAPS), help="While an earlier run is unfinished.")
-@click.option("--catch-up", type=click.Choice(CATCH_UPS), help="Which missed times are made up for.")
+@click.option("--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is unfinished.")
+@click.option("--catch-up", type=click.Choice(CATCH_UPS), help="Which missed times to make up for.")
 @options.as_json
 @options.anywhere
 def edit(place: options.Place, as_json: bool, trigger_id: str, **given: Any) -> int:

@@ -29,7 +29,7 @@ class Approvals(shapes.Shape):
             TypeError: it has another form.
         """
         if not (isinstance(value.get("count"), int) and isinstance(value.get("not_starter"), bool)):
-            raise TypeError("approvals have a count, and say whether who started counts")
+            raise TypeError("approvals need a count, and whether the starter counts")
         return cls(**value)
 
 

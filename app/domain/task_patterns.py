@@ -60,11 +60,11 @@ def read(source: str) -> Pattern:
         raise ValueError(f"is longer than {MAX_CHARACTERS} characters")
     if not (len(source) > 1 and source.startswith("/") and source.endswith("/")):
         if not source.strip():
-            raise ValueError("is blank, so it would fit every task")
+            raise ValueError("is blank, so it would match every task")
         return Pattern(source=source)
     compiled = expression(source[1:-1], letter_case=False)
     if compiled.search("") is not None:
-        raise ValueError("fits an empty text, so it would fit every task")
+        raise ValueError("matches an empty text, so it would match every task")
     return Pattern(source=source, expression=compiled)
 
 

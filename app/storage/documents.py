@@ -59,7 +59,7 @@ class Documents:
             if isinstance(value, dict):
                 documents[file.removesuffix(_SUFFIX)] = value
             else:
-                _log.error("the file %s/%s holds no JSON object; it is left as it is", self._folder, file)
+                _log.error("the file %s/%s is not a JSON object; it is left unchanged", self._folder, file)
                 damaged.append(file.removesuffix(_SUFFIX))
         return ports.Found(documents=documents, damaged=tuple(damaged))
 

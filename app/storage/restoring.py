@@ -54,7 +54,7 @@ def _unpacked(source: Path, fresh: Path) -> dict[str, Any]:
             for member in archive:
                 content = archive.extractfile(member)
                 if end is not None or not member.isreg() or content is None:
-                    raise _damaged(source, f"it holds {member.name!r:.200}, which no backup does")
+                    raise _damaged(source, f"it holds {member.name!r:.200}, which a backup never contains")
                 if member.name == backup.END:
                     end = _described(source, content.read(_CHUNK))
                     continue

@@ -61,7 +61,7 @@ def refuse_folders(directory: DataDirectory) -> None:
     if read(directory) is None and (count := len(layout.run_ids(OsDisk(directory.path).names(layout.RUNS)))):
         message = (
             f"{directory.path / layout.RUNS} holds {count} runs in folders: without CONTROL_ROOM_STORE_URL they are"
-            " used. To go on in a database, move that folder aside and import it: control-room runs import FOLDER"
+            " used. To continue in a database, move that folder aside and import it: control-room runs import FOLDER"
         )
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": str(directory.path)})
 

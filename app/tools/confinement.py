@@ -188,7 +188,7 @@ class Descent:
         self._folders.pop()
         self._names.pop()
         if self._names and self._is_granted():
-            raise failures.outside(self._path, "a link leads to what does not belong to it")
+            raise failures.outside(self._path, "a link leads out of it")
 
     def _link_target(self, name: str) -> str | None:
         try:

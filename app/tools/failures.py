@@ -72,7 +72,7 @@ def invalid_pattern(pattern: str, reason: str) -> errors.ToolFailed:
 
 def too_many(pattern: str, most: int) -> errors.ToolFailed:
     """Return the failure of a pattern that more files fit than are listed."""
-    failure = _about(pattern, "too_many_files", f"fits more than the {most} files that are listed")
+    failure = _about(pattern, "too_many_files", f"matches more than the {most} files that are listed")
     failure.detail["limit"] = most
     return failure
 

@@ -61,7 +61,7 @@ def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bo
 
 @orchestrate.command()
 @click.argument("run_id")
-@click.option("--force-restart", is_flag=True, help="Begin anew, with a run of its own; the old one stays as it is.")
+@click.option("--force-restart", is_flag=True, help="Start a new run in its place; the old run is kept unchanged.")
 @click.option("--repair", is_flag=True, help="Cut a damaged run back to its intact lines, then continue.")
 @options.to_run
 def resume(asked: running.Asked, run_id: str, force_restart: bool, repair: bool) -> int:

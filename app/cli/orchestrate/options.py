@@ -55,7 +55,7 @@ _CONTEXT = (
     click.option("--context", "context", multiple=True, metavar="KEY=VALUE",
                  help="A value for ${context.KEY}, as text; repeatable."),
     click.option("--context-file", type=click.Path(path_type=Path), metavar="FILE",
-                 help="JSON object of such values; --context goes before it."),
+                 help="JSON object of such values; --context overrides it."),
 )  # fmt: skip
 
 

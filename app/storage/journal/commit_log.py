@@ -169,7 +169,7 @@ class CommitLog:
             try:
                 job(*given)
             except (Exception, errors.Fault):  # noqa: BLE001 - told, and the trouble of one run alone
-                _log.exception("a commit could not be answered, or the next one not be begun")
+                _log.exception("a commit could not be answered, or the next one could not begin")
         self._gathering = False
         if self._waiting:
             self._call()

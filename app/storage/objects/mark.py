@@ -78,10 +78,10 @@ def _agreed(bucket: Bucket, known: dict[str, Any] | None, store: str, target: Ta
         )
         raise errors.ConfigurationError(message, code="store_differs", detail=known)
     if found is not None and found["store"] != store:
-        message = f"{bucket.shown} holds blobs of another store ({found['store']}); give this one a place of its own"
+        message = f"{bucket.shown} contains blobs of another store ({found['store']}); give this store its own place"
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": bucket.shown})
     if known is None and found is not None and any(bucket.all(f"{layout.RUNS}/")):
-        message = f"{bucket.shown} holds blobs that this copy of the store did not write; give it a place of its own"
+        message = f"{bucket.shown} contains blobs that this copy of the store did not write; give it its own place"
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": bucket.shown})
     if found is None:
         found = {"identity": target.new_identity, "store": store}

@@ -194,7 +194,7 @@ class Archive:
         found = receipt_files.read_at(self._context.disk, place)
         if found is None:
             # The file lost it, and a finished run is not opened again to complete it: its journal still proves it.
-            _log.error("the receipt %s of run %s is made anew", place.receipt_id, place.run_id)
+            _log.error("the receipt %s of run %s is rebuilt", place.receipt_id, place.run_id)
             with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
                 found = self._proven_again(place)
         return found

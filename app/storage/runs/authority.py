@@ -252,7 +252,7 @@ def _records(reading: Reading) -> tuple[Reading, list[records.Record]]:
             return reading.first(len(found), Verdict.DAMAGED, f"is not a step ({type(error).__name__}: {error})"), found
     if found and not output_fits(found[-1]):
         del found[-1]
-        return reading.first(len(found), Verdict.TORN, "holds another output than its output_hash says"), found
+        return reading.first(len(found), Verdict.TORN, "has an output that does not match its output_hash"), found
     return reading, found
 
 

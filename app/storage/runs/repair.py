@@ -203,7 +203,7 @@ def _gone(file: str, told_by: str) -> authority.Damage:
 
 def _advice(kind: str, name: str, files: list[maintenance.FileVerified]) -> str:
     if kind == "audit":
-        return "entries were changed or lost there: compare the file with a backup; new entries are added behind"
+        return "entries were changed or lost: compare the file with a backup; new entries are appended"
     if kind != "run":
         return "put the file back from a backup, or remove it"
     return damage.advice(name, next(file["file"] for file in files if file["state"] == "corrupt"))

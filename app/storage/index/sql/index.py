@@ -261,7 +261,7 @@ class SqlIndex:
         except exc.DatabaseError as error:
             if not _damaged(error):
                 raise
-            _log.error("the index is damaged and is made anew", extra={"file": str(file), "error": str(error.orig)})
+            _log.error("the index is damaged and is rebuilt", extra={"file": str(file), "error": str(error.orig)})
             _set_aside(file)
             _make_private(file)
             return self._migrated()
