@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from app import bootstrap, settings
+from app import bootstrap, garbage, settings
 from app.dialects import registry
 from app.domain import plain
 from app.engine import ports
@@ -62,11 +63,16 @@ def platform(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> 
 async def opened(
     project: Path, *, max_running: int = 8, performers: Mapping[str, ports.Performer] = dialect.PERFORMERS
 ) -> AsyncIterator[bootstrap.Application]:
-    """Open a project as its service does: with its lock, and with recovery."""
+    """Open a project as its service does: with its lock, recovery, and its way of collecting garbage."""
     chosen = choose(project, max_running=max_running)
     async with bootstrap.build(chosen, bootstrap.OpenMode(address=ADDRESS), platform(performers)) as application:
         await application.engine.recovered()
-        yield application
+        gc.freeze()
+        collecting = asyncio.create_task(garbage.collect_when_quiet(), name="collect garbage")
+        try:
+            yield application
+        finally:
+            collecting.cancel()
 
 
 def request(recipe_id: str) -> requests.StartRequest:

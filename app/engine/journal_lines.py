@@ -56,7 +56,7 @@ def line(
         "input_slot_refs": list(place.input_slot_refs),
         "output_hash": plain.labelled_sha256(encoded) if output is not None else None,
         "output_preview": plain.preview(result.summary if result.summary is not None else output or ""),
-        "started_at": clock.stamp(attempt.started_at),
+        "started_at": attempt.announced_at or clock.stamp(attempt.started_at),
         "completed_at": clock.stamp(attempt.completed_at),
         "error": {**result.error.to_json(), "key": ask.key} if result.error else None,
         "key": ask.key,

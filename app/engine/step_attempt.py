@@ -35,6 +35,8 @@ class StepAttempt(LiveStep):
     """The present try; 0 before the first begins."""
     started_at: datetime = NEVER
     """When the present try began; `NEVER` before the first."""
+    announced_at: str = ""
+    """The same, as lines hold it; empty: not written down yet."""
     began: float = 0.0
     """The same, in seconds of a clock that never runs backwards."""
     duration_seconds: float = 0.0

@@ -128,6 +128,7 @@ class StepExecutor:
         operation = attempt.ask.operation
         attempt.performing, attempt.output_at = not attempt.idle, None
         attempt.started_at = self._clock.now()
+        attempt.announced_at = clock.stamp(attempt.started_at)
         attempt.began = self._clock.monotonic()
         if not (attempt.idle and self._continues_waiting(attempt, owner)):
             await self._write_started(attempt, owner)
@@ -148,7 +149,7 @@ class StepExecutor:
         return step_decisions.due_seconds(attempt.ask.operation) is None or key in decisions.due
 
     async def _write_started(self, attempt: StepAttempt, owner: StepOwner) -> None:
-        ask, operation, at = attempt.ask, attempt.ask.operation, clock.stamp(attempt.started_at)
+        ask, operation, at = attempt.ask, attempt.ask.operation, attempt.announced_at
         begun = owner.log.loaded.decisions.highest_attempt.get(ask.key, 0)
         attempt.attempt = max(begun, *self._recorded.get(ask.key, ()), 0) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": attempt.attempt, "operation": ask.fingerprint}
@@ -175,6 +176,7 @@ class StepExecutor:
         log, key = owner.log, attempt.ask.key
         # Its time began when it was asked, perhaps in a process before this one.
         attempt.started_at = clock.instant(log.loaded.decisions.asked[key])
+        attempt.announced_at = clock.stamp(attempt.started_at)
         if isinstance(awaited, operations.Gate):
             asked = gates.OpenGate.of(self._start, key, attempt.attempt, awaited, log.loaded.decisions)
             log.add_event(EventType.GATE_OPENED, key, self._masker.mask(asked.told()))

@@ -60,7 +60,7 @@ class ConversationService:
         self._ids = ids
         self._newest: OrderedDict[str, str] = OrderedDict()
         self._prompt = RecipeVersion(catalogue.adapted(prompt.RECIPE), library.Library(), prompt.Prompt())
-        started_listeners.listen(self._note)
+        started_listeners.listen_to_sessions(self._note)
 
     async def available(self) -> list[dict[str, plain.Json]]:
         """Return the recipes that can be started here, with what a menu shows of them."""

@@ -30,18 +30,25 @@ class RunStartedListeners:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._of_sessions: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Notify a listener from now on."""
+        """Notify a listener of every run from now on."""
         self._listeners.append(listener)
+
+    def listen_to_sessions(self, listener: Listener) -> None:
+        """Notify a listener, from now on, of runs that may belong to a conversation or a session plan."""
+        self._of_sessions.append(listener)
 
     def forget(self, listener: Listener) -> None:
         """Stop notifying a listener."""
-        self._listeners.remove(listener)
+        for listeners in (self._listeners, self._of_sessions):
+            if listener in listeners:
+                listeners.remove(listener)
 
     def tell(self, start: runs.RunStart) -> None:
-        """Notify all listeners."""
-        for listener in tuple(self._listeners):
+        """Notify all listeners that the run concerns."""
+        for listener in (*self._listeners, *(self._of_sessions if _may_belong(start) else ())):
             listener(start)
 
 
@@ -92,11 +99,14 @@ class Runs(RunQueries):
             await voting.refuse_unapprovable(start, self._starter.rules.approvers)
         self._engine.refuse(start)
         self._engine.expect(start.run_id)
-        with faults.as_errors():
-            if conversation_binding.ARGUMENT in start.args or start.dialect == conversation_binding.DIALECT:
+        try:
+            if _converses(start):
                 created = await self._conversation_binding.create(start, request)
             else:
                 created = await self._store.create(start, exclusive=request.exclusive)
+        except (errors.Fault, errors.Conflict):
+            with faults.as_errors():
+                raise
         if created.existed:
             return await self._found(created.run_id)
         status = await self._engine.submit(created.run_id, created.summary)
@@ -261,6 +271,15 @@ class Runs(RunQueries):
                 return None
             flaw = errors.Flaw(path="$.parent_run_id", code="unknown_parent", message=error.message)
             raise errors.RequestInvalid(error.message, code="unknown_parent", flaws=[flaw]) from error
+
+
+def _converses(start: runs.RunStart) -> bool:
+    return conversation_binding.ARGUMENT in start.args or start.dialect == conversation_binding.DIALECT
+
+
+def _may_belong(start: runs.RunStart) -> bool:
+    # The runs of a session plan's tasks, and the plan's own, are made under keys.
+    return start.session_plan_task_id is not None or start.idempotency_key is not None or _converses(start)
 
 
 def _child_request(call: ports.Call) -> StartRequest:

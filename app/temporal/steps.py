@@ -241,6 +241,7 @@ def _continue(step: _OpenStep, log: stores.RunLog | None = None) -> None:
     at = decided.asked.get(key) or (tries[-1].at if tries else None)
     if at is not None:
         attempt.started_at = clock.instant(at)
+        attempt.announced_at = ""
 
 
 def _outcome(step: _OpenStep) -> Result:

@@ -65,7 +65,7 @@ class Planner:
             return
         self._works = True
         self._serves = recover
-        self._runs.started_listeners.listen(self._note)
+        self._runs.started_listeners.listen_to_sessions(self._note)
         if recover:
             self._begin(self._look_through(), "")
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from app.storage.disk.disk_port import AppendFile, Disk, Lock, Signature, Syncer, SyncRefused
-from app.storage.disk.read_faults import ReadFaults, passes
+from app.storage.disk.read_faults import ABSENT, ReadFaults, passes
 
 T = TypeVar("T")
 
@@ -83,19 +83,22 @@ class CheckedDisk:
         *,
         tells: bool = True,
     ) -> T:
-        self._faults.check(path)
+        # Every read comes this way, and as a rule nothing is held back or has failed.
+        faults = self._faults
+        if faults.held:
+            faults.check(path)
         try:
             found = look()
         except SyncRefused:
             # Of a write that failed, which is another matter.
             raise
         except OSError as error:
-            if not passes(error):
+            if error.errno in ABSENT or not passes(error):
                 raise
             repeat = partial(self._checked, name, path, again or look)
-            raise self._faults.failed((name, path), error, repeat) from error
-        if tells:
-            self._faults.succeeded((name, path))
+            raise faults.failed((name, path), error, repeat) from error
+        if tells and (name, path) in faults.noted:
+            faults.succeeded((name, path))
         return found
 
     def _hold(self, folder: str) -> None:

@@ -30,7 +30,9 @@ FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 60.0
 """Longest wait; each is twice the one before."""
 
-_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+ABSENT = (errno.ENOENT, errno.ENOTDIR)
+"""Errors of the system for a missing file."""
+
 _NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO, errno.ENAMETOOLONG)
 _MOST = 10_000
 
@@ -53,7 +55,7 @@ class _Fault:
 
 def passes(error: OSError) -> bool:
     """Return whether an error of reading says nothing about the file: it is neither absent nor of another kind."""
-    return error.errno not in (*_ABSENT, *_NO_FILE)
+    return error.errno not in (*ABSENT, *_NO_FILE)
 
 
 class ReadFaults:
@@ -61,9 +63,11 @@ class ReadFaults:
 
     def __init__(self, clock: clock.Clock) -> None:
         self._clock = clock
-        self._found: dict[Call, _Fault] = {}
+        self.noted: dict[Call, _Fault] = {}
+        """Reads that failed."""
         self._waiting: dict[str, str] = {}
-        self._held: dict[str, errors.Unreadable] = {}
+        self.held: dict[str, errors.Unreadable] = {}
+        """Runs that may not be read before they are restored."""
         self._restoring = ("", 0)
         self._guard = threading.Lock()
         self._news = aio.LightEvent()
@@ -81,14 +85,14 @@ class ReadFaults:
             again: Repeats it.
         """
         with self._guard:
-            known = self._found.get(call)
+            known = self.noted.get(call)
             fault = known or _Fault(path=call[1], number=0, since=clock.stamp(self._clock.now()), again=again)
             fault.number = error.errno or errno.EIO
             fault.again = again
             if known is None or self._clock.monotonic() >= fault.due:
                 self._postpone(fault, known is not None)
-            if len(self._found) < _MOST:
-                self._found[call] = fault
+            if len(self.noted) < _MOST:
+                self.noted[call] = fault
         if known is None:
             _log.warning("%s cannot be read now: %s", call[1] or ".", error, extra={"file": call[1]})
             self._tell()
@@ -96,8 +100,7 @@ class ReadFaults:
 
     def succeeded(self, call: Call) -> None:
         """Note that something can be read again."""
-        if call in self._found:
-            self._clear(call)
+        self._clear(call)
 
     def hold_back(self, run_id: str, fault: errors.Unreadable, restore: Callable[[], None]) -> None:
         """Keep a run from being read before it is restored, since it may lack lines that are known elsewhere."""
@@ -110,9 +113,9 @@ class ReadFaults:
                 raise errors.Unreadable(fault.message, detail=fault.detail) from error
             finally:
                 self._restoring = "", 0
-            self._held.pop(run_id, None)
+            self.held.pop(run_id, None)
 
-        self._held[run_id] = fault
+        self.held[run_id] = fault
         number = getattr(errno, fault.detail["errno"], errno.EIO)
         self.failed(("restore", fault.detail["path"]), OSError(number, os.strerror(number)), again)
 
@@ -122,10 +125,10 @@ class ReadFaults:
         Raises:
             errors.Unreadable: it is.
         """
-        place = layout.run_of(path) if self._held else None
+        place = layout.run_of(path) if self.held else None
         if place is None or self._restoring == (place[0], threading.get_ident()):
             return
-        if (fault := self._held.get(place[0])) is not None:
+        if (fault := self.held.get(place[0])) is not None:
             raise errors.Unreadable(fault.message, detail=fault.detail)
 
     def refuse(self) -> None:
@@ -135,20 +138,20 @@ class ReadFaults:
             errors.Unreadable: one cannot.
         """
         with self._guard:
-            shared = [fault for fault in self._found.values() if fault.path in layout.FOLDERS]
+            shared = [fault for fault in self.noted.values() if fault.path in layout.FOLDERS]
         for fault in shared:
             raise _told(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
 
     @property
     def found(self) -> bool:
         """Return whether a file cannot be read now."""
-        return bool(self._found or self._waiting)
+        return bool(self.noted or self._waiting)
 
     def by_run(self) -> dict[str, unreadables.Unreadable]:
         """Return the runs of whose files one cannot be read now, each with the one that failed first."""
         found: dict[str, unreadables.Unreadable] = {}
         with self._guard:
-            faults = sorted(self._found.values(), key=lambda fault: fault.since) if self._found else []
+            faults = sorted(self.noted.values(), key=lambda fault: fault.since) if self.noted else []
         for fault in faults:
             if (place := layout.run_of(fault.path)) is not None:
                 found.setdefault(place[0], _shown(fault, place[1]))
@@ -190,7 +193,7 @@ class ReadFaults:
             await self._readable.given()
 
     def _tell(self) -> None:
-        if self._loop is not None and self._found:
+        if self._loop is not None and self.noted:
             # A loop that was closed meanwhile repeats nothing.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._wake)
@@ -202,17 +205,17 @@ class ReadFaults:
 
     async def _repeat(self) -> None:
         assert self._workers is not None
-        while self._found:
+        while self.noted:
             self._news.take_back()
             now = self._clock.monotonic()
-            due = [call for call, fault in list(self._found.items()) if fault.due <= now]
+            due = [call for call, fault in list(self.noted.items()) if fault.due <= now]
             for call in due:
                 await self._try(call, self._workers)
             if not due:
-                await self._sleep(min((fault.due for fault in list(self._found.values())), default=now) - now)
+                await self._sleep(min((fault.due for fault in list(self.noted.values())), default=now) - now)
 
     async def _try(self, call: Call, workers: Workers) -> None:
-        fault = self._found.get(call)
+        fault = self.noted.get(call)
         if fault is None:
             return
         try:
@@ -241,7 +244,7 @@ class ReadFaults:
 
     def _clear(self, call: Call) -> None:
         with self._guard:
-            fault = self._found.pop(call, None)
+            fault = self.noted.pop(call, None)
         if fault is not None:
             _log.info("%s can be read again", fault.path or ".", extra={"file": fault.path})
             if self._loop is not None:
