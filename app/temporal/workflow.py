@@ -227,12 +227,20 @@ class RunWorkflow:
 
     async def _carry_out(self, ask: driver_scheduler.Ask) -> None:
         order = messages.StepOrder(run_id=self._run_id, key=ask.key, operation=ask.fingerprint, branch=ask.branch)
-        try:
-            await (self._wait(ask, order) if isinstance(ask.operation, _WAITING) else self._perform(order))
-        except ActivityError as error:
-            if is_cancelled_exception(error):
-                raise
-            self._fail(ask.key, error)
+        while True:
+            try:
+                await (self._wait(ask, order) if isinstance(ask.operation, _WAITING) else self._perform(order))
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                if _is_superseded(error):
+                    # The journal has a newer try or an order; if it has neither, the step is still to do.
+                    self._news = True
+                    self._turn += 1
+                    await workflow.sleep(1)
+                    continue
+                self._fail(ask.key, error)
+            break
         self._turn += 1
 
     async def _perform(self, order: messages.StepOrder) -> None:
@@ -307,9 +315,7 @@ class RunWorkflow:
     def _fail(self, key: str, error: ActivityError) -> None:
         cause = error.cause
         self._steps.pop(key, None)
-        if isinstance(cause, ApplicationError) and cause.type == messages.SUPERSEDED:
-            self._news = True
-        elif _has_not_begun(error) and self._placement is not None:
+        if _has_not_begun(error) and self._placement is not None:
             message = (
                 f"the worker {self._placement.worker}, which has the workspace of the run, has been away for more than "
                 f"{self._placement.gone_seconds:g} s; start it again, then: control-room runs unpause {self._run_id}"
@@ -380,6 +386,10 @@ class RunWorkflow:
 
 def _has_not_begun(error: ActivityError) -> bool:
     return isinstance(error.cause, exceptions.TimeoutError) and error.cause.type is TimeoutType.SCHEDULE_TO_START
+
+
+def _is_superseded(error: ActivityError) -> bool:
+    return isinstance(error.cause, ApplicationError) and error.cause.type == messages.SUPERSEDED
 
 
 def _is_open_ended(operation: operations.Operation) -> bool:

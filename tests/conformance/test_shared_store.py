@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,42 @@ async def test_whoever_shared_the_store_before_an_owner_writes_no_more(make: Mak
         await log.append_step(store_harness.step("late"))
 
     assert await keys(owner) == ["a"]
+
+
+async def test_a_run_taken_again_while_it_is_returned_keeps_its_lines(make: Make) -> None:
+    """A line that needed no commit is flushed under the lease that wrote it, before its process takes the run again."""
+    harness = make()
+    store = await harness.open()
+    await store.create(store_harness.start())
+    log = await opened(harness)
+    leases: Any = harness.store.bare_disk()._leases  # type: ignore[attr-defined]
+    database, flush = leases._database, leases._flush
+    flushing, taken, flushed = asyncio.Event(), threading.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    class SlowToHear:
+        def write(self, epoch: int, job: Any) -> Any:
+            found = database.write(epoch, job)
+            taken.set()
+            flushed.wait(1)
+            return found
+
+    def held(run: str) -> None:
+        loop.call_soon_threadsafe(flushing.set)
+        taken.wait(1)
+        try:
+            flush(run)
+        finally:
+            flushed.set()
+
+    leases._flush = held
+    await log.decide(DecisionKind.STARTED, {"key": "one", "attempt": 1, "operation": "sha256:a"}, sync=False)
+    await log.set_aside()
+    async with asyncio.timeout(30):
+        await flushing.wait()
+    leases._database = SlowToHear()
+    again = await opened(harness)
+
+    assert again.loaded.decisions.highest_attempt == {"one": 1}
+    await again.append_step(store_harness.step("one"))
+    assert await keys(harness) == ["one"]

@@ -18,7 +18,7 @@ from temporalio.client import Client  # noqa: E402
 
 from app import bootstrap  # noqa: E402
 from app.engine import stores  # noqa: E402
-from app.temporal import messages, rehearsal, slices, worker  # noqa: E402
+from app.temporal import messages, rehearsal, slices, steps, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, WORK, chosen  # noqa: E402
@@ -81,6 +81,27 @@ async def only_item(service: served.Served, address: str) -> dict[str, Any]:
 
     await temporal_server.until(is_there)
     return found[0]
+
+
+async def test_a_superseded_try_that_nothing_follows_is_repeated(
+    service: served.Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that lost the run while it recorded a step leaves no line; the step is performed again."""
+    perform = steps.Steps.perform
+    refused: list[str] = []
+
+    async def supersede_once(self: steps.Steps, order: messages.StepOrder) -> slices.Slice:
+        if order.key == "s3" and not refused:
+            refused.append(order.key)
+            raise rehearsal.Superseded
+        return await perform(self, order)
+
+    monkeypatch.setattr(steps.Steps, "perform", supersede_once)
+    run_id = await service.start("counting")
+    shown = await service.until(run_id, "done", "failed")
+
+    assert shown["status"] == "done"
+    assert refused == ["s3"]
 
 
 @pytest.mark.slow

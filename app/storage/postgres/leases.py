@@ -64,8 +64,10 @@ class Leases:
         self._flush = flush
         self._drop = drop
         self._clock = clock.SystemClock()
-        self._guard = threading.Lock()
+        self._guard = threading.Condition()
         self._numbers: dict[str, int] = {}
+        self._taking: set[str] = set()
+        self._returning = ""
         self._returns: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
@@ -123,12 +125,20 @@ class Leases:
     def _take_run(self, folder: str) -> bool:
         me, epoch = self._ownership.number, self._ownership.epoch
         asked = {"epoch": epoch, "me": me, "seconds": LEASE_SECONDS, "place": folder}
-        row = self._database.write(epoch, lambda cursor: cursor.execute(_TAKE, asked).fetchone())
-        if row is None:
-            return False
         with self._guard:
-            former = self._numbers.get(folder)
-            self._numbers[folder] = int(row[0])
+            # What a return flushes belongs to the former lease, and is lost if that has ended meanwhile.
+            self._guard.wait_for(lambda: self._returning != folder)
+            self._taking.add(folder)
+        try:
+            row = self._database.write(epoch, lambda cursor: cursor.execute(_TAKE, asked).fetchone())
+            if row is None:
+                return False
+            with self._guard:
+                former = self._numbers.get(folder)
+                self._numbers[folder] = int(row[0])
+        finally:
+            with self._guard:
+                self._taking.discard(folder)
         if former is not None and former + 1 != row[0]:
             self._drop(folder)
         return True
@@ -147,14 +157,20 @@ class Leases:
 
     def _return_run(self, folder: str, number: int | None) -> None:
         with self._guard:
-            if number is None or self._numbers.get(folder) != number:
+            if number is None or self._numbers.get(folder) != number or folder in self._taking:
                 # This process has taken it again.
                 return
-        self._flush(folder)
-        self._database.write(self._ownership.epoch, lambda cursor: cursor.execute(_GIVE_BACK, (folder, number)))
-        with self._guard:
-            if self._numbers.get(folder) == number:
-                del self._numbers[folder]
+            self._returning = folder
+        try:
+            self._flush(folder)
+            self._database.write(self._ownership.epoch, lambda cursor: cursor.execute(_GIVE_BACK, (folder, number)))
+            with self._guard:
+                if self._numbers.get(folder) == number:
+                    del self._numbers[folder]
+        finally:
+            with self._guard:
+                self._returning = ""
+                self._guard.notify_all()
 
     def _later(self, job: Callable[[], object]) -> None:
         # A release happens on the event loop, which does not wait for a database.
