@@ -93,6 +93,13 @@ class Postgres:
         """Return the address of one of its databases."""
         return f"{self.url.rpartition('/')[0]}/{database}"
 
+    def program(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a client program of the server's version to its end, or skip the test where there is none."""
+        found = self._programs / name
+        if not found.exists():
+            pytest.skip(f"{name} is not installed beside the server")
+        return subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
+
     def _call(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         # It refuses to run as root.
         user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []

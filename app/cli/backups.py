@@ -25,10 +25,13 @@ def backup(place: options.Place, as_json: bool, file: Path) -> int:
     project = place.settings().project
     copied = copies.write(project.data_directory, file, project.blobs_url)
     if as_json:
-        terminal.say_json({"file": str(file), "runs": copied.runs, "files": copied.files, "skipped": copied.skipped})
+        told = {"file": str(file), "runs": copied.runs, "files": copied.files, "skipped": copied.skipped}
+        terminal.say_json(told | {"partial": copied.is_partial})
     else:
         skipped = f"; {len(copied.skipped)} left out: {', '.join(copied.skipped)}" if copied.skipped else ""
         terminal.say(printable.one_line(f"{copied.runs} runs, {copied.files} files in {file}{skipped}"))
+        if copied.is_partial:
+            terminal.say("The runs are in a database. Back it up, too: pg_dump --schema=control_room")
     return exit_codes.ExitCode.DONE
 
 

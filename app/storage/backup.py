@@ -52,6 +52,8 @@ class Copied:
     """Files."""
     size_bytes: int = 0
     """Their bytes."""
+    is_partial: bool = False
+    """Whether the runs are in a database, which is backed up by its own tools."""
     skipped: list[str] = field(default_factory=list)
     """Runs that were deleted meanwhile, or are damaged or written by hand."""
     receipts: dict[str, set[str]] = field(default_factory=dict)
@@ -65,8 +67,7 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
         blobs_url: Where blobs and logs are; None: in the folder.
 
     Raises:
-        errors.ConfigurationError: `backup_impossible`, the runs are in a database, or there is no data directory;
-            `store_differs`, blobs are elsewhere.
+        errors.ConfigurationError: `backup_impossible`, there is no data directory; `store_differs`, blobs are elsewhere.
         errors.Conflict: `file_exists`.
         OSError: a file could not be read or written.
     """
@@ -89,7 +90,7 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
 
 
 def _fill(archive: tarfile.TarFile, folder: Path, disk: Disk) -> Copied:
-    copied = Copied()
+    copied = Copied(is_partial=(folder / layout.STORE_MARK).exists())
     for path in _others(folder):
         with contextlib.suppress(FileNotFoundError):
             _add(archive, copied, path, _read(folder / path))
@@ -249,9 +250,6 @@ def _layout(folder: Path) -> int:
 def _refuse_unsuited(folder: Path, target: Path) -> None:
     if not (folder / layout.RUNS).is_dir():
         message = f"{folder} contains no runs; name the project with --project"
-        raise errors.ConfigurationError(message, code="backup_impossible")
-    if (folder / layout.STORE_MARK).exists():
-        message = "the runs are in a database; back that up with its own tools, or copy runs with `runs export`"
         raise errors.ConfigurationError(message, code="backup_impossible")
     if target.exists():
         raise errors.Conflict(f"{target} is there already; choose another name", code="file_exists")

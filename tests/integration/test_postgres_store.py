@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,3 +218,26 @@ async def test_a_damaged_run_is_not_imported(project: Project, url: str, tmp_pat
     assert "steps.jsonl line 1" in refused.stderr
     assert "has no folder 'runs'" in nothing.stderr
     assert json.loads(listed.stdout) == []
+
+
+async def test_a_dump_and_a_backup_are_restored_and_verified(
+    project: Project, url: str, server: Postgres, tmp_path: Path
+) -> None:
+    """A dump made while the service works, and the backup of the data directory, make a project that verifies whole."""
+    dump, file, other = tmp_path / "runs.sql", tmp_path / "data.tar.gz", Project(tmp_path / "other")
+    shutil.rmtree(other.data)
+    async with served.in_process(project, store_url=url) as service:
+        run_id = (await service.run("quick"))["run_id"]
+        dumped = server.program("pg_dump", f"--dbname={url}", "--schema=control_room", f"--file={dump}")
+        copied = command(project, "backup", str(file), url=url)
+    again = server.new_database("restored")
+    loaded = server.program("psql", "--quiet", "--set=ON_ERROR_STOP=1", f"--dbname={again}", f"--file={dump}")
+    restored = command(other, "restore", str(file), "--json", url=again)
+    shown = command(other, "runs", "show", run_id, "--json", url=again)
+
+    assert (dumped.returncode, loaded.returncode) == (0, 0), dumped.stderr + loaded.stderr
+    assert copied.returncode == 0, copied.stderr
+    assert "pg_dump --schema=control_room" in copied.stdout
+    assert restored.returncode == 0, restored.stderr + restored.stdout
+    assert json.loads(restored.stdout)["verification"]["ok"]
+    assert json.loads(shown.stdout)["status"] == "done"
