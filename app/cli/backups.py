@@ -25,8 +25,8 @@ def backup(place: options.Place, as_json: bool, file: Path) -> int:
     project = place.settings().project
     copied = copies.write(project.data_directory, file, project.blobs_url)
     if as_json:
-        told = {"file": str(file), "runs": copied.runs, "files": copied.files, "skipped": copied.skipped}
-        terminal.say_json(told | {"partial": copied.is_partial})
+        made = {"file": str(file), "runs": copied.runs, "files": copied.files, "skipped": copied.skipped}
+        terminal.say_json(made | {"partial": copied.is_partial})
     else:
         skipped = f"; {len(copied.skipped)} left out: {', '.join(copied.skipped)}" if copied.skipped else ""
         terminal.say(printable.one_line(f"{copied.runs} runs, {copied.files} files in {file}{skipped}"))

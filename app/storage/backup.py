@@ -67,7 +67,8 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
         blobs_url: Where blobs and logs are; None: in the folder.
 
     Raises:
-        errors.ConfigurationError: `backup_impossible`, there is no data directory; `store_differs`, blobs are elsewhere.
+        errors.ConfigurationError: `backup_impossible`, there is no data directory; `store_differs`, blobs are
+            elsewhere.
         errors.Conflict: `file_exists`.
         OSError: a file could not be read or written.
     """
