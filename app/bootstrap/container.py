@@ -215,6 +215,7 @@ async def _store(
         await store.start(serve=mode.address is not None and chosen.engine.engine == "embedded")
     except OSError as error:
         raise disk_health.unusable(chosen.project.data_directory, error) from error
+    await temporal.check_clock(store)
     return store
 
 

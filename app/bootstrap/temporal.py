@@ -5,14 +5,41 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 
 from app import errors, settings
-from app.bootstrap.engines import Engine, EngineParts
+from app.bootstrap.engines import Engine, EngineParts, Store
 from app.bootstrap.platform import OpenMode, Platform, directory_of
 from app.storage import folder_store
 
 INSTALL = 'pip install "control-room[temporal]"'
 """Command that installs the extra."""
+
+
+CLOCK_WARN_SECONDS = 2.0
+"""Difference to the database's clock that is logged."""
+
+CLOCK_REFUSE_SECONDS = 30.0
+"""Difference to the database's clock with which a process does not start."""
+
+_log = logging.getLogger(__name__)
+
+
+async def check_clock(store: Store) -> None:
+    """Compare the clock of this machine with the one of the store that it shares with others.
+
+    Raises:
+        errors.ConfigurationError: `clock_off`.
+    """
+    if store.clock_offset is None:
+        return
+    offset = await store.clock_offset()
+    ahead = "ahead of" if offset > 0 else "behind"
+    message = f"the clock of this machine is {abs(offset):.1f} s {ahead} the database's"
+    if abs(offset) > CLOCK_REFUSE_SECONDS:
+        raise errors.ConfigurationError(f"{message}: set it right, e.g. with NTP, and start again", code="clock_off")
+    if abs(offset) > CLOCK_WARN_SECONDS:
+        _log.warning("%s; timers and expiries of runs are off by that", message)
 
 
 async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMode) -> Platform:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import json
 import os
@@ -12,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ temporal_server.require()
 
 from temporalio.client import Client  # noqa: E402
 
-from app import bootstrap, errors, settings  # noqa: E402
+from app import bootstrap, clock, errors, settings  # noqa: E402
 from app.bootstrap import leading  # noqa: E402
 from app.domain import states  # noqa: E402
 from app.engine import stores  # noqa: E402
@@ -344,6 +345,29 @@ def _leading(service: bootstrap.Application) -> Callable[[], Awaitable[bool]]:
         return await service.store.leads()
 
     return leads
+
+
+class _Ahead(clock.SystemClock):
+    """A clock that is wrong."""
+
+    def __init__(self, seconds: float) -> None:
+        self._by = timedelta(seconds=seconds)
+
+    def now(self) -> datetime:
+        """Return a wrong instant."""
+        return super().now() + self._by
+
+
+@pytest.mark.parametrize(("seconds", "says"), [(90.0, "ahead of"), (-90.0, "behind")])
+async def test_a_machine_whose_clock_is_off_is_refused(machines: Machines, seconds: float, says: str):
+    """The message has the difference; timers of runs would be off by it."""
+    await temporal_server.connected(machines.address)
+    platform = dataclasses.replace(bootstrap.real_platform(os.environ), clock=_Ahead(seconds))
+    with pytest.raises(errors.ConfigurationError, match=rf"\d+\.\d s {says}") as refused:
+        async with bootstrap.build(machines.chosen(), WORK, platform):
+            pass
+
+    assert refused.value.code == "clock_off"
 
 
 async def test_an_index_that_cannot_be_shared_is_refused_by_name(machines: Machines):

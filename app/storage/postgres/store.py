@@ -55,6 +55,7 @@ class PostgresStore(FolderStore):
         super().__init__(directory, index, clock=clock, probes=probes, adopt=adopt)
         self._target = target
         self.leads = self._leads if target.shared else None
+        self.clock_offset = self._clock_offset if target.shared and not target.looks_only else None
         self._database: Database | None = None
         self._ownership: Ownership | None = None
         self._disk: PostgresDisk | None = None
@@ -73,6 +74,16 @@ class PostgresStore(FolderStore):
         except BaseException:
             self._disconnect()
             raise
+
+    async def _clock_offset(self) -> float:
+        ownership = self._ownership
+        assert ownership is not None
+        asked = self._clock.now().timestamp()
+        row = await self._others.run(lambda: ownership.ask("SELECT extract(epoch FROM clock_timestamp())::float8"))
+        answered = self._clock.now().timestamp()
+        assert row is not None
+        # The database has answered at some moment between the two.
+        return max(0.0, asked - float(row[0])) + min(0.0, answered - float(row[0]))
 
     async def _leads(self) -> bool:
         # A session that has the lock gets it again; that of another service, once this one has ended.

@@ -40,6 +40,8 @@ class DiskStore(StoredRuns, abc.ABC):
 
     leads: Callable[[], Awaitable[bool]] | None = None
     """Returns whether this service leads those that share the store; None: it is not shared."""
+    clock_offset: Callable[[], Awaitable[float]] | None = None
+    """Returns the seconds by which the clock here is ahead of the store's; None: it has no clock of its own."""
 
     def __init__(self, adopt: Adopt | None) -> None:
         super().__init__(adopt)
