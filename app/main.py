@@ -225,7 +225,6 @@ def _services(
 
 def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvicorn.Config:
     """Return how the application is served."""
-    service.build_routes(app)
     logging.getLogger("uvicorn.error").addFilter(http_protocol.is_news)
     counted = connections.Connections(connections.limits(server), app.state.warnings)
     return uvicorn.Config(

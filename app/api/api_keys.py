@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path
+from fastapi import Body, Path
 from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
 from app import clock
-from app.api import refusals, request_models
+from app.api import refusals, request_models, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import access, keys
 from app.services import keys as key_requests
 
-router = APIRouter(prefix="/api/keys", tags=["keys"])
+router = routers.router(prefix="/api/keys", tags=["keys"])
 
 KeyName = Annotated[str, Path(description="Name of the key.", examples=["ada"], pattern=keys.NAME_PATTERN)]
 """A key's name in a path."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import queries, responses
+from app.api import queries, responses, routers
 from app.api.dependencies import ServicesDep
 from app.domain import audit
 
-router = APIRouter(prefix="/api/audit", tags=["audit"])
+router = routers.router(prefix="/api/audit", tags=["audit"])
 
 
 @router.get(

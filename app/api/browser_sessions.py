@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from http import cookies
 from typing import Annotated, Protocol
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -21,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from app import clock, errors
-from app.api import connections, problems, refusals, request_models
+from app.api import connections, problems, refusals, request_models, routers
 from app.api.responses import as_json, declared
 from app.domain import access, authors, keys, plain, shapes
 
@@ -187,7 +186,7 @@ class BrowserSession(shapes.Shape):
     """Value of the header `X-Control-Room-Session`, only in the answer of a sign-in."""
 
 
-router = APIRouter(prefix=PATH, tags=["service"])
+router = routers.router(prefix=PATH, tags=["service"])
 
 
 @router.get("", summary="Show the sign-in", responses=declared(BrowserSession))

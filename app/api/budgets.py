@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from app.api import refusals, request_models
+from app.api import refusals, request_models, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
@@ -16,7 +16,7 @@ from app.domain import budgets as values
 from app.domain import limits
 from app.services import budgets, requests
 
-router = APIRouter(prefix="/api/budgets", tags=["budgets"])
+router = routers.router(prefix="/api/budgets", tags=["budgets"])
 
 Name = Annotated[str, Path(description="Name of the budget.", pattern=values.NAME_PATTERN, examples=["drafts"])]
 """A budget's name in a path."""

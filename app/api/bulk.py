@@ -7,19 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field, model_validator
 from starlette.responses import Response
 
 from app import errors
-from app.api import queries, refusals, request_models, responses
+from app.api import queries, refusals, request_models, responses, routers
 from app.api.authors import AuthorDep, LimitsDep
 from app.api.dependencies import ServicesDep
 from app.domain import plain, shapes, states
 from app.engine import run_engine
 from app.services import bulk
 
-router = APIRouter(prefix="/api/runs", tags=["runs"])
+router = routers.router(prefix="/api/runs", tags=["runs"])
 
 _RunId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00]*$")]
 

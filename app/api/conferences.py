@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
-from app.api import refusals, request_models, responses
+from app.api import refusals, request_models, responses, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.services import conferences
 
-router = APIRouter(prefix="/api/conferences", tags=["conferences"])
+router = routers.router(prefix="/api/conferences", tags=["conferences"])
 
 _STARTED = responses.created(
     conferences.Started,

@@ -6,19 +6,19 @@ import asyncio
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import authors, queries, refusals, request_models, responses, scoping
+from app.api import authors, queries, refusals, request_models, responses, routers, scoping
 from app.api.authors import LimitsDep
 from app.api.dependencies import Services, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import access, graphs, library, plain, receipts
 from app.services import inventory, preflight, recipe_versions, routing, workspaces
 
-router = APIRouter(prefix="/api")
+router = routers.router(prefix="/api")
 
 
 async def _shown(

@@ -7,18 +7,18 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import Depends, Header, Query
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
-from app.api import queries, streaming
+from app.api import queries, routers, streaming
 from app.api.authors import LimitsDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import declared
 from app.domain import plain
 from app.services import event_feeds
 
-router = APIRouter(prefix="/api", tags=["runs"])
+router = routers.router(prefix="/api", tags=["runs"])
 
 _LastEventId = Annotated[
     str | None,

@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated
 
-from fastapi import APIRouter, Body
+from fastapi import Body
 from pydantic import BaseModel, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import authors, refusals, request_models, responses, scoping
+from app.api import authors, refusals, request_models, responses, routers, scoping
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.runs import RunId
 from app.domain import plain
 from app.services import fork_requests, requests
 
-router = APIRouter(prefix="/api/runs", tags=["runs"])
+router = routers.router(prefix="/api/runs", tags=["runs"])
 
 _REFUSED = (*refusals.WRITE, *refusals.RECIPE, "run_not_found", "journal_corrupt", "unknown_step", "unknown_dialect")
 _FORKED = responses.created(

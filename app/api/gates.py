@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import queries, refusals, request_models, responses
+from app.api import queries, refusals, request_models, responses, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.services import gate_inbox, gates
 
-router = APIRouter(prefix="/api/gates", tags=["gates"])
+router = routers.router(prefix="/api/gates", tags=["gates"])
 
 GateId = Annotated[str, Path(description="Id of the gate.", examples=["20260210T143000Z-k3x9af.738619ff239d"])]
 """A gate's id in a path."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from app import telemetry
-from app.api import direct, refusals
+from app.api import direct, refusals, routers
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import shapes
 from app.services import health
 
-router = APIRouter(tags=["service"])
+router = routers.router(tags=["service"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

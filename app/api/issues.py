@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import queries, refusals, request_models, responses, scoping
+from app.api import queries, refusals, request_models, responses, routers, scoping
 from app.api.authors import AuthorDep, LimitsDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import issues
 
-router = APIRouter(prefix="/api/issues", tags=["issues"])
+router = routers.router(prefix="/api/issues", tags=["issues"])
 
 IssueId = Annotated[str, Path(description="Id of the issue.", examples=["iss_5h2m9q0x7c1v8b3n"])]
 """An issue's id in a path."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query
+from fastapi import Body, Query
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import queries, refusals, request_models
+from app.api import queries, refusals, request_models, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
 from app.engine import maintenance
 
-router = APIRouter(prefix="/api", tags=["upkeep"])
+router = routers.router(prefix="/api", tags=["upkeep"])
 
 _LARGEST_PAGE = 200
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from fastapi import APIRouter, Body, Path
+from fastapi import Body, Path
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from app.api import refusals, request_models, responses
+from app.api import refusals, request_models, responses, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import notifications, shapes
 from app.services.notifications import requests
 
-router = APIRouter(prefix="/api/notifications/endpoints", tags=["notifications"])
+router = routers.router(prefix="/api/notifications/endpoints", tags=["notifications"])
 
 EndpointId = Annotated[str, Path(description="Id of the endpoint.", examples=["ep_5h2m9q0x7c1v8b3n"])]
 """An endpoint's id in a path."""

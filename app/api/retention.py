@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field, model_validator
 from starlette.responses import Response
 
-from app.api import refusals, request_models, responses
+from app.api import refusals, request_models, responses, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.domain import retention
 from app.services import retention as control_retention
 
-router = APIRouter(prefix="/api", tags=["runs"])
+router = routers.router(prefix="/api", tags=["runs"])
 
 _Finished = Literal["done", "failed", "cancelled"]
 _Amount = Annotated[int, Field(ge=0, le=2**53)] | None

@@ -6,17 +6,17 @@ import re
 from collections.abc import AsyncGenerator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi import Depends, Header, Path, Query
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from app.api import polling, problems, refusals, responses, streaming
+from app.api import polling, problems, refusals, responses, routers, streaming
 from app.api.dependencies import ServicesDep
 from app.api.responses import declared
 from app.api.runs import RunId
 from app.domain import plain
 from app.services import log_tails
 
-router = APIRouter(prefix="/api/runs", tags=["runs"])
+router = routers.router(prefix="/api/runs", tags=["runs"])
 
 LogName = Annotated[str, Path(description="Name of the log.", examples=["draft.1.reply.md"])]
 """A log's name in a path."""

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi import Depends, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.api import polling, queries, responses, streaming
+from app.api import polling, queries, responses, routers, streaming
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
 from app.domain import explanations, graphs, plain, records, slots, views
 from app.services import event_streams, step_portions
 
-router = APIRouter(prefix="/api/runs", tags=["runs"])
+router = routers.router(prefix="/api/runs", tags=["runs"])
 
 _CHUNK_BYTES = 64 * 1024
 _LAST_SEQ = 2**53

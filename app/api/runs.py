@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import Body, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import authors, direct, polling, queries, refusals, request_models, responses, scoping
+from app.api import authors, direct, polling, queries, refusals, request_models, responses, routers, scoping
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import views
 from app.services import budgets, progress, requests
 
-router = APIRouter(prefix="/api/runs", tags=["runs"])
+router = routers.router(prefix="/api/runs", tags=["runs"])
 
 RunId = Annotated[str, Path(description="Id of the run.", examples=["20260210T143000Z-k3x9af"])]
 """A run's id in a path."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
-from fastapi.routing import APIRoute
 from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 import app as program
@@ -36,7 +33,6 @@ from app.api import (
     issues,
     maintenance,
     notifications,
-    request_flaws,
     retention,
     run_logs,
     run_parts,
@@ -77,6 +73,7 @@ _ROUTERS = (
     browser_sessions.router,
     maintenance.router,
     health.router,
+    ws.router,
 )
 
 
@@ -114,12 +111,13 @@ def create(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=_name,
+        generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
-    api.router.routes.extend(_routes())
+    for router in _ROUTERS:
+        api.router.routes.extend(router.routes)
     sign_ins = browser_sessions.BrowserSessions(server.token, clock.SystemClock(), clock.RandomIds(), ring)
-    guard = guards.TokenGuard(issued, sign_ins, addresses(api))
+    guard = guards.TokenGuard(issued, sign_ins, api.routes)
     api.surround = lambda app: gateway.Gateway(
         app, server, guard, warnings, clock.SystemClock(), clock.RandomIds(), pages
     )
@@ -130,28 +128,3 @@ def create(
     errors.install(api)
     document.install(api)
     return api
-
-
-@functools.cache
-def _routes() -> tuple[BaseRoute, ...]:
-    # FastAPI takes longer to include them than for all else; every application of the process has the same.
-    whole = FastAPI(openapi_url=None, generate_unique_id_function=_name)
-    for router in _ROUTERS:
-        whole.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
-    whole.include_router(ws.router)
-    return tuple(whole.routes)
-
-
-def _name(route: APIRoute) -> str:
-    return route.name
-
-
-def addresses(api: FastAPI) -> list[BaseRoute]:
-    """Return the routes of all addresses, each with its whole path."""
-    return [*api.routes, *(route for router in (*_ROUTERS, ws.router) for route in router.routes)]
-
-
-def build_routes(api: FastAPI) -> None:
-    """Build now what FastAPI would build at the first requests, which would wait for it."""
-    for route in api.routes:
-        route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path
+from fastapi import Body, Path
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from app.api import plan_requests, queries, request_models, responses, sessions
+from app.api import plan_requests, queries, request_models, responses, routers, sessions
 from app.api.sessions import IfMatch, NoBody, SeenRevision, SessionId
 from app.domain import plans
 from app.services.plans import requests
 
-router = APIRouter(prefix="/api/sessions/{session_id}/tasks", tags=["plans"])
+router = routers.router(prefix="/api/sessions/{session_id}/tasks", tags=["plans"])
 
 
 def _number(text: object) -> int:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query
+from fastapi import Body, Depends, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import authors, plan_requests, polling, queries, refusals, request_models, responses, scoping
+from app.api import authors, plan_requests, polling, queries, refusals, request_models, responses, routers, scoping
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import plans
 from app.services.plans import plans as service
 
-router = APIRouter(prefix="/api/sessions", tags=["plans"])
+router = routers.router(prefix="/api/sessions", tags=["plans"])
 
 
 async def _authored(services: ServicesDep, author: AuthorDep) -> service.Plans:

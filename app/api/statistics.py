@@ -6,16 +6,16 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
-from app.api import queries, responses
+from app.api import queries, responses, routers
 from app.api.authors import LimitsDep
 from app.api.dependencies import ServicesDep
 from app.domain import plain
 from app.services import statistics
 
-router = APIRouter(prefix="/api", tags=["runs"])
+router = routers.router(prefix="/api", tags=["runs"])
 
 
 @router.get(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from app.api import refusals, request_models
+from app.api import refusals, request_models, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import policies, prices
 
-router = APIRouter(prefix="/api", tags=["budgets"])
+router = routers.router(prefix="/api", tags=["budgets"])
 
 _SHOWN, _SET = ("file_damaged", "file_unreadable"), (*refusals.WRITE, "file_damaged", "file_unreadable")
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import parse_qsl, urlencode
 
-from fastapi import APIRouter, Body
+from fastapi import Body
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
 from app import clock
-from app.api import authors, refusals, request_models
+from app.api import authors, refusals, request_models, routers
 from app.api.authors import AuthorDep
 from app.api.responses import as_json, declared
 from app.domain import access, plain, shapes
@@ -82,7 +82,7 @@ def _hash(ticket: str) -> str:
     return plain.sha256(ticket.encode("utf-8", "replace"))
 
 
-router = APIRouter(prefix="/api/tickets", tags=["service"])
+router = routers.router(prefix="/api/tickets", tags=["service"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path
+from fastapi import Body, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import refusals, responses, trigger_requests
+from app.api import refusals, responses, routers, trigger_requests
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
@@ -17,8 +17,8 @@ from app.services import requests as run_requests
 from app.services.triggers import hooks
 from app.services.triggers import triggers as orders
 
-router = APIRouter(prefix="/api/triggers", tags=["triggers"])
-deliveries = APIRouter(prefix="/hooks", tags=["triggers"])
+router = routers.router(prefix="/api/triggers", tags=["triggers"])
+deliveries = routers.router(prefix="/hooks", tags=["triggers"])
 
 TriggerId = Annotated[str, Path(description="Id of the trigger.", examples=["trg_5h2m9q0x7c1v8b3n"])]
 """A trigger's id in a path."""

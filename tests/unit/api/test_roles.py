@@ -14,7 +14,7 @@ API = service.create(settings.ServerSettings())
 
 def addresses() -> set[str]:
     """Return method and path of every route."""
-    found = [route for route in service.addresses(API) if hasattr(route, "path")]
+    found = [route for route in API.routes if hasattr(route, "path")]
     return {
         f"{method} {route.path}"
         for route in found
@@ -56,7 +56,7 @@ def test_viewers_change_nothing() -> None:
 )
 def test_a_request_finds_its_row(method: str, path: str, role: Role) -> None:
     """Method and path lead to the row of the route that would answer; there is none for an unknown address."""
-    table = roles.Table(service.addresses(API))
+    table = roles.Table(API.routes)
     found = table.needed(method, path)
 
     assert found is not None
