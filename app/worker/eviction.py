@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from app import clock
+from app.domain import operations
 from app.engine import aio
 from app.worker.active_run import ActiveRun
 
@@ -15,7 +16,9 @@ PAUSE_SECONDS = 1.0
 """Pause between two rounds, and the shortest time that a run must be quiet."""
 
 BUSY_PAUSE_SECONDS = 0.1
-"""The same while several times as many runs are loaded as stay loaded."""
+"""The same while several times as many runs are loaded as stay loaded. A command gets the long one: it ends soon, and
+loading its run again costs more than most commands.
+"""
 
 KEPT_LOADED = 32
 """Runs that stay loaded however quiet they are, so that a small service never reloads one."""
@@ -85,4 +88,8 @@ class IdleEvictor:
             active_run.turns = active_run.runner.turns
             active_run.quiet_since = now
         lines = len(active_run.log.loaded.records) + active_run.runner.turns
-        return now - active_run.quiet_since >= max(self._pause_seconds, lines * _SECONDS_A_LINE)
+        quiet_seconds = now - active_run.quiet_since
+        if quiet_seconds < max(self._pause_seconds, lines * _SECONDS_A_LINE):
+            return False
+        waits = active_run.runner.waits() if quiet_seconds < PAUSE_SECONDS else ()
+        return not any(isinstance(wait.operation, operations.Command) for wait in waits)

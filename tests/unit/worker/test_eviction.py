@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app import errors
-from app.domain import gates, plain, states
+from app.domain import gates, operations, plain, states
 from app.services import run_reader
 from app.storage import memory_store
 from app.worker import eviction
@@ -136,6 +136,32 @@ async def test_a_slow_step_continues_while_its_run_is_evicted() -> None:
 
     assert await there.ended(run_id, waiting) == [RunState.DONE, RunState.DONE]
     assert there.toolbox.executed == ["slow/1", "next/1", "other/1"]
+
+    await there.close()
+
+
+async def test_a_command_keeps_its_run_loaded_for_a_while() -> None:
+    """A command ends soon as a rule, so in a crowd its run is evicted after the long pause, others after the short."""
+    there = bench()
+    there.performers = {operations.Command.kind: there.toolbox}
+    there.take_store(there.store)
+    await there.open()
+    held = [there.toolbox.hold("slow"), there.toolbox.hold("true")]
+    other = await there.submit(*toys.tools("slow"))
+    run_id = await there.submit({"command": "true"})
+    await there.executed("slow/1")
+    await there.executed("true/1")
+    for _ in range(5):
+        there.advance(eviction.BUSY_PAUSE_SECONDS)
+        await pools.idle()
+
+    assert (there.is_evicted(other), there.is_evicted(run_id)) == (True, False)
+
+    await there.evicted(run_id)
+    for step in held:
+        step.set()
+
+    assert await there.ended(run_id, other) == [RunState.DONE, RunState.DONE]
 
     await there.close()
 

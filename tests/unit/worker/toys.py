@@ -18,8 +18,9 @@ class Toy:
     """A dialect that interprets `recipe["program"]`.
 
     Steps are `{"tool": key}`, `{"agent": key}`, `{"gate": key}`, `{"timer": key, "seconds": s}`, `{"wait": key,
-    "pattern": glob, "seconds": s}`, `{"child": key, "program": […]}`, `{"gather": {name: […]}}`, `{"endless": key}`,
-    `{"raise": code}` and `{"break": message}`. A gate that `stops` fails its run when it is denied.
+    "pattern": glob, "seconds": s}`, `{"command": key}`, `{"child": key, "program": […]}`, `{"gather": {name:
+    […]}}`, `{"endless": key}`, `{"raise": code}` and `{"break": message}`. A gate that `stops` fails its run when
+    it is denied.
     """
 
     name = "toy"
@@ -46,6 +47,7 @@ class Toy:
                 | {"gate": key}
                 | {"input": key}
                 | {"child": key}
+                | {"command": key}
             ):
                 await self._perform(ctx, key, step)
             case {"gather": branches}:
@@ -175,6 +177,8 @@ def _operation(key: str, step: Step) -> operations.Operation:
             return operations.Gate(**({"prompt": key} | {name: step[name] for name in fields if name in step}))
         case {"input": _}:
             return operations.Input(name=key, shown=step.get("shown"))
+        case {"command": _}:
+            return operations.Command(argv=(key,))
         case {"child": _}:
             return operations.ChildRun(recipe_id="toy", args={"program": list(step["program"])})
     return operations.ToolCall(tool="toy", args={"key": key}, retry=policy, on_interrupted=interrupted)
