@@ -34,7 +34,7 @@ _LEFT_OUT = ("__main__", "app.agents.local_model", "app.cli.top", "app.crash_lab
 def _prepare() -> None:
     for name in [*_LATE, *_modules(app.__path__, "app.")]:
         importlib.import_module(name)
-    service.build_routes(service.create(settings.ServerSettings()))
+    service.create(settings.ServerSettings())
     folder = resources.bundled("recipes")
     bundled, _ = recipes.layers(folder, folder, registry.DIALECTS)
     recipe_files.RecipeFiles(bundled, registry.DIALECTS, clock.SystemClock()).read()
