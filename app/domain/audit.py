@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
 from app.domain import authors, plain, shapes
-from app.domain.run_orders import RunOrder
+from app.domain.authors import RunOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

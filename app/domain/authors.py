@@ -1,4 +1,4 @@
-"""Authors: who gave an order or an answer, as far as it is known."""
+"""Authors: who gave an order or an answer, as far as it is known, and the orders to runs."""
 
 from __future__ import annotations
 
@@ -32,6 +32,34 @@ class Author(shapes.Shape):
 
 LOCAL = Author(name=None, claimed=False, via="local")
 """Author of what a command of this machine orders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOrder:
+    """One order, and the line that holds it."""
+
+    run_id: str
+    """Run that it was given to."""
+    target: str
+    """What it was about: the run, or the session of a plan."""
+    file: str
+    """File of the run that holds it."""
+    line: int
+    """Number of its line, from 0."""
+    at: str
+    """When it was given."""
+    action: str
+    """What was ordered, as `noun.verb`."""
+    author: Mapping[str, plain.Json]
+    """Who gave it."""
+    details: Mapping[str, plain.Json]
+    """More about it."""
+
+    @property
+    def place(self) -> tuple[str, str, str, int]:
+        """Return its place in lists, which begin with the newest."""
+        return self.at, self.run_id, self.file, self.line
+
 
 Shown: TypeAlias = Annotated[Mapping[str, plain.Json], Author]
 """An author as plain JSON."""

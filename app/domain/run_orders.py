@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.domain import authors, gates, inputs, plain, runs
+from app.domain.authors import RunOrder
 from app.domain.decisions import DecisionKind
 from app.domain.records import Record
 
-START, CONTROL, STEPS = "start.json", "control.jsonl", "steps.jsonl"
-"""Files of a run that contain orders."""
+CONTROL, STEPS = "control.jsonl", "steps.jsonl"
+"""Journals of a run that contain orders."""
 
 _ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     DecisionKind.LIMITED: ("run.limited", ("limits",)),
@@ -22,33 +22,6 @@ _ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     DecisionKind.LABELLED: ("run.labelled", ("labels", "pinned")),
     DecisionKind.VOTED: ("gate.voted", ("gate_id", "decision")),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOrder:
-    """One order, and the line that holds it."""
-
-    run_id: str
-    """Run that it was given to."""
-    target: str
-    """What it was about: the run, or the session of a plan."""
-    file: str
-    """File of the run that holds it."""
-    line: int
-    """Number of its line, from 0."""
-    at: str
-    """When it was given."""
-    action: str
-    """What was ordered, as `noun.verb`."""
-    author: Mapping[str, plain.Json]
-    """Who gave it."""
-    details: Mapping[str, plain.Json]
-    """More about it."""
-
-    @property
-    def place(self) -> tuple[str, str, str, int]:
-        """Return its place in lists, which begin with the newest."""
-        return self.at, self.run_id, self.file, self.line
 
 
 def of_decision(run_id: str, start: runs.RunStart, line: int, fields: Mapping[str, Any]) -> RunOrder | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from app import clock
 from app.domain import audit, authors, plain
-from app.domain.run_orders import RunOrder
+from app.domain.authors import RunOrder
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk

@@ -7,14 +7,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from app import clock
-from app.domain import audit, issues, receipts, run_orders, runs, states
+from app.domain import issues, receipts, runs, states
+from app.domain.authors import RunOrder
 from app.domain.records import Usage
-from app.domain.run_orders import RunOrder
 from app.domain.usage_sums import RunFacts, UsageSum
 from app.engine import run_sums, spending, stores
+from app.storage import layout
+
+if TYPE_CHECKING:
+    from app.domain import audit
 
 OWNERS = ("service", "process", "foreign")
 """Owner that continues a run; a foreign run continues only on request."""
@@ -262,7 +266,7 @@ def _starting(start: runs.RunStart, name: str) -> RunOrder:
     return RunOrder(
         run_id=name,
         target=start.session_id if runs.is_internal(name) else name,
-        file=run_orders.START,
+        file=layout.START,
         line=0,
         at=start.created_at,
         action="run.started",

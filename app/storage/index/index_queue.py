@@ -14,14 +14,18 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from app import errors
-from app.domain import audit, issues, receipts, runs, states
-from app.domain.run_orders import RunOrder
+from app.domain import issues, receipts, runs, states
+from app.domain.authors import RunOrder
 from app.engine import run_sums, spending, stores
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.index import index_port
 from app.storage.index.index_port import Index, IndexedRun, ReceiptPlace
+
+if TYPE_CHECKING:
+    from app.domain import audit
 
 PAUSE_SECONDS = 0.05
 """Time that rows wait for others."""

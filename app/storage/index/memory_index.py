@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from app.domain import audit, issues, receipts, runs, states
+from app.domain import issues, receipts, runs, states
 from app.domain.access import Scope
-from app.domain.run_orders import RunOrder
+from app.domain.authors import RunOrder
 from app.domain.usage_sums import UsageSum
 from app.engine import run_sums, spending, stores
 from app.storage.index import index_port, sums
 from app.storage.index import spending as run_spending
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
+
+if TYPE_CHECKING:
+    from app.domain import audit
 
 _ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
 

@@ -11,16 +11,19 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from app import errors
-from app.domain import audit, issues, receipts, runs
-from app.domain.run_orders import RunOrder
+from app.domain import issues, receipts, runs
+from app.domain.authors import RunOrder
 from app.engine import run_sums, spending, stores
 from app.storage.index import index_port, reads, rows, sums
 from app.storage.index import spending as run_spending
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.memory_index import MemoryIndex
+
+if TYPE_CHECKING:
+    from app.domain import audit
 
 _COLUMNS = {
     "runs": rows.WRITTEN,

@@ -9,15 +9,18 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from app.domain import audit, issues, receipts, runs, states
+from app.domain import issues, receipts, runs, states
 from app.domain.access import Scope
-from app.domain.run_orders import RunOrder
+from app.domain.authors import RunOrder
 from app.engine import stores
 from app.storage.index import index_port, rows, scopes
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.scopes import Condition
+
+if TYPE_CHECKING:
+    from app.domain import audit
 
 _CHUNK = 500
 _NOTHING: Mapping[str, Any] = {}

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import errors
-from app.domain import decisions, run_orders, runs, states
+from app.domain import decisions, runs, states
+from app.domain.authors import RunOrder
 from app.domain.usage_sums import RunFacts, UsageTally, unsettled
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
@@ -39,8 +40,11 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
     return dataclasses.replace(made, orders=(*made.orders, *orders_of(found)))
 
 
-def orders_of(found: authority.Authority) -> tuple[run_orders.RunOrder, ...]:
+def orders_of(found: authority.Authority) -> tuple[RunOrder, ...]:
     """Return the orders in a run's journals, but the one that made it."""
+    # Commands that list runs read few folders, or none.
+    from app.domain import run_orders
+
     control = (line.fields for line in found.control.lines)
     return tuple(run_orders.of_lines(found.run_id, found.start, control, found.records))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app import errors
 from app.domain import decisions, events, gates, plain, records, states
-from app.domain.run_orders import RunOrder
+from app.domain.authors import RunOrder
 from app.storage import layout
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace

@@ -8,14 +8,14 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import tenacity
 from sqlalchemy import Engine, exc, make_url
 
 from app import errors
-from app.domain import audit, issues, receipts, runs, states
-from app.domain.run_orders import RunOrder
+from app.domain import issues, receipts, runs, states
+from app.domain.authors import RunOrder
 from app.engine import run_sums, spending, stores
 from app.storage.disk import disk_health
 from app.storage.disk.worker_threads import Threads
@@ -24,6 +24,9 @@ from app.storage.index import spending as run_spending
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.sql import issue_writes, migrations, sessions, writes
 from app.storage.index.sql.sessions import ReadSession, WriteSession
+
+if TYPE_CHECKING:
+    from app.domain import audit
 
 _log = logging.getLogger(__name__)
 

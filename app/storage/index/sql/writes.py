@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.domain import runs, states
+from app.domain.authors import RunOrder
 from app.domain.records import Usage
-from app.domain.run_orders import RunOrder
 from app.domain.usage_sums import UsageSum
 from app.engine import stores
 from app.storage.index import index_port, reads, rows
