@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration import asking, planning, served
+from tests.integration import asking, asking_dialect, planning, served
 from tests.integration.planning import Planned, added, refused, states, sweeping, task, the
 from tests.integration.project import Project
 from tests.unit.services.plans import chores
@@ -268,7 +268,7 @@ async def test_running_while_a_person_is_asked(project: Project, decision: str, 
     asking.add(project, "ship", {"gate": "ship", "prompt": "Ship it?"})
     toolbox = chores.Toolbox()
     platform = chores.platform(toolbox)
-    platform = dataclasses.replace(platform, dialects={**platform.dialects, "asking": asking.ASKING})
+    platform = dataclasses.replace(platform, dialects={**platform.dialects, "asking": asking_dialect.ASKING})
     async with planning.in_process(project, toolbox, platform) as service:
         plan = await service.started(task("ask", recipe_id="ship"), task("sweep the hall"), task("paint it", 1))
         before = await service.comes_to(plan, "running", "done", "blocked")
