@@ -125,15 +125,13 @@ class StepExecutor:
     async def announce(self, attempt: StepAttempt, owner: StepOwner) -> None:
         """Begin a try: write its `started` line, unless it continues to wait."""
         self._reach("step.before_started")
-        operation = attempt.ask.operation
         attempt.performing, attempt.output_at = not attempt.idle, None
-        attempt.started_at = self._clock.now()
+        attempt.started_at, attempt.began = self._clock.now(), self._clock.monotonic()
         attempt.announced_at = clock.stamp(attempt.started_at)
-        attempt.began = self._clock.monotonic()
         if not (attempt.idle and self._continues_waiting(attempt, owner)):
             await self._write_started(attempt, owner)
-        if isinstance(operation, operations.Input):
-            self._show_awaited(attempt, operation, owner)
+        if isinstance(attempt.ask.operation, operations.Input):
+            self._show_awaited(attempt, attempt.ask.operation, owner)
         self._reach("step.after_started")
         attempt.begun = True
         owner.began(attempt)
@@ -150,8 +148,8 @@ class StepExecutor:
 
     async def _write_started(self, attempt: StepAttempt, owner: StepOwner) -> None:
         ask, operation, at = attempt.ask, attempt.ask.operation, attempt.announced_at
-        begun = owner.log.loaded.decisions.highest_attempt.get(ask.key, 0)
-        attempt.attempt = max(begun, *self._recorded.get(ask.key, ()), 0) + 1
+        tried = (owner.log.loaded.decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()))
+        attempt.attempt = max(tried) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": attempt.attempt, "operation": ask.fingerprint}
         if ask.branch:
             facts["branch"] = ask.branch
