@@ -92,11 +92,13 @@ class Cluster:
     async def until(self, run_id: str, status: str) -> None:
         """Wait until a run has a status."""
         while True:
-            shown = (await self.http.get(f"/api/runs/{run_id}", params={"wait": 30})).json()
+            # A long poll would wait for the next change, and a run at a gate has none.
+            shown = (await self.http.get(f"/api/runs/{run_id}")).json()
             if shown["status"] == status:
                 return
             if shown["status"] in ("failed", "cancelled", "paused", "done"):
                 raise RuntimeError(f"{run_id} is {shown['status']}: {shown.get('error')}")
+            await asyncio.sleep(0.2)
 
     async def histories(self, run_id: str) -> tuple[int, int]:
         """Return the number of workflows that a run had, and of their events."""
@@ -211,7 +213,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=50, help="runs of ten steps for each number of workers")
     parser.add_argument("--waiting", type=int, default=2000, help="runs at gates")
     parser.add_argument("--steps", type=int, default=10_000, help="steps of the long run")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4], help="numbers of workers")
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4], help="numbers of workers")
     given = parser.parse_args()
     asyncio.run(measure(given.folder.resolve(), given))
     return 0
