@@ -266,7 +266,13 @@ async def test_files_beside_the_runs_do_no_harm(project: projects.Project, tmp_p
 @pytest.mark.parametrize(
     ("method", "path", "body", "flaw", "message"),
     [
-        ("POST", "/api/runs", {"recipe": "quick"}, "$.recipe", "not the name of one; did you mean recipe_id?"),
+        (
+            "POST",
+            "/api/runs",
+            {"recipe": "quick"},
+            "$.recipe",
+            "must contain a whole recipe, not its name; did you mean recipe_id?",
+        ),
         ("POST", "/api/runs", {"recipeId": "quick"}, "$.recipeId", "is not known; did you mean recipe_id?"),
         ("POST", "/api/runs/x/resume", {"form": "draft"}, "$.form", "is not known; did you mean from?"),
         ("POST", "/api/runs/x/unpause", {"now": True}, "$.now", "is not known; there are none"),
