@@ -221,7 +221,7 @@ async def test_the_line_of_a_newer_try_is_the_record(scene: Scene):
     )
     given = {"drivers": registry.DIALECTS, "equipment": tools, "contents": contents}
     here, there = (steps.Steps(store=scene.service.store, **given) for _ in range(2))  # type: ignore[arg-type]
-    order = await here.key_order(run_id, "first")
+    order = await here.key_order(run_id, "first", "step")
     early = asyncio.create_task(here.perform(order))
     await waking.sleeps.wait()
     await there.perform(order)
