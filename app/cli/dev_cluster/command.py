@@ -85,12 +85,14 @@ def _start(members: Members, folder: Path, port: int, workers: int, store: str) 
         name="service", command=[*this, "serve", "--host", address.HOST, "--port", str(port)], environ=environ
     )
     members.start(serve, lambda: _is_ready(url))
+    pids = []
     for number in range(1, workers + 1):
         name = f"worker-{number}"
         (place / f"{name}.log").unlink(missing_ok=True)
         worker = Program(name=name, command=[*this, "worker"], environ=environ)
-        members.start(worker, lambda name=name: members.has_logged(name, "worker: ready"))  # type: ignore[misc]
-    terminal.say(f"workers    {workers}")
+        pid = members.start(worker, lambda name=name: members.has_logged(name, "worker: ready"))  # type: ignore[misc]
+        pids.append(str(pid))
+    terminal.say(f"workers    {workers}: {', '.join(pids)} (process ids)")
     terminal.say(f"service    {url}/")
     terminal.say(f"Logs are in {place}. Ctrl-C ends everything.")
 

@@ -54,8 +54,8 @@ class Members:
     """Folder of their logs."""
     _running: list[_Member] = field(default_factory=list)
 
-    def start(self, program: Program, is_ready: Callable[[], bool]) -> None:
-        """Start a process and wait until it is ready.
+    def start(self, program: Program, is_ready: Callable[[], bool]) -> int:
+        """Start a process, wait until it is ready, and return its id.
 
         Raises:
             errors.ConfigurationError: `member_not_started`, with the end of its log.
@@ -66,7 +66,7 @@ class Members:
         deadline = time.monotonic() + _START_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
             if is_ready():
-                return
+                return process.pid
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_SECONDS)
         output = self._log(program).read_bytes()[begin:].decode(errors="replace").strip()[-_SHOWN_BYTES:]
@@ -118,6 +118,7 @@ class Members:
         # A killed Postgres leaves processes that must end before the next one may use its files.
         threading.Event().wait(_RESTART_SECONDS)
         member.process, member.restarts = self._begin(member.program), member.restarts + 1
+        say(f"{name} is process {member.process.pid}")
 
     def _begin(self, program: Program) -> subprocess.Popen[bytes]:
         with self._log(program).open("ab") as log:
