@@ -139,7 +139,7 @@ class Explanations:
         holder = standing.holder if standing is not None else None
         if standing is not None and standing.reason == "workspace_busy":
             who = f"run {holder}" if holder else "a run of another process"
-            text = f"The workspace {view.start.working_dir} is in use by {who}, and this run needs it alone"
+            text = f"The workspace {view.start.working_dir} is held by {who}, and this run needs it alone"
             return _Found(status=view.status, causes=[_cause(run_id, "workspace_busy", text, since)], behind=holder)
         if standing is not None and standing.reason == "concurrency" and (wanted := view.start.concurrency) is not None:
             text = f"Its concurrency key {wanted.key} is held by run {holder}; its limit is {wanted.limit}"

@@ -60,5 +60,7 @@ class Follower:
             return
         newest = found[-1].seq if found else known or 0
         self._newest[run_id] = newest
-        if known is not None and newest != known:
+        # The first look counts as a change, too: the run may have moved on between the moment at which its number was
+        # asked for and this one, and no later look would show that.
+        if newest != known:
             self.note(run_id)

@@ -107,7 +107,7 @@ def of(workflow: Workflow, place: Place) -> Processed:
     if folder == place.workspace:
         raise _refused(named, "is the workspace itself")
     if not folder.is_relative_to(place.workspace):
-        raise _refused(named, f"is a link out of the workspace, to {folder}")
+        raise _refused(named, f"leads out of the workspace, to {folder}")
     data = place.data.resolve()
     from app.tools import reserved
 
