@@ -286,6 +286,7 @@ def _equipment(
         masker=masker_of(chosen, agents, os.environ),
         probes=platform.probes,
         environ=os.environ,
+        folder_fault=workspaces.fault,
     )
 
 

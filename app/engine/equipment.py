@@ -73,6 +73,10 @@ class Equipment:
     """Silence after which a step at work counts as stalled; None: it is not watched."""
     spending: Spending | None = None
     """Keeps calls of agents within limits and budgets; None: nothing is limited."""
+    folder_fault: Callable[[RunStart, bool], errors.Fault | None] | None = None
+    """Returns the fault that parks a run whose working folder cannot be used here; if asked to, it looks at the disk,
+    which is meant for a thread.
+    """
     observe: Callable[[str, str, float], None] | None = None
     """Counts a performed try by the kind of its operation, its status and its seconds; not those that only wait."""
 

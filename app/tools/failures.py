@@ -29,6 +29,14 @@ def not_allowed(working_dir: str) -> errors.ToolFailed:
     return errors.ToolFailed(message, code="workspace_not_allowed", detail={"working_dir": working_dir})
 
 
+def moved(working_dir: str, failure: errors.ToolFailed) -> str:
+    """Return the message for a run that had begun in a folder and cannot continue there."""
+    return (
+        f"{failure.message} The run works in {working_dir!r:.200}: put the folder back, or allow it with"
+        " CONTROL_ROOM_ALLOWED_ROOTS, and restart the service; or cancel the run."
+    )
+
+
 def missing(path: str) -> errors.ToolFailed:
     """Return the failure of a path at which there is nothing."""
     return _about(path, "file_not_found", "does not exist in the workspace")

@@ -188,7 +188,7 @@ class Workspaces:
             errors.ToolFailed: `workspace_not_allowed`.
         """
         folder = Path(run.working_dir).absolute()
-        base = next((root for root in self._roots if _is_below(str(folder), str(root))), None)
+        base = self._base(folder)
         if base is None or not _is_itself(str(folder)):
             raise failures.not_allowed(run.working_dir)
         return Workspace(Root(path=folder, base=base, reserved=self._reserved, granted=_granted(folder, run)))
@@ -200,6 +200,28 @@ class Workspaces:
             errors.ToolFailed: `workspace_not_allowed`, `workspace_missing`.
         """
         self.of(run).place.check()
+
+    def fault(self, run: runs.RunStart, looks: bool) -> errors.Fault | None:
+        """Return the fault that parks a run whose folder no run may use any more, or that has gone; None: it is there.
+
+        Steps wait for a folder that the system refuses only for the moment.
+
+        Args:
+            looks: Whether the disk is asked, too; otherwise only the settings are.
+        """
+        try:
+            if looks:
+                self.check(run)
+            elif self._base(Path(run.working_dir).absolute()) is None:
+                raise failures.not_allowed(run.working_dir)
+        except errors.ToolFailed as failure:
+            return errors.Fault(failures.moved(run.working_dir, failure), code=failure.code, detail=failure.detail)
+        except errors.WorkspaceFault:
+            return None
+        return None
+
+    def _base(self, folder: Path) -> Path | None:
+        return next((root for root in self._roots if _is_below(str(folder), str(root))), None)
 
 
 def _granted(folder: Path, run: runs.RunStart) -> tuple[str, ...]:

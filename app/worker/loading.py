@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable, Mapping
@@ -18,23 +19,27 @@ RELOAD_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-class UnknownDialect:
-    """A dialect that can only park its runs; they can still be cancelled."""
+class ParkingDriver:
+    """A driver that only parks its runs; they can still be cancelled."""
+
+    def __init__(self, fault: errors.Fault | None = None) -> None:
+        """Args: fault: Why it parks them; None: their language is unknown."""
+        self._fault = fault
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Refuse.
 
         Raises:
-            errors.DriverFault: `unknown_dialect`.
+            errors.Fault: the given one, or `unknown_dialect`.
         """
-        raise errors.DriverFault(
+        raise self._fault or errors.DriverFault(
             f"this version does not know the language {ctx.run.dialect!r}; one that does continues the run",
             code="unknown_dialect",
             detail={"dialect": ctx.run.dialect},
         )
 
 
-UNKNOWN_DIALECT = cast(ports.Driver, UnknownDialect())
+UNKNOWN_DIALECT = cast(ports.Driver, ParkingDriver())
 """In place of a dialect that is missing."""
 
 
@@ -67,7 +72,8 @@ class Loader:
         active_run.failure = None
         try:
             active_run.log = await self._store.open(active_run.run_id)
-            active_run.runner = self._runner(active_run, active_run.log)
+            fault = await self._folder_fault(active_run, active_run.log)
+            active_run.runner = self._runner(active_run, active_run.log, fault)
             active_run.sent_on = False
             active_run.evicted = None
             self.loaded[active_run.run_id] = active_run
@@ -93,9 +99,19 @@ class Loader:
         active_run.log = active_run.runner = None
         self.loaded.pop(active_run.run_id, None)
 
-    def _runner(self, active_run: ActiveRun, log: stores.RunLog) -> runner.Runner:
+    async def _folder_fault(self, active_run: ActiveRun, log: stores.RunLog) -> errors.Fault | None:
+        # Steps would fail, and their runs with them, though nothing but the place is wrong. A new run's folder was
+        # looked at when it was created, an evicted run's when it was loaded.
+        find, loaded = self._equipment.folder_fault, log.loaded
+        if find is None or active_run.evicted is not None:
+            return None
+        fault = find(loaded.start, False)
+        return await asyncio.to_thread(find, loaded.start, True) if fault is None and loaded.decisions.taken else fault
+
+    def _runner(self, active_run: ActiveRun, log: stores.RunLog, fault: errors.Fault | None) -> runner.Runner:
         run_id = active_run.run_id
         dialect = self._dialects.get(log.loaded.start.dialect, UNKNOWN_DIALECT)
+        dialect = dialect if fault is None else cast(ports.Driver, ParkingDriver(fault))
         changed = functools.partial(self._changed, run_id)
         return runner.Runner(log, dialect, self._equipment, self._reservation(active_run), changed, active_run.evicted)
 

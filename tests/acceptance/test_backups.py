@@ -60,20 +60,21 @@ def died(kind: str, source: Path, target: Path, last: int) -> int | None:
 
 
 def test_a_backup_of_a_working_service_is_sound(tmp_path: Path) -> None:
-    """Runs that work while they are copied go on from the restored folder, and everything is verified."""
+    """Runs that work while they are copied continue from the restored folder, and everything is verified."""
     project, done = project_with_runs(tmp_path)
     other = programs.make_project(tmp_path / "other")
     shutil.rmtree(other.data)
-    with programs.service(project) as service:
+    project.say(draft=[{"hang": True}, "at the second try"])
+    with programs.service(project, CONTROL_ROOM_MAX_RUNNING="8") as service:
         working = [service.start_run() for _ in range(6)]
         for number in range(3):
             copied = programs.asked("backup", tmp_path / f"{number}.tar.gz", project=project)
-        for run_id in working:
-            service.wait(run_id)
     restored = programs.asked("restore", tmp_path / "2.tar.gz", project=other)
     with programs.service(other) as service, service.http() as http:
         rows = {row["run_id"]: row for row in http.get("/api/runs").json()}
-        ended = {run_id: service.wait(run_id)["status"] for run_id in rows}
+        elsewhere = [service.wait(run_id, "paused", "failed")["error"]["code"] for run_id in working]
+    with programs.service(other, CONTROL_ROOM_ALLOWED_ROOTS=str(project.path)) as service, service.http() as http:
+        ended = [service.wait(run_id) for run_id in rows]
         issues, policy = http.get("/api/issues").json(), http.get("/api/retention").json()
         receipts = http.get(f"/api/audit/receipts?run_id={done[0]}").json()
     verified = programs.asked("runs", "verify", "--all", project=other)
@@ -81,7 +82,8 @@ def test_a_backup_of_a_working_service_is_sound(tmp_path: Path) -> None:
     assert copied["skipped"] == []
     assert restored["verification"]["ok"], restored
     assert set(rows) == {*done, *working}
-    assert set(ended.values()) == {"done"}
+    assert elsewhere == ["workspace_not_allowed"] * len(working)
+    assert [(run["status"], run["error"]) for run in ended] == [("done", None)] * len(rows)
     assert rows[done[0]]["labels"]["book"] == "one"
     assert [issue["title"] for issue in issues] == ["The lantern"]
     assert len(policy["rules"]) == 1
@@ -183,3 +185,28 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert "is not empty" in over.stderr
     assert file.read_bytes() == before
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_run_waits_for_its_folder(tmp_path: Path) -> None:
+    """A run whose working folder is away when it is taken up again is paused, and unpaused once the folder is back."""
+    project = programs.make_project(tmp_path / "project")
+    folder, away = project.path / "Part", tmp_path / "away"
+    folder.mkdir()
+    project.say(draft=[{"hang": True}, "at the second try"])
+    with programs.service(project) as service:
+        run_id = service.start_run(working_dir="Part")
+        service.wait_for_step(run_id, "draft")
+    folder.rename(away)
+    with programs.service(project) as service, service.http() as http:
+        parked = service.wait(run_id, "paused", "failed")
+        too_early = http.post(f"/api/runs/{run_id}/unpause")
+        still = service.wait(run_id, "paused", "failed")
+        away.rename(folder)
+        http.post(f"/api/runs/{run_id}/unpause")
+        ended = service.wait(run_id)
+
+    assert (parked["status"], parked["error"]["code"]) == ("paused", "workspace_missing")
+    assert "CONTROL_ROOM_ALLOWED_ROOTS" in parked["error"]["message"]
+    assert too_early.status_code < 500
+    assert (still["status"], still["error"]["code"]) == ("paused", "workspace_missing")
+    assert ended["status"] == "done"
