@@ -256,7 +256,8 @@ def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: P
         failed = page.api(
             "POST", "/api/runs", {"recipe_id": "picky", "args": {"scene_path": scene, "other_path": scene}}
         )
-        page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
+        waiting = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
+        page.api("POST", "/api/notifications/endpoints", {"name": "told", "url": "https://example.org/hook"})
         issue = page.api("POST", "/api/issues", {"title": "issue", "body": "look"})
         trigger = page.api("POST", "/api/triggers", {"recipe_id": "quick", "schedule": {"every_seconds": 3600}})
         plan = page.api(
@@ -285,8 +286,16 @@ def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: P
         check("drawer")
         page.open("/inbox").shows("Go on?")
         opened("/inbox", "approve", "deny")
+        opened(f"/runs/{waiting['run_id']}", "Pause", "Cancel", "Set limits")
         opened("/cost", "Add a budget")
-        opened(f"/plans/{plan['session_id']}", "Approve")
+        opened(f"/plans/{plan['session_id']}", "Approve", "Delete", "Remove")
+        for name in ("Edit", "Add a task"):
+            page.button(name).click()
+            page.button("Back").wait_for()
+            check(f"plan: {name}")
+            page.button("Back").click()
+        opened(f"/triggers/{trigger['trigger_id']}", "Remove")
+        opened("/notifications", "Remove")
         page.open("/issues")
         page.tab.get_by_role("checkbox").first.check()
         page.button("Close").click()
@@ -315,6 +324,58 @@ def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: P
         page.tab.keyboard.press("?")
         dialog.wait_for()
         check("help")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_dialogs_of_keys_are_accessible(chromium: Browser, project: Project, site: str, scheme: str) -> None:
+    """A secret that is shown once, and what is asked before a key is rotated or revoked, keep the rules."""
+    with chromium.new_context(
+        base_url=site, color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce"
+    ) as context:
+        page = Page(context).open("/access")
+        page.tab.get_by_label("Name").fill("ada")
+        page.button("Add a key").click()
+        page.shows("The secret of ada")
+        page.load_axe()
+        assert page.violations() == []
+        page.button("I have kept it").click()
+        for name in ("Rotate", "Revoke"):
+            page.button(name).click()
+            page.tab.locator("dialog").wait_for()
+            assert page.violations() == [], name
+            page.tab.keyboard.press("Escape")
+            expect(page.tab.locator("dialog")).to_have_count(0)
+
+
+def test_the_costs_of_two_recipes_are_compared(project: Project, page: Page) -> None:
+    """Reported and estimated prices are side by side: in the chart, the table, the list, and on the run's page."""
+    prices = {"version": "v1", "models": {"*": {"input_per_million_usd": 1000, "output_per_million_usd": 5000}}}
+    page.api("PUT", "/api/prices", prices)
+    project.add_recipe({**draft("told"), "label": "Told"})
+    project.add_recipe({**draft("guessed"), "label": "Guessed"})
+    args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+    for recipe_id, cost_usd in (("told", 0.25), ("guessed", None)):
+        usage = {"input_tokens": 100, "output_tokens": 10, "cost_usd": cost_usd}
+        project.say("draft", text="It is dark.", usage=usage)
+        project.say("polish", text="It was dark.", usage=usage | {"cost_usd": None})
+        run = page.api("POST", "/api/runs", {"recipe_id": recipe_id, "args": args})
+        page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    page.shows("Cost≈ $0.30")
+    page.open("/cost")
+    cells = page.tab.locator("tbody tr")
+
+    expect(cells).to_have_count(2)
+    expect(cells.filter(has_text="guessed").locator("td")).to_have_text(
+        ["guessed", "1", "2", "200", "20", "unknown", "≈ $0.30", "≈ $0.30", "2 calls"]
+    )
+    expect(cells.filter(has_text="told").locator("td")).to_have_text(
+        ["told", "1", "2", "200", "20", "≥ $0.25", "≈ $0.15", "$0.25 + ≈ $0.15", "1 call"]
+    )
+    expect(page.tab.locator(".legend")).to_have_text("reported estimated")
+    assert page.tab.locator("svg.chart .chart-part-1").count() == 2
+    page.open("/runs").shows("≥ $0.25")
+    page.shows("≈ $0.30")
+    page.open("/").shows("Spent today≥ $0.25")
 
 
 def test_text_of_twice_the_size_is_not_cut(page: Page) -> None:

@@ -80,9 +80,25 @@ export function money(amount) {
   return amount !== 0 && amount < 0.01 ? `$${amount.toPrecision(2)}` : `$${amount.toFixed(2)}`;
 }
 
-/** Return what a usage cost; unknown where tokens were reported without a price. @param {any} usage */
+/**
+ * Return what was spent, in short: ≥ where there is more than was reported, ≈ an estimate by the price file.
+ * @param {any} sums @param {string} [none]
+ */
+export function spent(sums, none = "–") {
+  const { cost_usd: told = null, cost_estimated_usd: guess = null, calls_without_price: open } = sums || {};
+  if (told !== null) return `${open || guess !== null ? "≥ " : ""}${money(told)}`;
+  return guess !== null ? estimate(guess) : open || tokens(sums) ? "unknown" : none;
+}
+
+/** Return what a usage cost, and the estimate beside it; the two are never added up. @param {any} usage */
 export function price(usage) {
-  return typeof usage?.cost_usd !== "number" && tokens(usage) ? "unknown" : money(usage?.cost_usd);
+  const { cost_usd: told = null, cost_estimated_usd: guess = null } = usage || {};
+  return told === null || guess === null ? spent(usage) : `${money(told)} + ${estimate(guess)}`;
+}
+
+/** @param {number} amount */
+export function estimate(amount) {
+  return `≈ ${money(amount)}`;
 }
 
 /**

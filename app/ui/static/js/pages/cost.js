@@ -35,7 +35,7 @@ export function Cost() {
   const path = withQuery("/api/usage", { by, label_key: by === "label" ? key : "", created_after: since(days), session_id: query.get("session_id"), utc_offset: offset() });
   const usage = useLive(asks ? path : null, { on: aboutRuns, every: 10_000 });
   return html`
-    <${PageTitle} title="Cost" lead="Tokens and money of runs, as providers reported them. A price that nobody reported is unknown, never zero." />
+    <${PageTitle} title="Cost" lead="Tokens and money of runs, as providers reported them; ≈ is an estimate by the project’s prices. What neither tells is unknown, never zero." />
     <${Choices} by=${by} days=${days} shows=${shows} label=${key} />
     <${Fault} error=${usage.error} retry=${usage.refresh} />
     ${!asks && html`<${Empty} title="Which label?"><p>Enter the name of a label above, such as <code>book</code>.</p></${Empty}>`}
@@ -72,18 +72,12 @@ function Choices({ by, days, shows, label }) {
 /** @param {{total: any}} props */
 function Total({ total }) {
   return html`<dl class="figures">
-    <div><dt>Cost</dt><dd>${price(total)}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price</dd>`}</div>
+    <div><dt>Cost</dt><dd>${format.spent(total)}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price${guessed(total) && `, ${format.estimate(total.cost_estimated_usd)}`}</dd>`}</div>
     <div><dt>Input tokens</dt><dd>${format.number(total.input_tokens)}</dd></div>
     <div><dt>Output tokens</dt><dd>${format.number(total.output_tokens)}</dd></div>
     <div><dt>Calls of agents</dt><dd>${format.number(total.calls)}</dd></div>
     <div><dt>Runs that called agents</dt><dd>${format.number(total.runs)}</dd></div>
   </dl>`;
-}
-
-/** An amount, and that there is more where calls had no price. @param {any} sums */
-function price(sums) {
-  if (sums.cost_usd === null || sums.cost_usd === undefined) return sums.calls ? "unknown" : "–";
-  return `${sums.calls_without_price ? "≥ " : ""}${format.money(sums.cost_usd)}`;
 }
 
 /** @param {{by: string, rows: any[], shows: string}} props */
@@ -92,17 +86,19 @@ function Sums({ by, rows, shows }) {
   const ordered = [...rows].sort((one, other) => (by === "day" ? compare(one.name, other.name) : weight(other, shows) - weight(one, shows)));
   const bars = ordered.map((row) => ({
     name: row.name || "none",
-    parts: shows === "tokens" ? [row.input_tokens || 0, row.output_tokens || 0] : [row.cost_usd || 0],
-    text: shows === "tokens" ? format.number((row.input_tokens || 0) + (row.output_tokens || 0)) : price(row),
-    unknown: shows === "cost" && row.calls_without_price > 0,
+    parts: shows === "tokens" ? [row.input_tokens || 0, row.output_tokens || 0] : [row.cost_usd || 0, row.cost_estimated_usd || 0],
+    text: shows === "tokens" ? format.number((row.input_tokens || 0) + (row.output_tokens || 0)) : format.price(row),
+    unknown: shows === "cost" && row.calls_without_price > 0 && !guessed(row),
   }));
+  const guesses = rows.some(guessed);
+  const columns = guesses ? NUMBERS : NUMBERS.filter(([name]) => name !== "Estimated");
   const label = `${shows === "tokens" ? "Tokens" : "Cost"} by ${word.toLowerCase()}`;
   if (!rows.length) return html`<${Empty} title="No agent reported tokens or a price in this time."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
-      ${shows === "tokens" && html`<p class="legend"><span class="chart-key-0"></span> input <span class="chart-key-1"></span> output</p>`}
-      ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> and calls without a price</p>`}</div>
-    <${Table} label=${label} rows=${ordered} name=${(/** @type {any} */ row) => row.name} columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...NUMBERS]} />
+      ${(shows === "tokens" || guesses) && html`<p class="legend"><span class="chart-key-0"></span> ${shows === "tokens" ? "input" : "reported"} <span class="chart-key-1"></span> ${shows === "tokens" ? "output" : "estimated"}</p>`}
+      ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> and calls without a price; with <code>control-room prices set FILE</code> they are estimated</p>`}</div>
+    <${Table} label=${label} rows=${ordered} name=${(/** @type {any} */ row) => row.name} columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...columns]} />
   </div></${Section}>`;
 }
 
@@ -112,10 +108,21 @@ const NUMBERS = /** @type {[string, (row: any) => any][]} */ ([
   ["Calls", (row) => format.number(row.calls)],
   ["Input", (row) => format.number(row.input_tokens)],
   ["Output", (row) => format.number(row.output_tokens)],
-  ["Cost", price],
-  ["Per run", (row) => (row.cost_usd && row.runs ? price({ ...row, cost_usd: row.cost_usd / row.runs }) : "–")],
+  ["Cost", (row) => format.spent({ ...row, cost_estimated_usd: null })],
+  ["Estimated", (row) => (guessed(row) ? format.estimate(row.cost_estimated_usd) : "–")],
+  ["Per run", (row) => format.price({ ...row, cost_usd: perRun(row, "cost_usd"), cost_estimated_usd: perRun(row, "cost_estimated_usd") })],
   ["Unpriced", (row) => (row.calls_without_price ? format.plural(row.calls_without_price, "call") : "")],
 ]).map(([name, cell]) => [name, cell, "right number"]);
+
+/** @param {any} row */
+function guessed(row) {
+  return typeof row.cost_estimated_usd === "number";
+}
+
+/** @param {any} row @param {string} name */
+function perRun(row, name) {
+  return row.runs && typeof row[name] === "number" ? row[name] / row.runs : null;
+}
 
 /** @param {string} by @param {string | null} name */
 function named(by, name) {
@@ -125,7 +132,7 @@ function named(by, name) {
 
 /** @param {any} row @param {string} shows */
 function weight(row, shows) {
-  return shows === "tokens" ? (row.input_tokens || 0) + (row.output_tokens || 0) : row.cost_usd ?? (row.calls ? Number.MIN_VALUE : 0);
+  return shows === "tokens" ? (row.input_tokens || 0) + (row.output_tokens || 0) : (row.cost_usd || 0) + (row.cost_estimated_usd || 0) || (row.calls ? Number.MIN_VALUE : 0);
 }
 
 /** @param {string} one @param {string} other */

@@ -49,13 +49,12 @@ export function Home() {
 /** The numbers of the page, each a link to what it counts. @param {{stats: any, waiting: number, busy: number}} props */
 function Figures({ stats, waiting, busy }) {
   const { today, pool } = stats;
-  const unknown = today.cost_usd === null;
   return html`<dl class="figures">
     <div><dt>Waiting for you</dt><dd><a href="/inbox" aria-label=${`${waiting} waiting for you`}>${format.number(waiting)}</a></dd></div>
     <div><dt>In progress</dt><dd><a href="/runs?status=running&status=pending" aria-label=${`${busy} in progress`}>${format.number(busy)}</a></dd>
       <dd class="muted">${pool.busy} of ${pool.slots} workers busy${pool.queued > 0 ? `, ${pool.queued} queued` : ""}</dd></div>
     <div><dt>Failed in 24 hours</dt><dd><a href="/runs?status=failed&days=1" aria-label=${`${stats.failed.count} failed in 24 hours`}>${format.number(stats.failed.count)}</a></dd></div>
-    <div><dt>Spent today</dt><dd><a href="/cost?days=1">${unknown ? (today.calls_without_price ? "unknown" : "nothing") : `${today.calls_without_price ? "≥ " : ""}${format.money(today.cost_usd)}`}</a></dd>
+    <div><dt>Spent today</dt><dd><a href="/cost?days=1">${format.spent(today, "nothing")}</a></dd>
       <dd class="muted">${format.number(today.input_tokens + today.output_tokens)} tokens${today.calls_without_price > 0 ? `, ${format.plural(today.calls_without_price, "call")} without a price` : ""}</dd></div>
   </dl>`;
 }

@@ -197,7 +197,7 @@ function Review({ review, onDecided }) {
   const word = review.verdict ? review.verdict.replace("_", " ") : review.status;
   return html`<div class="review"><p><strong>Review</strong> <${Status} of=${VERDICTS[review.verdict] || review.status} word=${word} />
       ${review.by && html` <span class="muted">by the ${review.by}</span>`}${review.run_id && html` · <a href=${`/runs/${review.run_id}`}>run</a>`}
-      ${review.usage && html` <span class="muted">${format.number(format.tokens(review.usage))} tokens, ${format.money(review.usage.cost_usd)}</span>`}</p>
+      ${review.usage && html` <span class="muted">${format.number(format.tokens(review.usage))} tokens, ${format.price(review.usage)}</span>`}</p>
     ${review.why && html`<p>${review.why}</p>`}
     ${review.evidence && html`<pre class="shown" tabindex="0">${typeof review.evidence === "string" ? review.evidence : JSON.stringify(review.evidence, null, 2)}</pre>`}
     ${review.gate_id && !review.verdict && html`<${Asked} id=${review.gate_id} onDecided=${onDecided} />`}</div>`;

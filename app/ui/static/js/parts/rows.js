@@ -33,7 +33,7 @@ function RunRow({ run, to, chosen, onChoose }) {
     <span role="cell" class="recipe cut"><a href=${`/runs?recipe_id=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a></span>
     <span role="cell" class="progress-cell"><${Progress} done=${run.current_step_index} total=${run.total_steps} /></span>
     <span role="cell" class="right number tokens">${format.number(format.tokens(run.usage))}</span>
-    <span role="cell" class="right number cost">${format.money(run.usage?.cost_usd)}</span>
+    <span role="cell" class="right number cost">${format.spent(run.usage)}</span>
     <span role="cell" class="right took"><${Took} from=${run.started_at} to=${run.completed_at} /></span>
     <span role="cell" class="right when"><${Ago} at=${run.updated_at} /></span>`;
 }
@@ -51,7 +51,7 @@ export function RunLines({ runs }) {
       <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
       <span class="muted">${run.live_step ? liveStep(run.live_step) : run.description !== run.recipe_id && run.recipe_id}</span>
       <${Progress} done=${run.current_step_index} total=${run.total_steps} />
-      ${typeof run.usage?.cost_usd === "number" && html`<span class="number muted" title="Cost">${format.money(run.usage.cost_usd)}</span>`}
+      ${typeof (run.usage?.cost_usd ?? run.usage?.cost_estimated_usd) === "number" && html`<span class="number muted" title="Cost">${format.spent(run.usage)}</span>`}
       ${run.status === "running" ? html`<span class="when muted" title="Duration"><${Took} from=${run.started_at} /></span>` : html`<span class="when"><${Ago} at=${run.updated_at} /></span>`}
     </li>`,
   )}</ul>`;
