@@ -207,7 +207,8 @@ class Runner:
             return
         self._reach("run.before_taken")
         facts = active_time.taken_facts(self.log.loaded, self._scheduler.asks, self._projection.now())
-        await self.durability.commit(lambda: self.log.decide(DecisionKind.TAKEN, facts))
+        sync = self.log.loaded.decisions.taken > 0  # The first line shares the sync of the first step.
+        await self.durability.commit(lambda: self.log.decide(DecisionKind.TAKEN, facts, sync=sync))
         self._reach("run.after_taken")
         taken, lines = self.log.loaded.decisions.taken, len(self._projection.records)
         self.log.add_event(EventType.RUN_STARTED, None, {"taken": taken})
@@ -255,8 +256,7 @@ class Runner:
             return
         history = self._retried.get(ask.key, [])
         if history:
-            dead = self.log.loaded.decisions.dead
-            history = [record for record in history if record.position not in dead]
+            history = [record for record in history if record.position not in self.log.loaded.decisions.dead]
         exchanges = self._exchanges.before(ask) if self._exchanges else ()
         step = self._steps[ask.key] = StepAttempt(
             ask=ask, idle=ask.operation.idle, history=history, exchanges=exchanges

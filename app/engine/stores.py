@@ -73,7 +73,7 @@ class RunLog(Waiting, Protocol):
 
         `prev` is added here, `at` where it is None, and to `ended` the number of step lines and the hash of the last
         (`lines`, `head`). Of `cancel_requested` and `ended` the first wins: after a cancel only an ending as
-        `cancelled` is written, after an ending no cancel.
+        `cancelled` is written, after an ending no cancel. An unsynced `taken` is durable before its events are shown.
 
         Returns:
             Whether the line was written.

@@ -13,6 +13,7 @@ import pytest
 from app import errors
 from app.domain import plain
 from app.domain.decisions import DecisionKind
+from app.domain.events import EventType
 from app.domain.records import BlobRef
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, StoreHarness
@@ -88,6 +89,75 @@ async def test_an_unsynced_decision_is_written_before_it_is_answered(harness: St
     assert harness.passed.points["storage.decide.before_sync"] == before
     assert json.loads(harness.content("control.jsonl").splitlines()[-1])["kind"] == "started"
     assert [begun.attempt for begun in log.loaded.decisions.tries["a"]] == [1]
+
+
+async def test_the_first_taking_shares_the_sync_of_the_first_step(file_harness: StoreHarness) -> None:
+    """An unsynced `taken` costs no sync of its own, and is there after a crash behind the first step."""
+    store = await file_harness.open()
+    await store.create(store_harness.start())
+    log = await store.open(RUN)
+    before = file_harness.passed.points["storage.commit.before_sync"]
+    await log.decide(DecisionKind.TAKEN, {}, sync=False)
+    await log.decide(DecisionKind.STARTED, STARTED, sync=False)
+    await log.append_step(store_harness.step("a"))
+    syncs = file_harness.passed.points["storage.commit.before_sync"] - before
+    store = await file_harness.crash()
+    found = await store.read(RUN)
+
+    assert syncs == 1
+    assert found.decisions.taken == 1
+    assert [record.key for record in found.records] == ["a"]
+
+
+async def test_an_unsynced_taking_is_durable_before_its_events_are_read(file_harness: StoreHarness) -> None:
+    """A reader of the first events makes the line durable that opened their block, before any step does."""
+    store = await file_harness.open()
+    await store.create(store_harness.start())
+    log = await store.open(RUN)
+    before = file_harness.passed.points["storage.commit.before_sync"]
+    await log.decide(DecisionKind.TAKEN, {}, sync=False)
+    log.add_event(EventType.RUN_STARTED, None, {"taken": 1})
+    unread = file_harness.passed.points["storage.commit.before_sync"] - before
+    told = await store.read_events(RUN)
+    store = await file_harness.crash()
+
+    assert unread == 0
+    assert [event.type for event in told] == ["run.created", "run.started"]
+    assert (await store.read(RUN)).decisions.taken == 1
+
+
+async def test_a_log_that_is_closed_keeps_an_unsynced_taking(harness: StoreHarness) -> None:
+    """What a run says when it is closed before its first step is durable, its events included."""
+    store = await harness.open()
+    await store.create(store_harness.start())
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {}, sync=False)
+    log.add_event(EventType.RUN_STARTED, None, {"taken": 1})
+    await log.close()
+    told = [event.type for event in await store.read_events(RUN)]
+    store = await harness.crash()
+
+    assert told == ["run.created", "run.started"]
+    assert (await store.read(RUN)).decisions.taken == 1
+
+
+async def test_events_wait_for_a_taking_that_cannot_be_synced(file_harness: StoreHarness) -> None:
+    """Where the line cannot be made durable, no event of its block is shown until the log has healed."""
+    store = await file_harness.open()
+    await store.create(store_harness.start())
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {}, sync=False)
+    log.add_event(EventType.RUN_STARTED, None, {"taken": 1})
+    file_harness.faults.refuse("sync", "control.jsonl", errno.EIO)
+    told = [event.type for event in await store.read_events(RUN)]
+    file_harness.faults.lift()
+    await log.heal()
+    later = [event.type for event in await store.read_events(RUN)]
+    store = await file_harness.crash()
+
+    assert "run.started" not in told
+    assert later == ["run.created", "run.started"]
+    assert (await store.read(RUN)).decisions.taken == 1
 
 
 async def test_a_caller_that_goes_away_stops_no_commit(harness: StoreHarness) -> None:

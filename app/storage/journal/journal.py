@@ -6,7 +6,6 @@ import asyncio
 import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from app import errors
 from app.domain import plain
@@ -31,24 +30,6 @@ class Placed:
     """Its number, from 0."""
     ending: dict[str, plain.Json]
     """The fields that were added to it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalPosition:
-    """The end of a run's files. If they still end there, no other process has written, and nothing
-    needs to be repaired.
-    """
-
-    steps: int
-    """Lines of steps.jsonl."""
-    control: int
-    """Lines of control.jsonl."""
-    event: int
-    """Number of the last event."""
-
-
-Released: TypeAlias = Callable[[str, JournalPosition | None], None]
-"""Told that a run is closed, and where it ends if it was set aside."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -86,7 +67,7 @@ class Journal:
         self._waiting: list[_Entry] = []
         self._under_way: list[_Entry] = []
         self._sealed: list[chain.Sealed] = []
-        self._called = self._must_sync = False
+        self._called = self._must_sync = self._committing = False
         self._drains: list[asyncio.Future[None]] = []
         self._adopt(reading)
         self.fault: errors.StorageFault | None = None
@@ -106,20 +87,33 @@ class Journal:
         entry = _Entry(fields=fields, line=line, waiter=waiter)
         if self.fault is not None:
             _refuse(waiter, _again(self.fault))
-        elif sync or self._waiting or self._under_way:
+        elif sync or self._waiting or self._committing:
             self._waiting.append(entry)
             self._must_sync = self._must_sync or sync
             # One turn later, so that branches that append in the same turn share the sync.
-            if not (self._called or self._under_way):
+            if not (self._called or self._committing):
                 self._called = True
                 self._context.committer.gather(self._launch)
         elif (sealed := self._write([entry])) is not None:
             self._accept([entry], sealed)
         return waiter
 
+    def pay(self) -> None:
+        """Begin to make owed lines durable; the sync is shared with what other journals append in this turn."""
+        if self.owed > self._synced and not self._committing and self.fault is None:
+            self._must_sync = True
+            self._context.committer.gather(self._launch)
+
+    async def paid(self) -> None:
+        """Make owed lines durable, or raise the `errors.StorageFault` that prevents it."""
+        self.pay()
+        await self.drained()
+        if self.owed > self._synced and self.fault is not None:
+            raise _again(self.fault)
+
     async def drained(self) -> None:
         """Wait until nothing is under way."""
-        if self._waiting or self._under_way:
+        if self._waiting or self._committing or self._must_sync:
             drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._drains.append(drained)
             await drained
@@ -159,20 +153,22 @@ class Journal:
         self._size = self._end = reading.end
         self._synced = self.count
         self._loose: list[bytes] = []
-        self._loose_bytes = 0
+        self._loose_bytes = self.owed = 0
+        """`owed`: number of lines that must be durable before events show them."""
 
     def _launch(self) -> None:
         self._called = False
-        if self._under_way or not self._waiting:
+        if self._committing or not (self._waiting or self._must_sync):
             return
         entries, self._waiting = self._waiting, []
         sync, self._must_sync = self._must_sync, False
-        if (sealed := self._write(entries)) is None:
+        if (sealed := self._write(entries) if entries else []) is None:
             return
         if not sync:
             self._accept(entries, sealed)
             self._continue()
             return
+        self._committing = True
         self._under_way = entries
         self._sealed = sealed
         # Lines that were written unsynced before belong to it: a later synced line must not follow a gap.
@@ -191,6 +187,7 @@ class Journal:
 
     def _committed(self, error: BaseException | None) -> None:
         entries, self._under_way = self._under_way, []
+        self._committing = False
         if error is not None:
             self._fail(entries, error)
             return
@@ -259,7 +256,7 @@ class Journal:
     def _fresh_copy(self) -> tuple[chain.Reading, AppendFile]:
         kept = self._context.disk.read(self._path, 0, self._size)
         reading = chain.read(kept, self._anchor)
-        if len(reading.lines) < self._synced:
+        if len(reading.lines) < max(self._synced, self.owed):
             raise OSError(errno.EIO, "confirmed lines cannot be read any more")
         reach = self._context.probes.reach
         disk_port.replace(

@@ -19,17 +19,16 @@ from app.domain.usage_sums import RunFacts
 from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
-from app.storage.journal.journal import Journal, JournalPosition, Placed, Released
+from app.storage.journal.journal import Journal, Placed
 from app.storage.runs import blobs, census, creation, log_files
 from app.storage.runs import missing_lines as missing
-from app.storage.runs.opened_run import OpenedRun
+from app.storage.runs.opened_run import JournalPosition, OpenedRun, Released
 from app.storage.runs.projections import EventQueue, Projections
 from app.storage.storage_context import StorageContext
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
 
 _DOUBTED = frozenset({DecisionKind.LABELLED, DecisionKind.LIMITED, DecisionKind.VOTED})
 _CONTESTED = _DOUBTED | {DecisionKind.CANCEL_REQUESTED, DecisionKind.ENDED, DecisionKind.RESUMED, DecisionKind.LATE}
@@ -65,9 +64,8 @@ class FolderLog:
         self._contest: asyncio.Lock | None = None
         self._healing: asyncio.Lock | None = None
         self._blob_locks: blobs.BlobLocks | None = None
-        self._ending = False
         self._owed: runs.Transition | None = None
-        self._closed = self._aside = False
+        self._ending = self._owes = self._closed = self._aside = False
 
     async def append_step(self, line: Mapping[str, plain.Json]) -> records.Record:
         """Append a journal line and return its record once it is synced.
@@ -78,6 +76,9 @@ class FolderLog:
         """
         if self._ending or self.loaded.decisions.ended is not None:
             raise errors.WrongState(f"run {self.run_id} has ended; no step can follow", key=line.get("key"))
+        if self._owes:
+            self._owes = False
+            self._control.pay()
         placed = await self._steps.append(plain.encode(line))
         record = records.read(placed.position, {**line, **placed.ending})
         if isinstance(record.output, dict) and "author" in record.output:
@@ -100,6 +101,7 @@ class FolderLog:
             return await asyncio.shield(contest)
         if self._ending or self.loaded.decisions.ended is not None:
             return False
+        sync = sync or (kind is DecisionKind.TAKEN and not self._context.committer.shares)
         await self._append_decision(kind, facts, sync=sync, at=at)
         return True
 
@@ -208,6 +210,7 @@ class FolderLog:
         if self._healing is not None:
             async with self._healing:
                 pass
+        self._control.pay()
         await self._steps.close()
         await self._control.close()
         await self._write_owed_move()
@@ -354,7 +357,9 @@ class FolderLog:
     def _fold(self, line: Mapping[str, plain.Json]) -> None:
         self.loaded.decisions.apply(line)
         if line["kind"] == DecisionKind.TAKEN:
-            self._events.open_block(self.loaded.decisions.taken)
+            self._control.owed = self._control.count
+            self._owes = True
+            self._events.open_block(self.loaded.decisions.taken, self._control.paid)
 
     def _counted(self, files: Mapping[str, plain.Json]) -> Mapping[str, plain.Json]:
         return missing.counted(files, self._steps.count)

@@ -16,11 +16,10 @@ from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.journal import chain
 from app.storage.journal.chain import Reading, Verdict
-from app.storage.journal.journal import JournalPosition
 from app.storage.runs import authority, events_file, opening, receipts
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
-from app.storage.runs.opened_run import OpenedRun
+from app.storage.runs.opened_run import JournalPosition, OpenedRun
 from app.storage.runs.opening import FoundRun
 from app.storage.storage_context import StorageContext
 

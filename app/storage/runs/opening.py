@@ -15,11 +15,10 @@ from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace
 from app.storage.journal import chain
 from app.storage.journal.chain import Reading, Verdict
-from app.storage.journal.journal import JournalPosition
 from app.storage.runs import authority, census, events_file, missing_lines, receipts
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
-from app.storage.runs.opened_run import OpenedRun
+from app.storage.runs.opened_run import JournalPosition, OpenedRun
 from app.storage.storage_context import StorageContext
 
 _TOLD = {

@@ -1,5 +1,7 @@
 """Projections of an open run: events, snapshots and receipts, queued by the step path and written behind it."""
 
+# Why events wait for the line that opened their block: docs/decisions/0360.
+#
 # Before an operation that reaches outside is performed, its body is searched for the run's id, which every path
 # into the run's folder contains. Only then are snapshots and events written first: a program must not find the run
 # as it was some steps ago.
@@ -10,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from app import clock, errors
 from app.domain import events, plain, records, runs
@@ -36,9 +38,9 @@ Snapshots = Callable[[], Mapping[str, plain.Json]]
 class EventQueue:
     """Numbers the events of an open run, and holds those that are not written yet.
 
-    Each `taken` opens a new block of numbers. Its line is synced, so no number of the block was used before, even if a
-    power cut took the end of events.jsonl. Where a run is opened without being taken, numbers come from the upper half
-    of the last block, and are synced before they are shown.
+    Each `taken` opens a new block of numbers. Its line is synced before an event of the block is written or shown, so
+    no number was used before, even if a power cut took the end of events.jsonl. Where a run is opened without being
+    taken, numbers come from the upper half of the last block, and are synced before they are shown.
     """
 
     def __init__(self, run_id: str, written: Written, taken: int, unwritten: Iterable[events.Event] = ()) -> None:
@@ -48,13 +50,16 @@ class EventQueue:
         self._sync = False
         self.last = written.last
         """Highest number given."""
+        self.prove: Callable[[], Awaitable[None]] | None = None
+        """Makes the line durable that opened the block; None: it is."""
         self.unwritten = list(unwritten)
         """Events that are not in the file yet."""
 
-    def open_block(self, taken: int) -> None:
-        """Number from a new block, since its `taken` line is durable."""
+    def open_block(self, taken: int, prove: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Number from a new block; its `taken` line is durable, or `prove` makes it so."""
         self._floor = taken * BLOCK
         self._fresh = True
+        self.prove = prove
 
     def continue_from(self, taken: int, last: int) -> None:
         """Continue in the block that this process opened, after the last number that it gave."""
@@ -235,10 +240,14 @@ class Projections:
 
     async def _write(self, whole: bool) -> BaseException | None:
         loop = asyncio.get_running_loop()
-        began = loop.time()
         load = Load()
         failure: BaseException | None = None
+        began = loop.time()
         try:
+            if self._queue.prove is not None:
+                await self._queue.prove()
+                self._queue.prove = None
+                began = loop.time()
             self._fill(load, whole)
             await self._workers(load).run(lambda: self._files.store(load))
         except (Exception, errors.Fault) as error:  # noqa: BLE001 - handed to the caller of flush, logged otherwise
