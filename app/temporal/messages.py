@@ -105,6 +105,11 @@ def steps_queue(queue: str) -> str:
     return f"{queue}-steps"
 
 
+def idle_queue(steps: str) -> str:
+    """Return the task queue of those steps of a queue that only wait, and take no capacity of the others."""
+    return f"{steps}-idle"
+
+
 def worker_queue(queue: str, worker: str) -> str:
     """Return the task queue of the steps of runs that are placed on a worker."""
     return f"{queue}-on-{worker}"

@@ -21,6 +21,12 @@ from app.temporal.workflow import RunWorkflow
 BEAT = timedelta(seconds=0.5)
 """Time after which a heartbeat is sent on."""
 
+IDLE_BEAT = timedelta(seconds=2)
+"""The same of steps that only wait; there are many of them."""
+
+IDLE_STEPS = 200
+"""Steps that one worker performs at a time of those that only wait, such as for files; they take no capacity."""
+
 TASK_TIMEOUT = timedelta(seconds=60)
 """Longest time of a workflow task; a long journal is replayed in one."""
 
@@ -54,8 +60,6 @@ async def working(client: Client, activities: Activities, limits: WorkerLimits) 
     shared: Any = {
         "client": client,
         "graceful_shutdown_timeout": timedelta(seconds=limits.grace_seconds),
-        "max_heartbeat_throttle_interval": BEAT,
-        "default_heartbeat_throttle_interval": BEAT,
     }
     drives = Worker(
         task_queue=limits.queue,
@@ -63,14 +67,39 @@ async def working(client: Client, activities: Activities, limits: WorkerLimits) 
         activities=activities.short(),
         workflow_runner=runner(),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        **_beats(BEAT),
         **shared,
     )
     async with AsyncExitStack() as working:
         for queue, performs in _step_queues(activities, limits).items():
-            performing = Worker(task_queue=queue, activities=performs, max_concurrent_activities=limits.steps, **shared)
+            performing = Worker(
+                task_queue=queue,
+                activities=performs,
+                max_concurrent_activities=limits.steps,
+                **_beats(BEAT),
+                **shared,
+            )
             await working.enter_async_context(performing)
+        idles = Worker(
+            task_queue=messages.idle_queue(_own_queue(limits)),
+            activities=[activities.perform],
+            max_concurrent_activities=IDLE_STEPS,
+            **_beats(IDLE_BEAT),
+            **shared,
+        )
+        await working.enter_async_context(idles)
         await working.enter_async_context(drives)
         yield
+
+
+def _beats(interval: timedelta) -> dict[str, Any]:
+    return {"max_heartbeat_throttle_interval": interval, "default_heartbeat_throttle_interval": interval}
+
+
+def _own_queue(limits: WorkerLimits) -> str:
+    if limits.placement is None:
+        return messages.steps_queue(limits.queue)
+    return messages.worker_queue(limits.queue, limits.placement.worker)
 
 
 def _step_queues(activities: Activities, limits: WorkerLimits) -> dict[str, list[Callable[..., Any]]]:
@@ -79,7 +108,7 @@ def _step_queues(activities: Activities, limits: WorkerLimits) -> dict[str, list
         return {steps: [activities.perform]}
     return {
         steps: [activities.place],
-        messages.worker_queue(limits.queue, here.worker): [activities.perform],
+        _own_queue(limits): [activities.perform],
         messages.presence_queue(limits.queue, here.worker): [activities.here],
     }
 

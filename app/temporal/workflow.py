@@ -36,7 +36,7 @@ _PERSISTENT = RetryPolicy(
 )
 
 _WAITING = (operations.Input, operations.Timer, operations.ChildRun)
-# Others that hold no capacity, as those of plans, are performed like any step.
+# Others that hold no capacity, as those of plans, are performed like any step, on a queue of their own.
 
 
 @workflow.defn(name=messages.WORKFLOW)
@@ -229,7 +229,7 @@ class RunWorkflow:
         order = messages.StepOrder(run_id=self._run_id, key=ask.key, operation=ask.fingerprint, branch=ask.branch)
         while True:
             try:
-                await (self._wait(ask, order) if isinstance(ask.operation, _WAITING) else self._perform(order))
+                await (self._wait(ask, order) if isinstance(ask.operation, _WAITING) else self._perform(ask, order))
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
@@ -243,29 +243,33 @@ class RunWorkflow:
             break
         self._turn += 1
 
-    async def _perform(self, order: messages.StepOrder) -> None:
+    async def _perform(self, ask: driver_scheduler.Ask, order: messages.StepOrder) -> None:
         while True:
-            record = self._record_in(await self._performed(order))
+            record = self._record_in(await self._performed(order, is_idle=ask.operation.idle))
             self._land(record)
             if record.final or record.retry_at is None:
                 return
             await self._until(record.retry_at)
 
-    async def _performed(self, order: messages.StepOrder) -> bytes:
+    async def _performed(self, order: messages.StepOrder, *, is_idle: bool) -> bytes:
         queue = workflow.info().task_queue
         if self._placement is None:
-            return bytes(await self._ask("perform", order, queue=messages.steps_queue(queue), at_length=True))
+            steps = messages.steps_queue(queue)
+            steps = messages.idle_queue(steps) if is_idle else steps
+            return bytes(await self._ask("perform", order, queue=steps, at_length=True))
         if not self._placement.worker:
             placed = await self._ask("place", self._run_id, queue=messages.steps_queue(queue), result_type=str)
             self._placement = dataclasses.replace(self._placement, worker=placed)
         worker = self._placement.worker
+        steps = messages.worker_queue(queue, worker)
+        steps = messages.idle_queue(steps) if is_idle else steps
         while True:
             try:
                 return bytes(
                     await self._ask(
                         "perform",
                         order,
-                        queue=messages.worker_queue(queue, worker),
+                        queue=steps,
                         at_length=True,
                         begins_within=timedelta(seconds=self._placement.gone_seconds),
                     )

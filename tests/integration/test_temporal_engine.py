@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -243,6 +244,45 @@ async def test_a_cancel_reaches_the_process_within_two_seconds(scene: Scene):
     assert activities.BEAT_SECONDS + worker.BEAT.total_seconds() + jobs.GRACE_SECONDS < 2
     assert await scene.ended(run_id) is states.RunState.CANCELLED
     assert await scene.keys(run_id) == []
+
+
+AWAITING = """version: "1.1.1"
+name: awaiting
+steps:
+  - name: inbox
+    wait_for: {glob: "inbox/*.task", timeout_sec: 120, poll_ms: 20}
+  - name: sort
+    command: ["sh", "-c", "echo sorted > sorted"]
+"""
+
+
+async def test_waiting_for_files_takes_no_capacity(project: projects.Project, server: temporal_server.DevServer):
+    """A workflow that waits for its file lets other runs have the only place of the worker, and ends once it is there."""
+    await temporal_server.connected(server.address)
+    project.write(".control-room/recipes/orchestrate/awaiting.yaml", AWAITING)
+    given = chosen(project, server.address)
+    narrow = dataclasses.replace(given, pool=dataclasses.replace(given.pool, max_running=1))
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(bootstrap.build(given, SERVE))
+        await stack.enter_async_context(bootstrap.build(narrow, WORK))
+        scene = Scene(service, project, await Client.connect(server.address))
+        waiting = [await scene.start("awaiting") for _ in range(2)]
+        for run_id in waiting:
+            await temporal_server.until(functools.partial(_has_begun, scene, run_id))
+        beside = await scene.start("quick")
+        assert await scene.ended(beside) is states.RunState.DONE
+        assert [await scene.keys(run_id) for run_id in waiting] == [[], []]
+
+        scene.project.write("inbox/one.task", "")
+        assert [await scene.ended(run_id) for run_id in waiting] == [states.RunState.DONE] * 2
+        lines = (await service.store.read(waiting[0])).records
+
+    assert [line.key for line in lines][-1].endswith("sort")
+    assert scene.text("sorted") == "sorted\n"
+
+
+async def _has_begun(scene: Scene, run_id: str) -> bool:
+    return bool((await scene.service.store.read(run_id)).decisions.tries)
 
 
 async def test_a_paused_run_goes_on_where_it_stopped(scene: Scene):

@@ -155,12 +155,15 @@ async def test_golden_journals_ask_for_their_operations_and_replay(server: tempo
     harness = Harness()
     client = await Client.connect(server.address, data_converter=codec.converter(harness.contents))
     short = [each for each in harness.all() if each != harness.perform]
-    performs = Worker(
-        client,
-        task_queue=messages.steps_queue(QUEUE),
-        activities=[harness.perform],
-        max_heartbeat_throttle_interval=worker.BEAT,
-        default_heartbeat_throttle_interval=worker.BEAT,
+    performs, idles = (
+        Worker(
+            client,
+            task_queue=queue,
+            activities=[harness.perform],
+            max_heartbeat_throttle_interval=worker.BEAT,
+            default_heartbeat_throttle_interval=worker.BEAT,
+        )
+        for queue in (messages.steps_queue(QUEUE), messages.idle_queue(messages.steps_queue(QUEUE)))
     )
     drives = Worker(
         client,
@@ -171,7 +174,7 @@ async def test_golden_journals_ask_for_their_operations_and_replay(server: tempo
         max_heartbeat_throttle_interval=worker.BEAT,
         default_heartbeat_throttle_interval=worker.BEAT,
     )
-    async with performs, drives:
+    async with performs, idles, drives:
         for name in names:
             playing = harness.plays[name] = Playback(golden.load(name))
             handle = await client.start_workflow(
