@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from app import errors
 from app.domain import gates, inputs, limits, operations, plain, records, runs, states, views
@@ -23,14 +23,12 @@ from app.temporal import codec, messages, steps, worker
 from app.temporal.activities import Activities
 from app.temporal.claims import Claims
 from app.temporal.follower import LOOK_SECONDS, Follower
+from app.temporal.keeping import Keeper
 from app.temporal.orders import Orders
 from app.temporal.placing import Placing
 from app.temporal.rehearsal import Superseded
 from app.temporal.runs import Runs
 from app.temporal.slices import Contents
-
-KEEP_SECONDS = 10.0
-"""Time between two looks for unfinished runs whose workflow is lost."""
 
 KEPT_LINES = 200_000
 """Lines of journals that a process keeps in memory."""
@@ -85,6 +83,8 @@ class TemporalEngine:
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
         """Called when a run has come to rest here, or waits for an input."""
         self._orders = Orders(store, self._steps, equipment.clock, self.tell)
+        self.keeper = Keeper(self._client, bounds.queue, equipment.clock, self._unfinished, self._look)
+        """Gives runs whose workflow is lost another one."""
         self._follower = Follower(store, equipment.clock)
         self._helpers = aio.BackgroundTasks(self._died)
         self._recovery: asyncio.Task[int] | None = None
@@ -314,33 +314,15 @@ class TemporalEngine:
         unfinished = await self._unfinished(paused=True)
         for run_id in unfinished:
             await self.submit(run_id)
-        self._helpers.begin(self._keep(), "keep workflows")
+        self._helpers.begin(self.keeper.keep(), "keep workflows")
         return len(unfinished)
 
     async def _unfinished(self, *, paused: bool = False) -> list[str]:
         rows = await self._store.list_unfinished()
         return [row.run_id for row in rows if paused or row.status != states.RunState.PAUSED]
 
-    async def _keep(self) -> None:
-        # The server may have lost its database; the journals have everything that a workflow needs.
-        while True:
-            await self._clock.sleep(KEEP_SECONDS)
-            try:
-                for run_id in await self._unfinished():
-                    if not await self._has_workflow(run_id):
-                        _log.warning("the workflow is lost and begins again", extra={"run_id": run_id})
-                        await self.tell(run_id, "look", [])
-            except (errors.StorageFault, errors.ControlRoomError, RPCError) as error:
-                _log.warning("not looked for lost workflows: %s", error)
-
-    async def _has_workflow(self, run_id: str) -> bool:
-        try:
-            found = await self._client.get_workflow_handle(messages.workflow_id(run_id)).describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise
-        return found.status is WorkflowExecutionStatus.RUNNING
+    async def _look(self, run_id: str) -> None:
+        await self.tell(run_id, "look", [])
 
     async def _tell_later(self, run_id: str, signal: str, arguments: list[Any]) -> None:
         while True:

@@ -1,0 +1,94 @@
+"""Keeping: unfinished runs whose workflow is lost get another one, since the journals hold all that it needs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from app import clock, errors
+from app.temporal import messages
+
+KEEP_SECONDS = 10.0
+"""Time between two looks whether the server has lost its database, and between two rounds at the least."""
+
+PAGE = 1000
+"""Workflows in one answer of the server."""
+
+_SHARE = 20
+"""How many times longer than a round the pause after it is, so that rounds take at most a twentieth of the time."""
+
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Compare unfinished runs with the workflows of the server.
+
+    A round asks for the workflows by pages. A server whose database was lost has another id for the namespace: then the
+    next round begins at once, however long the last one took.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        queue: str,
+        time: clock.Clock,
+        unfinished: Callable[[], Awaitable[list[str]]],
+        begin: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """Args: queue: Task queue of the workflows. unfinished: Returns the runs that need one."""
+        self._client = client
+        self._queue = queue
+        self._clock = time
+        self._unfinished = unfinished
+        self._begin = begin
+
+    async def keep(self) -> None:
+        """Make rounds, for ever."""
+        known, next_round = "", self._clock.monotonic()
+        while True:
+            await self._clock.sleep(KEEP_SECONDS)
+            try:
+                namespace = await self._namespace()
+                begun = self._clock.monotonic()
+                if namespace == known and begun < next_round:
+                    continue
+                await self.round()
+                known, next_round = namespace, begun + _SHARE * (self._clock.monotonic() - begun)
+            except (errors.StorageFault, errors.ControlRoomError, RPCError) as error:
+                _log.warning("not looked for lost workflows: %s", error)
+
+    async def round(self) -> list[str]:
+        """Begin the workflows that are lost, and return their runs."""
+        # Runs first, so that one that starts meanwhile is not taken for lost.
+        unfinished = await self._unfinished()
+        running = await self._running()
+        # The list follows the workflows a moment later, so that each one that it lacks is asked for.
+        candidates = [run_id for run_id in unfinished if messages.workflow_id(run_id) not in running]
+        lost = [run_id for run_id in candidates if not await self._has_workflow(run_id)]
+        for run_id in lost:
+            _log.warning("the workflow is lost and begins again", extra={"run_id": run_id})
+            await self._begin(run_id)
+        return lost
+
+    async def _running(self) -> set[str]:
+        query = f"WorkflowType = '{messages.WORKFLOW}' AND TaskQueue = '{self._queue}' AND ExecutionStatus = 'Running'"
+        return {found.id async for found in self._client.list_workflows(query, page_size=PAGE)}
+
+    async def _namespace(self) -> str:
+        found = await self._client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=self._client.namespace)
+        )
+        return found.namespace_info.id
+
+    async def _has_workflow(self, run_id: str) -> bool:
+        try:
+            found = await self._client.get_workflow_handle(messages.workflow_id(run_id)).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return found.status is WorkflowExecutionStatus.RUNNING
