@@ -209,6 +209,9 @@ class Workspaces:
         Args:
             looks: Whether the disk is asked, too; otherwise only the settings are.
         """
+        # Plans perform nothing in a folder, and are recorded without one: theirs is relative.
+        if not Path(run.working_dir).is_absolute():
+            return None
         try:
             if looks:
                 self.check(run)
