@@ -138,7 +138,8 @@ class Starter:
         recipe_version, seeds = (own, {}) if own is not None else self._chosen(request)
         # An argument that was given as an option is missed as an argument, too.
         arguments.check_options(request.options, recipe_version.recipe)
-        working_dir = self._workspaces.choose(request.working_dir)
+        folder = request.working_dir
+        working_dir = self._workspaces.project if folder is None else self._workspaces.choose(folder)
         recipe, found = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)
         args = recipe_version.fit({**seeds, **found.args, **request.args}, found.questions)
         self._refuse_unknown_backend(recipe, args)
@@ -192,7 +193,7 @@ class Starter:
         recipe, request = self._catalogue.find(routed.recipe_id).recipe, StartRequest(description=description)
         if recipe is None:
             return routed
-        found = self._found(recipe, request, routed.initial_args, self._workspaces.choose(None))
+        found = self._found(recipe, request, routed.initial_args, self._workspaces.project)
         questions = {name: question.question for name, question in found.questions.items()}
         return dataclasses.replace(routed, initial_args={**routed.initial_args, **found.args}, questions=questions)
 

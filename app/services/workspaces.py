@@ -29,6 +29,8 @@ class Workspaces:
 
     def __init__(self, *, project: Path, allowed_roots: Sequence[Path], data_directory: Path) -> None:
         self._project = project.resolve()
+        self.project = str(self._project)
+        """The project's folder, which a run works in that asks for none."""
         self._roots = (self._project, *(root.resolve() for root in allowed_roots))
         self.reserved = reserved.Reserved(folders=(data_directory.resolve(),))
         """Content of these folders that does not belong to any run."""
@@ -42,7 +44,7 @@ class Workspaces:
             errors.RequestInvalid: `working_dir_refused` or `working_dir_missing`.
         """
         if requested is None:
-            return str(self._project)
+            return self.project
         folder = self._resolved(requested)
         base = next((root for root in self._roots if folder.is_relative_to(root)), None)
         if base is None:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from app.domain import states, views
 from app.engine import aio, evicted_runs, runner, stores
-from app.worker.capacity import WorkerCapacity
-from app.worker.capacity_requests import CapacityRequest
+from app.worker.capacity import CapacityRequest, WorkerCapacity
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

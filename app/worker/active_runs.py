@@ -12,8 +12,7 @@ from app import errors
 from app.domain import states, views
 from app.engine import aio, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
-from app.worker.capacity import WorkerCapacity, request_of, workspace_of
-from app.worker.capacity_requests import CapacityRequest, ignored
+from app.worker.capacity import CapacityRequest, WorkerCapacity, ignored, request_of, workspace_of
 from app.worker.eviction import IdleEvictor
 from app.worker.lineage import NOBODY, Lineage
 from app.worker.loading import Loader, Reloads, is_passing

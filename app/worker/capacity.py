@@ -1,4 +1,4 @@
-"""Capacity: how many runs execute at a time, and the queue of those that wait."""
+"""Capacity: how many runs execute at a time, their requests for it, and the queue of those that wait."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import heapq
 import itertools
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.engine import run_engine, stores
-from app.worker.capacity_requests import KEY, CapacityRequest, ignored
 from app.worker.concurrency_keys import Age, ConcurrencyKeys
 from app.worker.fair_rounds import FairRounds
 from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
@@ -17,7 +16,50 @@ from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservatio
 CONCURRENCY = "concurrency"
 """Reason of a run that waits for its concurrency key."""
 
+_KEY = "\0key "  # In front of a concurrency key, to tell it from a folder.
 _HOLDERS_NAMED = 5
+
+
+def ignored(*_: object) -> None:
+    """Ignore a call: the default of callbacks."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class CapacityRequest:
+    """A run's request for capacity."""
+
+    run_id: str
+    """Run that asks."""
+    priority: int
+    """Higher goes first."""
+    arrival: int
+    """Number of the request; lower goes first within a priority."""
+    workspace: str | None
+    """Folder that it must hold alone; None if it shares."""
+    ancestors: frozenset[str]
+    """Runs above it, whose workspace it may hold too, and whose key does not keep it out."""
+    key: str | None = None
+    """Concurrency key that it must hold; None: it shares none."""
+    key_limit: int = 1
+    """Runs of the key that may be under way, itself included."""
+    age: Age = ("", "")
+    """When it was created, and its id."""
+    label: str | None = None
+    """Value of the label between which turns are fair; None: all take turns by arrival."""
+    round: int = 0
+    """Number of its turn among those of its label, set when it joins."""
+    granted: Callable[[], None]
+    """Called when it is granted."""
+    places: tuple[str, ...] = field(init=False, default=())
+    """What it must hold beside capacity: its folder and its key."""
+
+    def __post_init__(self) -> None:
+        if self.workspace is not None or self.key is not None:
+            key = None if self.key is None else _KEY + self.key
+            self.places = tuple(place for place in (self.workspace, key) if place is not None)
+
+    def __lt__(self, other: CapacityRequest) -> bool:
+        return (-self.priority, self.round, self.arrival) < (-other.priority, other.round, other.arrival)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +183,7 @@ class WorkerCapacity:
     def release(self, run_id: str) -> None:
         """Release a run's workspace, and grant what waited for it."""
         workspace, key = self._workspaces.release(run_id), self._keys.release(run_id)
-        freed = [place for place in (workspace, None if key is None else KEY + key) if place is not None]
+        freed = [place for place in (workspace, None if key is None else _KEY + key) if place is not None]
         for place in freed:
             self._call_back(place)
         if freed:

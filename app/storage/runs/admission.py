@@ -19,7 +19,7 @@ from app.storage.disk.worker_threads import FolderLock, Workers
 from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun
 from app.storage.runs import creation
-from app.storage.runs.new_runs import NewRuns
+from app.storage.runs.creation import NewRuns
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.storage_context import StorageContext
 

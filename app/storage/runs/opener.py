@@ -14,9 +14,9 @@ from app.storage import layout
 from app.storage.disk.disk_port import Lock
 from app.storage.runs import adoption, authority, census, kept_runs, opening
 from app.storage.runs import missing_lines as missing
+from app.storage.runs.creation import NewRuns
 from app.storage.runs.folder_log import FolderLog
 from app.storage.runs.kept_runs import KeptRun, KeptRuns
-from app.storage.runs.new_runs import NewRuns
 from app.storage.runs.opened_run import JournalPosition
 from app.storage.runs.opening import FoundRun
 from app.storage.runs.rechecks import Rechecks

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.worker import capacity, workspace_reservations
-from app.worker.capacity_requests import CapacityRequest
+from app.worker.capacity import CapacityRequest
 
 ARRIVALS = itertools.count()
 
