@@ -114,8 +114,15 @@ class Reading:
         self._chosen = chosen
         self._directory = directory
         self._engine = cast("run_engine.RunEngine", _Idle(lambda: self.store))
-        self.store = self._make_store(directory)
-        """Run folders; a memory where there is no data directory."""
+
+    @cached_property
+    def store(self) -> disk_store.DiskStore:
+        """Return run folders; a memory where there is no data directory.
+
+        Raises:
+            errors.ConfigurationError: `store_differs`, the runs are in a database.
+        """
+        return self._make_store(self._directory)
 
     @cached_property
     def runs(self) -> run_queries.RunQueries:
@@ -253,6 +260,11 @@ async def opened(chosen: settings.Settings) -> AsyncIterator[Reading]:
         errors.ConfigurationError: the data directory cannot be read, or is of a later version.
     """
     time, ids = clock.SystemClock(), clock.RandomIds()
-    project = Reading(chosen, data_directory.DataDirectory(chosen.project.data_directory, clock=time, ids=ids))
+    directory = data_directory.DataDirectory(chosen.project.data_directory, clock=time, ids=ids)
+    project = Reading(chosen, directory)
+    if store_mark.read(directory) is not None:
+        # Recipes need no store. `Reading.store` refuses what needs the runs.
+        yield project
+        return
     async with project.store:
         yield project

@@ -688,3 +688,16 @@ def test_unreadable_data_directory_is_told(project: programs.Project):
     assert refused.returncode in (2, 5)
     assert refused.stderr.startswith("control-room: ")
     assert os.path.isfile(folder / ".control-room")
+
+
+def test_recipes_are_validated_without_their_store(project: programs.Project) -> None:
+    """Where runs are in a database that no setting names, recipes are listed and validated, and runs are refused."""
+    project.write("store.json", {"identity": "control-room", "address": "postgresql://db.example/runs"})
+    valid = programs.asked("recipes", "validate", "small", project=project)
+    listed = programs.asked("recipes", "show", "small", project=project)
+    refused = programs.control_room("runs", "list", project=project, code=5)
+
+    assert [verdict["valid"] for verdict in valid] == [True]
+    assert listed["recipe_id"] == "small"
+    assert "postgresql://db.example/runs" in refused.stderr
+    assert "CONTROL_ROOM_STORE_URL" in refused.stderr
