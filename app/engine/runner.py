@@ -62,10 +62,10 @@ class Runner:
         self.durability = SpaceRetry(log, equipment.clock, self._storage_changed)
         self._run_id = start.run_id
         self._reach = equipment.probes.reach
-        self._context = DriverContext(start, completion.noter(log), equipment.masker)
+        context = self._context = DriverContext(start, completion.noter(log), equipment.masker)
         self._exchanges = Exchanges(start.begun_again) if start.begun_again else None
         self._scheduler = DriverScheduler(
-            lambda: dialect.drive(self._context), self._exchanges.note if self._exchanges else None
+            lambda: dialect.drive(context), self._exchanges.note if self._exchanges else None
         )
         self._projection = RunProjection(log, self._context, equipment.clock, changed)
         self._projection.durability = self.durability

@@ -117,6 +117,10 @@ class SpaceRetry:
         """Give up waiting for files that cannot be read, since nothing of the run will be performed any more."""
         self._cancelled.give()
 
+    def let_go(self) -> None:
+        """Report no change any more, since the run was unloaded; so nothing keeps its runner."""
+        self._changed = _ignored
+
     async def _outwait_read(self, fault: errors.Unreadable) -> None:
         # Nothing is written about it: what cannot be read now is shown beside the run, not in its folder.
         if not self._cancelled.is_given():
@@ -164,3 +168,7 @@ class SpaceRetry:
             self.fault = None
             self._log.add_event(EventType.STORAGE_HEALED)
         self._changed()
+
+
+def _ignored() -> None:
+    """Report to no one."""

@@ -17,7 +17,7 @@ PAUSE_SECONDS = 1.0
 
 BUSY_PAUSE_SECONDS = 0.1
 """The same while several times as many runs are loaded as stay loaded. A command gets the long one: it ends soon, and
-loading its run again costs more than most commands.
+loading its run again costs more than most commands. A run that only awaits inputs is not waited for at all.
 """
 
 KEPT_LOADED = 32
@@ -73,7 +73,11 @@ class IdleEvictor:
 
     @property
     def _pause_seconds(self) -> float:
-        return BUSY_PAUSE_SECONDS if len(self._loaded) > _CROWD * self._kept else PAUSE_SECONDS
+        return BUSY_PAUSE_SECONDS if self._is_crowded else PAUSE_SECONDS
+
+    @property
+    def _is_crowded(self) -> bool:
+        return len(self._loaded) > _CROWD * self._kept
 
     def _quiet(self) -> list[ActiveRun]:
         now = self._clock.monotonic()
@@ -89,7 +93,9 @@ class IdleEvictor:
             active_run.quiet_since = now
         lines = len(active_run.log.loaded.records) + active_run.runner.turns
         quiet_seconds = now - active_run.quiet_since
+        waits = active_run.runner.waits() if quiet_seconds < PAUSE_SECONDS else ()
+        if self._is_crowded and waits and all(isinstance(wait.operation, operations.Input) for wait in waits):
+            return True
         if quiet_seconds < max(self._pause_seconds, lines * _SECONDS_A_LINE):
             return False
-        waits = active_run.runner.waits() if quiet_seconds < PAUSE_SECONDS else ()
         return not any(isinstance(wait.operation, operations.Command) for wait in waits)

@@ -59,14 +59,9 @@ class InputRegister:
         awaited = _OpenInput(call=call, gate=_gate(call))
         of_run = self._open.setdefault(call.run.run_id, {})
         of_run[call.key] = awaited
-        source = asyncio.create_task(self._give(awaited))
         try:
-            await asyncio.wait((awaited.delivered, source), return_when=asyncio.FIRST_COMPLETED)
-            if not awaited.delivered.done():
-                source.result()
-            return await awaited.delivered
+            return await (self._given(awaited) if self._gives(awaited) else asyncio.shield(awaited.delivered))
         finally:
-            source.cancel()
             del of_run[call.key]
             if not of_run and self._open.get(call.run.run_id) is of_run:
                 del self._open[call.run.run_id]
@@ -109,6 +104,22 @@ class InputRegister:
         if self._left_seconds(awaited) <= 0:
             _take_default(awaited)
         return Taken(attempt=present, first=awaited.take(delivery), input=awaited)
+
+    def _gives(self, awaited: _OpenInput) -> bool:
+        # Thousands of gates wait without a time limit, and a task for each would be most of what they hold.
+        operation = awaited.call.operation
+        assert isinstance(operation, operations.Input)
+        return awaited.expires_at is not None or operation.name in self._sources
+
+    async def _given(self, awaited: _OpenInput) -> records.Result:
+        source = asyncio.create_task(self._give(awaited))
+        try:
+            await asyncio.wait((awaited.delivered, source), return_when=asyncio.FIRST_COMPLETED)
+            if not awaited.delivered.done():
+                source.result()
+            return await awaited.delivered
+        finally:
+            source.cancel()
 
     async def _give(self, awaited: _OpenInput) -> None:
         """Take a gate's default, or what an input's own source gives."""

@@ -96,6 +96,8 @@ class Loader:
         except errors.StorageFault as fault:
             _log.error("not closed well: %s", fault.message, extra={"run_id": active_run.run_id, "code": fault.code})
         active_run.opened.take_back()
+        if active_run.runner is not None:
+            active_run.runner.durability.let_go()
         active_run.log = active_run.runner = None
         self.loaded.pop(active_run.run_id, None)
 

@@ -141,8 +141,9 @@ class Journal:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file at once."""
+        """Close the file at once, and let go of the owner, which else only a full garbage collection would free."""
         self._file.close()
+        self._accepted = None
         self.fault = self.fault or errors.StorageFault(f"{self._path} is closed", detail={"file": self._path})
 
     def _adopt(self, reading: chain.Reading) -> None:
@@ -181,8 +182,7 @@ class Journal:
             content=content,
             points=self._points,
         )
-        self._loose = []
-        self._loose_bytes = 0
+        self._loose, self._loose_bytes = [], 0
         self._context.committer.begin(commit, self._committed)
 
     def _committed(self, error: BaseException | None) -> None:

@@ -208,6 +208,9 @@ class Projections:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._writing is None and self._make is None:
+            # It belongs to the owner of this, and the two would keep each other.
+            self._complete = dict
 
     def _write_soon(self) -> None:
         waits = self._timer is not None or self._writing is not None

@@ -94,6 +94,62 @@ async def test_a_gate_keeps_nothing_of_its_run_loaded() -> None:
     await there.close()
 
 
+async def test_an_evicted_run_is_freed_without_a_garbage_collection() -> None:
+    """Runner and folder of an evicted run end with their last user: a full collection may be minutes away."""
+    there = await bench(kept_loaded=1).open()
+    run_id = await there.submit(*ASKING)
+    await there.shown(run_id, RunState.WAITING)
+    active_run = there.pool._active.active_runs[run_id]
+    parts: list[weakref.ReferenceType[Any]] = [
+        weakref.ref(active_run.runner),
+        weakref.ref(there.store._parts.opener.logs[run_id]),
+    ]
+    del active_run
+    gc.collect()
+    gc.disable()
+    try:
+        other = await there.submit(*ASKING)
+        await there.evicted(run_id)
+        await asyncio.sleep(0)
+        left = [part() for part in parts]
+    finally:
+        gc.enable()
+
+    assert left == [None, None]
+
+    await there.pool.cancel(other)
+    await there.pool.cancel(run_id)
+    await there.close()
+
+
+async def test_a_gate_without_a_time_limit_holds_one_task() -> None:
+    """An evicted run at a gate that waits for ever keeps the task of its step, and nothing watches a time."""
+    before = asyncio.all_tasks()
+    there = await bench().open()
+    pool = asyncio.all_tasks() - before
+    runs = [await there.submit({"gate": "ask"}) for _ in range(3)]
+    for run_id in runs:
+        await there.evicted(run_id)
+    added = sorted(task.get_name() for task in asyncio.all_tasks() - before - pool)
+
+    assert added == sorted(f"{run_id}:ask" for run_id in runs)
+
+    await there.close()
+
+
+async def test_a_crowd_at_gates_is_evicted_without_a_wait() -> None:
+    """Far above the number that stays loaded, a run that only awaits answers leaves at the next look."""
+    there = await bench().open()
+    asking = await there.submit({"gate": "ask"})
+    await there.shown(asking, RunState.WAITING)
+    active, now = there.pool._active, there.clock.monotonic()
+
+    await there.until(lambda: active._evictor._is_quiet(active.active_runs[asking], now))
+
+    await there.evicted(asking)
+    await there.close()
+
+
 async def test_nothing_is_seen_of_it() -> None:
     """Polls get the same bytes, no change is counted, and a wrong answer is refused as before."""
     there = await bench().open()

@@ -308,6 +308,11 @@ def _patiently(work: Callable[[], T]) -> T:
 
 
 def _retried(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except exc.OperationalError as error:
+        if not _busy(error):
+            raise
     for attempt in tenacity.Retrying(
         retry=tenacity.retry_if_exception(_busy),
         wait=tenacity.wait_exponential(multiplier=0.01, max=0.5),
