@@ -162,14 +162,46 @@ def test_tables_become_cards_in_a_narrow_window(page: Page) -> None:
         assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
-def test_what_is_pressed_has_room_for_a_finger(page: Page) -> None:
-    """In a narrow window buttons are 44 pixels high, and one that is drawn smaller reacts around itself."""
-    page.tab.set_viewport_size({"width": 400, "height": 900})
-    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
-    page.open(f"/runs/{run['run_id']}").shows("It is done.")
-    high = page.tab.locator("main button:not(.small), nav a:not(.brand)").evaluate_all(
-        "all => all.filter((each) => each.offsetHeight < 44).map((each) => each.outerHTML)"
-    )
+REACH = """() => [...document.querySelectorAll('a, button, input, select, textarea, summary')].filter((each) =>
+    each.offsetParent && !each.closest('p, .hidden, .skip, .facts, details:not([open]) > :not(summary)')
+).map((each) => {
+    each.scrollIntoView({block: 'center'});
+    const {x, y, width, height} = each.getBoundingClientRect();
+    const reacts = (by) => {
+        const hit = document.elementFromPoint(x + Math.min(width / 2, 20), y + height / 2 + by);
+        return hit && (each.contains(hit) || (hit.tagName === 'LABEL' && hit.contains(each)));
+    };
+    let [up, down] = [0, 0];
+    while (up < 44 && reacts(-up - 1)) up += 1;
+    while (down < 44 && reacts(down + 1)) down += 1;
+    return [up + down + 1, each.outerHTML];
+}).filter(([high]) => high < 43)"""
+"""What reacts to a pointer on fewer than 44 pixels of height, a rounded one aside; text and its links need not."""
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_what_is_pressed_has_room_for_a_finger(project: Project, page: Page, width: int) -> None:
+    """In every width buttons, fields and rows react on 44 pixels, also where they are drawn smaller."""
+    page.tab.set_viewport_size({"width": width, "height": 900})
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    page.api("POST", "/api/issues", {"title": "issue", "body": "look"})
+    page.api("POST", "/api/runs", {"recipe_id": "ask-first", "description": "ask"})
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look"})
+    task = {"description": "look", "recipe_id": "quick"}
+    plan = page.api("POST", "/api/sessions", {"intent": "Look", "tasks": [task]})
+    found = {}
+    for path, shown in {
+        "/inbox": "Go on?",
+        "/runs": "look",
+        "/start?recipe=draft": "What it will do",
+        "/issues": "issue",
+        "/recipes": "draft",
+        f"/plans/{plan['session_id']}": "1. look",
+        f"/runs/{run['run_id']}": "It is done.",
+    }.items():
+        page.open(path).shows(shown)
+        page.tab.locator("main :is(.row-link, button)").first.wait_for()
+        found[path] = page.tab.evaluate(REACH)
     around = page.button("Verify").evaluate(
         """button => {
             button.scrollIntoView({block: "center"});
@@ -177,7 +209,11 @@ def test_what_is_pressed_has_room_for_a_finger(page: Page) -> None:
             return [-21, 21].map((by) => document.elementFromPoint(x + width / 2, y + height / 2 + by) === button);
         }"""
     )
+    high = page.tab.locator("main button:not(.small), nav a:not(.brand)").evaluate_all(
+        "all => all.filter((each) => each.offsetHeight < 44).map((each) => each.outerHTML)"
+    )
 
+    assert {path: small for path, small in found.items() if small} == {}
     assert high == []
     assert around == [True, True]
 

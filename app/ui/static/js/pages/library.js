@@ -93,7 +93,7 @@ export function Issues() {
   const open = shown.filter((/** @type {any} */ issue) => issue.status === "open").map((/** @type {any} */ issue) => issue.issue_id);
   /** @type {[string, (issue: any) => any, string?][]} */
   const columns = [
-    ["", (issue) => issue.status === "open" && html`<input type="checkbox" aria-label=${`Select ${issue.title}`} checked=${chosen.includes(issue.issue_id)} onChange=${() => toggle(issue.issue_id)} />`, "check"],
+    ["", (issue) => issue.status === "open" && html`<label><input type="checkbox" aria-label=${`Select ${issue.title}`} checked=${chosen.includes(issue.issue_id)} onChange=${() => toggle(issue.issue_id)} /></label>`, "check"],
     ["Status", (issue) => html`<${Status} of=${issue.status} />`],
     ["Issue", (issue) => html`<a class="row-link" dir="auto" href=${`/issues/${issue.issue_id}`}>${issue.title}</a>`, "wide"],
     ["Kind", (issue) => issue.kind],
