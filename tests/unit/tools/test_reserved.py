@@ -296,3 +296,18 @@ def test_no_folder_of_finished_tasks_is_reserved(project: Path, way: str) -> Non
 
     assert failed.value.code == "processed_dir_refused"
     assert Root.of(project / "work").is_reserved() is False
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_run_is_parked_only_for_a_folder_that_the_settings_or_the_disk_refuse(tmp_path: Path, looks: bool) -> None:
+    """A folder outside the allowed ones parks its run; one that is gone does if the disk is asked; a plan's never."""
+    (tmp_path / "project").mkdir()
+    allowed = Workspaces([tmp_path / "project"])
+    start = Harness(working_dir=tmp_path / "project").call(operations.Command(argv=("true",))).run
+    faults = {
+        place: allowed.fault(dataclasses.replace(start, working_dir=place), looks)
+        for place in (str(tmp_path / "project"), str(tmp_path / "other"), str(tmp_path / "project" / "gone"), "plan")
+    }
+
+    gone = "workspace_missing" if looks else None
+    assert [fault and fault.code for fault in faults.values()] == [None, NOT_ALLOWED, gone, None]
