@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.pages import Page
 from tests.browser.test_pages import APPROVAL
 from tests.integration import served
 from tests.integration.project import Project, draft, quick
+from tests.integration.read_faults import ReadFaults
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +124,70 @@ def test_what_executes_the_runs_is_named(page: Page) -> None:
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
     page.open("/").shows("project on the embedded engine")
     page.open(f"/runs/{run['run_id']}").shows("Engineembedded")
+
+
+def test_the_engine_of_a_service_on_temporal_is_named(page: Page) -> None:
+    """Where runs are on Temporal, the first page and the page of a run say so."""
+
+    def on_temporal(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.text().replace('"embedded"', '"temporal"')  # Empty where nothing has changed.
+        route.fulfill(response=answer, body=body)
+
+    page.tab.route("**/api/stats*", on_temporal)
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
+
+    page.open("/").shows("project on the temporal engine")
+    page.open(f"/runs/{run['run_id']}").shows("Enginetemporal")
+
+
+def test_a_run_that_cannot_be_read_says_so(
+    chromium: Browser, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """List and page show the last known state, the file, the system's error and the next try; then the run is back."""
+    with served.in_a_thread(project) as address, chromium.new_context(base_url=address) as context:
+        page = Page(context)
+        run_id = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look"})["run_id"]
+        page.open(f"/runs/{run_id}").shows("It is done.")
+    faults = ReadFaults(monkeypatch)
+    faults.refuse(f"{run_id}/start.json", errno.EIO)
+    with served.in_a_thread(project) as address, chromium.new_context(base_url=address) as context:
+        page = Page(context)
+        page.open(f"/runs/{run_id}").shows(
+            re.compile(r"start\.json cannot be read now \(EIO\)\..*Next try: (in \d|now)")
+        )
+        page.shows("done")
+        page.load_axe()
+        assert page.violations() == []
+        page.open("/runs")
+        expect(page.tab.locator(".runs [data-row]")).to_contain_text("done · unreadable")
+        page.open(f"/runs/{run_id}").shows("cannot be read now")
+        faults.lift()
+
+        expect(page.tab.locator(".fault")).to_have_count(0)
+        page.shows("It is done.")
+
+
+def test_who_ordered_what_is_reached_from_runs_and_plans(project: Project, page: Page) -> None:
+    """The page of a run or a plan leads to the orders that concern it alone, and these lead back to the run."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look"})
+    run = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
+    page.api("POST", f"/api/runs/{run['run_id']}/cancel")
+    task = {"description": "look", "recipe_id": "quick"}
+    plan = page.api("POST", "/api/sessions", {"intent": "Look", "tasks": [task]})
+    lines = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Changes")).locator("li")
+    page.open(f"/plans/{plan['session_id']}")
+    page.tab.get_by_role("link", name="who ordered what").click()
+    page.shows(f"Only of {plan['session_id']}")
+    page.open(f"/runs/{run['run_id']}")
+    page.tab.get_by_role("link", name="who ordered what").click()
+
+    expect(lines).to_have_count(2)
+    expect(lines.first).to_contain_text("run.cancel")
+    expect(lines.last).to_contain_text("run.started")
+    lines.last.get_by_role("link").click()
+    page.tab.wait_for_url(f"**/runs/{run['run_id']}")
 
 
 def test_runs_are_filtered_by_time_and_recipes_by_text(page: Page) -> None:

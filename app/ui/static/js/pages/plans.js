@@ -74,7 +74,7 @@ export function Plan({ id }) {
     <${Fault} error=${live.error} />
     ${plan.error && html`<p class="fault"><strong>${plan.error.code}</strong> ${plan.error.message}</p>`}
     <dl class="facts card"><dt>Plan</dt><dd><${Id} id=${plan.session_id} /></dd><dt>Created</dt><dd><${Ago} at=${plan.created_at} /> by ${plan.created_by}</dd>
-      <dt>Runs</dt><dd><a href=${`/runs?session_id=${plan.session_id}`}>all runs of this plan</a></dd><${Reviewer} plan=${plan} /></dl>
+      <dt>Runs</dt><dd><a href=${`/runs?session_id=${plan.session_id}`}>all runs of this plan</a></dd><dt>Orders</dt><dd><a href=${`/access?target=${plan.session_id}`}>who ordered what</a></dd><${Reviewer} plan=${plan} /></dl>
     <${Proposals} plan=${plan} path=${path} onDone=${live.refresh} />
     ${plan.tasks.length > 1 && html`<${Section} title="Dependencies"><${Graph} graph=${taskGraph(plan)} onChoose=${jump} /></${Section}>`}
     <${Section} title="Tasks" count=${plan.tasks.length} actions=${html`<button type="button" onClick=${() => setAdding(true)}>Add a task</button>`}><ol class="tasks">${plan.tasks.map(

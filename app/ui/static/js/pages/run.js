@@ -42,7 +42,7 @@ export function Run({ id }) {
     <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${run.status} /> ${stopped(run) ? STOPPED[run.status] : sentence(run, state.open)}`}
       actions=${html`<${RunActions} run=${run} onDone=${live.refresh} />`} />
     <${Fault} error=${live.error} retry=${live.refresh} />
-    ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now.</strong> The last known state is shown; it is tried again.</p>`}
+    ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now (${run.unreadable.errno}).</strong> The last known state is shown, and nothing is changed. Next try: <${Ago} at=${run.unreadable.next_try_at} />.</p>`}
     <${WhatHappened} run=${run} onDone=${live.refresh} />
     <${Why} run=${run} path=${path} mine=${mine} />
     ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
@@ -129,6 +129,7 @@ function Facts({ run, onDone }) {
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
     ${(run.budget || !FINISHED.includes(run.status)) && html`<dt>Limits</dt><dd><${RunLimits} run=${run} onDone=${onDone} /></dd>`}
+    <dt>Orders</dt><dd><a href=${`/access?target=${run.run_id}`}>who ordered what</a></dd>
     <dt>Labels</dt><dd><${Marks} run=${run} onDone=${onDone} /></dd>
   </dl>`;
 }

@@ -2,7 +2,7 @@
 /** What happens without a person, and who may do what: triggers, notifications, keys. */
 import { useState } from "preact/hooks";
 
-import { html, navigate } from "../lib/base.js";
+import { address, html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, isSignedIn, keepSession, patch, post, remove, useLive, withQuery } from "../lib/live.js";
 import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useFields } from "../parts/basics.js";
@@ -241,11 +241,13 @@ function listed(text) {
   return text.split(",").map((each) => each.trim()).filter(Boolean);
 }
 
-/** Who has changed what, newest first; orders of runs stand with the runs. */
+/** Who has changed or ordered what, newest first; of one run or plan alone where the address names it. */
 function Audit() {
-  const lines = useLive("/api/audit?limit=100", { pause: LOOK });
+  const target = address.value.query.get("target");
+  const lines = useLive(withQuery("/api/audit", { limit: 100, target }), { pause: LOOK });
   if (!lines.data) return html`<${Fault} error=${lines.error} />`;
-  return html`<${Section} title="Changes" count=${lines.data.length}>
-    ${lines.data.length === 0 && html`<p class="muted">No changes yet. Orders and answers are on the pages of their runs.</p>`}
-    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.number}><code>${line.action}</code><span class="wide">${line.target}</span><span>${line.author?.name || (line.author ? "on this machine" : "Control Room")}</span><${Ago} at=${line.at} /></li>`)}</ul></${Section}>`;
+  return html`<${Section} title="Changes" count=${lines.data.length} actions=${target && html`<a href="/access">All changes</a>`}>
+    ${target && html`<p>Only of <code>${target}</code></p>`}
+    ${lines.data.length === 0 && html`<p class="muted">No changes yet.</p>`}
+    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code><span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author?.name || (line.author ? "on this machine" : "Control Room")}</span><${Ago} at=${line.at} /></li>`)}</ul></${Section}>`;
 }
