@@ -89,8 +89,8 @@ const WHAT = {
   approve: "An approved plan can be started.",
   start: "Tasks begin as soon as their dependencies are done.",
   pause: "No further task begins. Running tasks continue to their end.",
-  resume: "The plan goes on: tasks begin as soon as they can. Finished tasks are kept.",
-  again: "The plan goes on: finished tasks are kept; failed ones stay failed until they are started again.",
+  resume: "The plan continues: tasks begin as soon as they can. Finished tasks are kept.",
+  again: "The plan continues: finished tasks are kept; failed ones stay failed until they are started again.",
   delete: "The plan is removed. Its runs, receipts and issues are kept.",
 };
 

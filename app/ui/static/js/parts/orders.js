@@ -8,8 +8,8 @@ import { get, patch, post, remove, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
 import { Confirm, Fault, Status, announce, each, typed, useAct, useFields } from "./basics.js";
 
-const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and their calls are paid again. This run stays as it is.";
-const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and its calls are paid again.";
+const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid again. This run stays as it is.";
+const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid again.";
 
 /** Orders for runs: word, states in which they can be given, what happens then. @type {Record<string, [string, string[], (run: any) => string]>} */
 export const ORDERS = {
@@ -31,7 +31,7 @@ const LANGUAGES = ["control_room", "agent_recipes", "orchestrate", "amplifier"];
 function resumed({ status, error }) {
   const at = error?.key ? `at ${error.key}` : "where it stopped";
   const again = status === "paused" ? "A step that was interrupted" : `The step ${error?.key || "that was cut off"}`;
-  return `This run goes on ${at}. Finished steps are kept and not paid again. ${again} runs again, and its calls are paid again.`;
+  return `This run continues ${at}. Finished steps are kept and not paid again. ${again} runs again, and its calls of agents are paid again.`;
 }
 
 /** Whether a run stands still until a person sends it on. @param {any} run */
