@@ -209,9 +209,11 @@ def test_a_copied_folder_is_listed_and_left_alone(tmp_path: Path) -> None:
     assert (drafting.folder_of(other, "copied") / "control.jsonl").read_bytes() == lines
     assert http.post("/api/runs/copied/resume", json={}).status_code == 200
 
-    run = drafting.wait(http, "copied")
+    run = drafting.wait(http, "copied", "paused", "failed")
 
     assert run is not None
+    assert run["error"]["code"] == "workspace_not_allowed"
+    assert run["status"] == "paused"
     assert service.stop() == 0
 
 

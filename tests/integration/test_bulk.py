@@ -62,7 +62,7 @@ async def test_a_filter_needs_the_count_that_was_seen(service: served.Served) ->
 async def test_runs_are_paused_and_sent_on_together(project: Project) -> None:
     """Pause, unpause and resume are given as one order, too."""
     project.say("draft", hang=True)
-    async with served.in_process(project, max_concurrent_runs=1) as service:
+    async with served.in_process(project, max_running=1) as service:
         first = await service.start("unguarded")
         await service.until(first, step="draft")
         second = await service.start("quick")

@@ -70,8 +70,8 @@ async def test_a_plan_at_work_is_not_deleted(harness: plan_harness.Harness) -> N
     harness.toolbox.hold(1)
     busy = await harness.started(task("sweep room 1"))
     await harness.toolbox.begun(1)
+    run_id = (await harness.comes_to(busy, t1="running")).tasks[0].run_id
     await harness.application.plans.pause(busy)
-    run_id = (await harness.task(busy, 1)).run_id
     told = await refused(harness, busy)
 
     assert "pause it first" in (await refused(harness, waiting)).message

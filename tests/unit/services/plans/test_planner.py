@@ -60,7 +60,7 @@ async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) 
     harness.toolbox.hold(1)
     await harness.application.plans.start(session_id)
     await harness.toolbox.begun(1)
-    running = await harness.show(session_id)
+    running = await harness.comes_to(session_id, t1="running")
 
     assert await harness.application.plans.start(session_id) == running
 
@@ -89,7 +89,7 @@ async def test_independent_tasks_run_together_up_to_the_limit(place: plan_harnes
     harness.toolbox.hold_all()
     session_id = await harness.started(*(task(f"sweep room {number}") for number in range(1, 8)))
     await harness.toolbox.begun(1, 2, 3)
-    plan = await harness.show(session_id)
+    plan = await harness.comes_to(session_id, t1="running", t2="running", t3="running")
 
     assert [each.status.value for each in plan.tasks] == ["running"] * 3 + ["pending"] * 4
 
@@ -333,7 +333,7 @@ async def test_a_cancelled_run_fails_its_task_until_it_is_sent_on(harness: plan_
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     await harness.toolbox.begun(1)
-    run_id = str((await harness.task(session_id, 1)).run_id)
+    run_id = str((await harness.comes_to(session_id, t1="running")).tasks[0].run_id)
     await harness.application.runs.cancel(run_id)
     failed = await harness.rested(session_id)
 
