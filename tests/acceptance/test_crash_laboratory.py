@@ -291,6 +291,7 @@ def test_without_a_tracer_probes_stand_in(bench: process_sweeps.Bench) -> None:
     assert swept.broken == []
 
 
+@pytest.mark.slow
 def test_every_power_loss_of_a_sample_ends_the_same(bench: process_sweeps.Bench) -> None:
     """Power losses, refusals and lies on the disk in memory, at some operations each."""
     expected, story = disk_sweeps.undisturbed(bench)

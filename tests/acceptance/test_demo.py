@@ -61,6 +61,7 @@ def test_demo_shows_contradictions_a_kill_and_a_gate(tmp_path: Path) -> None:
     assert seen.rstrip().endswith(f"the demo's folder is {tmp_path}")
 
 
+@pytest.mark.slow
 def test_demo_asks_at_a_terminal(tmp_path: Path) -> None:
     """A person's denial counts: nothing is published, and the demo says why."""
     outer, inner = pty.openpty()
@@ -94,6 +95,7 @@ def test_demo_runs_on_the_local_model(tmp_path: Path) -> None:
     assert (tmp_path / "Story" / "Scenes" / "SCN-the-locked-lamp-room.md").read_text(encoding="utf-8").strip()
 
 
+@pytest.mark.slow
 def test_demo_reports_why_the_service_does_not_start(tmp_path: Path) -> None:
     """A service that ends at once makes the README's command fail, with the service's own output."""
     (tmp_path / ".control-room").mkdir()

@@ -164,6 +164,7 @@ def test_killed_while_an_agent_is_speaking(tmp_path: Path, undisturbed: Left) ->
     assert (run_id, "polish", 2) in drafting.recorded(project)
 
 
+@pytest.mark.slow
 def test_two_hundred_unfinished_runs_go_on(tmp_path: Path) -> None:
     """A restart continues every unfinished run, at once ready to serve, and never more of them than the limit."""
     project = drafting.make_project(tmp_path / "project", brief={"hang": True})

@@ -416,6 +416,7 @@ async def test_limits_of_a_run_are_refused_by_name(scene: Scene):
     assert [flaw.path for flaw in refused.value.flaws] == ["$.limits"]
 
 
+@pytest.mark.slow
 async def test_runs_that_hold_a_workspace_alone_take_turns(project: projects.Project, tmp_path: Path):
     """The second waits for the end of the first, in order, also where the server has lost every claim."""
     own = temporal_server.DevServer(tmp_path)
@@ -503,6 +504,7 @@ async def test_a_failed_task_of_a_plan_is_tried_again(scene: Scene):
     assert scene.text("second") == "y\ny\n"
 
 
+@pytest.mark.slow
 async def test_a_plan_survives_the_loss_of_every_workflow(project: projects.Project, tmp_path: Path):
     """Where the server has lost its database, the plan continues from its journal and repeats nothing."""
     own = temporal_server.DevServer(tmp_path)

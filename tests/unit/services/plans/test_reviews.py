@@ -520,6 +520,7 @@ LOST = ("storage.", "pool.")
     ("verdict", "status"),
     smoke.only(("unsure", "done"), [("met", "done"), ("not_met", "failed"), ("unsure", "done")]),
 )
+@pytest.mark.slow
 async def test_a_review_comes_out_the_same_wherever_the_process_dies(
     place: plan_harness.Place, verdict: str, status: str
 ) -> None:
