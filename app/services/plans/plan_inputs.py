@@ -92,7 +92,8 @@ class PlanInputs:
     async def stop(self) -> None:
         """Give nothing more."""
         self.stopped.set()
-        for waiting in self.waiting.values():
+        # A plan whose wait ends meanwhile takes itself out of the mapping.
+        for waiting in list(self.waiting.values()):
             await _given_up(waiting)
             waiting.bell.set()
 
