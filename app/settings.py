@@ -161,7 +161,7 @@ class PoolSettings:
     stalled_after_seconds: float = _setting(
         300.0,
         "STALLED_AFTER_SECONDS",
-        "Silence of an agent or program after which its run is reported as stalled.",
+        "Silence of an agent, program or tool after which its run is reported as stalled.",
         0.1,
     )
     fair_label: str | None = _setting(
@@ -191,7 +191,7 @@ class ProcessSettings:
         "auto", "CONTAINMENT", "Containment of agent processes: auto, namespace, user_namespace or guard."
     )
     idle_seconds: float = _setting(
-        0.0, "IDLE_SECONDS", "Longest silence of agent programs whose backend sets no `idle_seconds`; 0: no limit.", 0
+        0.0, "IDLE_SECONDS", "Longest silence of steps that set no `idle_seconds`, nor their backend; 0: no limit.", 0
     )
     agent_secrets: tuple[str, ...] = _setting(
         (), "AGENT_SECRETS", "Patterns of secret variables that every agent program receives besides its own keys."

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from app import errors
-from app.agents import entries, local, rate_limits, scripted
+from app.agents import configuration, entries, local, rate_limits, scripted, silence
 from app.agents.configuration import BackendConfig, BackendContext
 from app.agents.documents import nearest
 from app.agents.programs import backend as program_backend
@@ -31,6 +31,7 @@ class BackendType:
     forgets: Callable[[BackendConfig], str | None] = lambda _: None  # Why it cannot continue a conversation.
     key_variable: str | None = None  # Environment variable that its key is in where `agents.json` names no other.
     models: Mapping[str, str] = field(default_factory=dict)  # Default models for haiku, sonnet and opus.
+    ends_silence: bool = False  # Whether it ends a silent prompt itself, with everything that the prompt has started.
 
 
 class Backends:
@@ -54,13 +55,29 @@ class Backends:
             self._made[name] = type_of(config.type).make(config, self._surroundings)
         return self._made[name]
 
+    async def ask(self, name: str, prompt: ports.AgentPrompt) -> ports.AgentReply:
+        """Send a prompt, and end it once it has been silent for too long.
+
+        Raises:
+            errors.AgentFailed, errors.ConfigurationError: as `get`; `agent_idle`, or what the backend raises.
+        """
+        backend, config = self.get(name), self._configs.get(name)
+        idle_seconds = None if config is None else configuration.with_idle(config, prompt).idle_seconds
+        if config is None or idle_seconds is None or type_of(config.type).ends_silence:
+            return await backend.prompt(prompt)
+        limit = self._limit(name, prompt)
+        return await silence.ended(backend, prompt, idle_seconds, lambda: limit.until is not None)
+
     def turn(self, name: str, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
         """Wait until a prompt may begin by the limits of its backend and model, which all runs share.
 
         Raises:
             errors.AgentFailed, errors.ConfigurationError: as `get`.
         """
-        return self._limits.of(name, prompt.model or self.get(name).resolve_model("sonnet")).turn(prompt.live)
+        return self._limit(name, prompt).turn(prompt.live)
+
+    def _limit(self, name: str, prompt: ports.AgentPrompt) -> rate_limits.RateLimit:
+        return self._limits.of(name, prompt.model or self.get(name).resolve_model("sonnet"))
 
     def _limited(self, name: str, model: str | None, seconds: float) -> None:
         self._limits.of(name, model).pause(seconds)
@@ -184,6 +201,7 @@ def _program(program: Program) -> BackendType:
         fields=_OF_PROGRAMS | program.fields | {field for field, variable in of_service.items() if variable},
         key_variable=program.key_variable,
         models=program.models,
+        ends_silence=True,
     )
 
 
@@ -191,7 +209,7 @@ def _service(vendor: services.Vendor) -> BackendType:
     return BackendType(
         make=lambda config, context: services.ServiceBackend(config, vendor, context),
         lacks=lambda config, context: _message(vendor.lacks(config, context.environ)),
-        fields=frozenset({"base_url", "api_key_env"}),
+        fields=frozenset({"base_url", "api_key_env", "idle_seconds"}),
         key_variable=vendor.key_variable,
         models=vendor.models,
     )
@@ -211,6 +229,7 @@ TYPES: Mapping[str, BackendType] = {
         fields=frozenset({"command", "resume", "tools_on", "tools_off", "reply", "idle_seconds", "secrets"}),
         needed=frozenset({"command"}),
         forgets=_template_forgets,
+        ends_silence=True,
     ),
     "openai": _service(vendors.OPENAI),
     "anthropic": _service(vendors.ANTHROPIC),
@@ -219,10 +238,19 @@ TYPES: Mapping[str, BackendType] = {
         lacks=lambda config, context: _message(acp_backend.lacks(config, context.environ)),
         fields=_OF_PROGRAMS,
         needed=frozenset({"command"}),
+        ends_silence=True,
     ),
-    "local": BackendType(make=_local, lacks=lambda _, __: local.lacks(), forgets=_model_forgets),
+    "local": BackendType(
+        make=_local,
+        lacks=lambda _, __: local.lacks(),
+        fields=frozenset({"idle_seconds"}),
+        forgets=_model_forgets,
+    ),
     "scripted": BackendType(
-        make=_scripted, lacks=_script_lacks, fields=frozenset({"file", "record"}), any_of=frozenset({"file", "record"})
+        make=_scripted,
+        lacks=_script_lacks,
+        fields=frozenset({"file", "record", "idle_seconds"}),
+        any_of=frozenset({"file", "record"}),
     ),
 }
 """Every type, by its name in `agents.json`."""

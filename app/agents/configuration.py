@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,7 @@ class BackendConfig:
     tools_on: tuple[str, ...] = ()  # Arguments of a template that let the program use its tools unasked.
     tools_off: tuple[str, ...] | None = None  # Arguments of a template that forbid them; None: there are none.
     reply: Mapping[str, str] | None = None  # Dotted paths into a program's JSON; None: its output is the reply.
-    idle_seconds: float | None = None  # Longest time that a program may say nothing; None: no limit.
+    idle_seconds: float | None = None  # Longest silence of one prompt; None: no limit.
     max_cost_per_call: float | None = None  # Most that a prompt may cost, in US dollars; None: not known.
     max_per_minute: int | None = None  # Prompts to one model that begin within a minute; None: no limit.
     max_parallel: int | None = None  # Prompts to one model at the same time; None: no limit.
@@ -50,6 +51,11 @@ class BackendConfig:
     models: Mapping[str, str] = field(default_factory=dict)  # Model of the backend for haiku, sonnet and opus.
     file: Path | None = None  # File of replies, for a scripted backend.
     record: Recording | None = None  # Backend to record, for a scripted backend.
+
+
+def with_idle(config: BackendConfig, prompt: ports.AgentPrompt) -> BackendConfig:
+    """Return a backend with the limit of silence of a prompt that sets one."""
+    return config if prompt.idle_seconds is None else dataclasses.replace(config, idle_seconds=prompt.idle_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

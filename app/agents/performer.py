@@ -92,6 +92,7 @@ class AgentPerformer:
             max_tokens=operation.max_tokens,
             keeps_cut_off=_keeps_cut_off(operation),
             timeout_seconds=operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+            idle_seconds=operation.idle_seconds,
             run_id=call.run.run_id,
             key=call.key,
             attempt=call.attempt,
@@ -144,7 +145,7 @@ class AgentPerformer:
                 ]
                 text = _fitting(reply_forms.after(past, prompt.text))
                 prompt = dataclasses.replace(prompt, text=text, session_created=False)
-        reply = await self._backends.get(backend).prompt(prompt)
+        reply = await self._backends.ask(backend, prompt)
         if session_id is not None and orders and reply.error is None:
             await prompt.retry_until_space(lambda: self._conversations.has_begun(session_id))
         if reply.error is not None and (way_out := _way_out(reply.error.code, prompt)):

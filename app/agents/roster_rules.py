@@ -106,7 +106,7 @@ _BACKEND = {
         "idle_seconds": {
             "type": "number",
             "exclusiveMinimum": 0,
-            "title": "Longest time it may say nothing.",
+            "title": "Longest silence; then the prompt is ended.",
             "description": "must be a number of seconds above 0",
         },
         "max_cost_per_call": {

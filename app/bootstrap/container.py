@@ -264,7 +264,11 @@ def _equipment(
         operations.ToolCall.kind: registry.ToolPerformer(definitions.registry, workspaces),
         operations.AgentCall.kind: performer,
         operations.Command.kind: commands.CommandPerformer(
-            processes, workspaces, os.environ, lambda program: backends.withheld_from(program, keys_of(agents))
+            processes,
+            workspaces,
+            os.environ,
+            lambda program: backends.withheld_from(program, keys_of(agents)),
+            chosen.processes.idle_seconds or None,
         ),
         operations.Check.kind: checks.CheckPerformer(workspaces),
         operations.CheckEvidence.kind: checks.EvidencePerformer(workspaces, store.prove_receipt),

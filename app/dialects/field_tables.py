@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from app.domain import plain
+from app.domain import frozen_agents, plain
 
 Rule: TypeAlias = plain.Object  # JSON Schema of a value.
 Schema: TypeAlias = dict[str, plain.Json]  # JSON Schema of an object.
@@ -24,6 +24,8 @@ SECRETS: Schema = {
     "uniqueItems": True,
 }
 """Names of secret variables."""
+IDLE: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": frozen_agents.MOST_IDLE_SECONDS}
+"""Longest silence of a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

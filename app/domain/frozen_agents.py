@@ -7,6 +7,19 @@ from typing import Any
 
 from app.domain import library, operations, plain
 
+MOST_IDLE_SECONDS = 86_400
+"""Longest silence that a step can allow; where it sets none, a step ends by its time limit alone."""
+
+IDLE_FIELDS: Mapping[str, plain.Json] = {
+    "idle_seconds": {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "maximum": MOST_IDLE_SECONDS,
+        "description": "Longest silence of the agent; then the step fails with `agent_idle`. Default: the backend's.",
+    },
+}
+"""Field of a step, by JSON Schema, that says how long its agent may be silent."""
+
 LENGTH_FIELDS: Mapping[str, plain.Json] = {
     "max_output_tokens": {
         "type": "integer",
@@ -23,9 +36,9 @@ LENGTH_FIELDS: Mapping[str, plain.Json] = {
 """Fields of a step, by JSON Schema, that say how long its reply may be."""
 
 
-def length(step: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a step says of the length of its reply, as fields of the call."""
-    names = {"max_output_tokens": "max_tokens", "on_cut_off": "on_cut_off"}
+def limits(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a step says of the length of its reply and of its silence, as fields of the call."""
+    names = {"max_output_tokens": "max_tokens", "on_cut_off": "on_cut_off", "idle_seconds": "idle_seconds"}
     return {field: step[name] for name, field in names.items() if name in step}
 
 
@@ -39,7 +52,7 @@ def call(
         more: Further fields of the call; what they say of the reply's length wins over what the agent says.
     """
     # Agents that were frozen before these fields existed lack them.
-    limits = {"max_tokens": agent.get("max_output_tokens"), "on_cut_off": agent.get("on_cut_off", "fail")}
+    length = {"max_tokens": agent.get("max_output_tokens"), "on_cut_off": agent.get("on_cut_off", "fail")}
     return operations.AgentCall(
         agent_id=agent["id"],
         archetype=agent["archetype"],
@@ -47,5 +60,5 @@ def call(
         model=agent["model"],
         prompt=prompt,
         system=system or None,
-        **(limits | more),
+        **(length | more),
     )

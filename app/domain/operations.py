@@ -63,6 +63,8 @@ class Operation:
     """Further tries; None: the first try is final."""
     timeout_seconds: float | None = None
     """Wall-clock limit of one try; None: the performer's own."""
+    idle_seconds: float | None = None
+    """Longest silence within one try; None: the performer's own."""
     on_interrupted: OnInterrupted = "rerun"
     """What a restart does when it finds the step in flight."""
 
@@ -207,9 +209,7 @@ class Command(Operation):
     of `stdout`; what cannot be read, or is not as it must be, fails the try with `output_invalid`.
     """
     log: str | None = None
-    """Name for its logs: `{log}.stderr` if there is any, `{log}.stdout` if the record does not hold all of it. None:
-    both always, under a name made of key and attempt.
-    """
+    """Name of its logs `{log}.stderr` and, of a cut record, `{log}.stdout`; None: both, named by key and attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

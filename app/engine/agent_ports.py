@@ -72,6 +72,8 @@ class AgentPrompt:
     """Whether a reply that hit the length limit counts."""
     timeout_seconds: float | None
     """Wall-clock limit; None: the backend's default."""
+    idle_seconds: float | None = None
+    """Longest silence; None: the backend's default."""
     run_id: str
     """Run it belongs to."""
     key: str

@@ -94,6 +94,9 @@ def _error(operation: operations.Command, ended: commands.Ended, said: str) -> r
         limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
         message = f"The command {program!r:.100} did not end within {limit:g} seconds."
         return records.StepError(code="timeout", message=message, detail={"timeout_seconds": limit})
+    if ended.cause == "idle":
+        message = f"The command {program!r:.100} wrote nothing for {operation.idle_seconds:g} seconds."
+        return records.StepError(code="idle", message=message, detail={"idle_seconds": operation.idle_seconds})
     if ended.cause == "output":
         message = f"The command {program!r:.100} wrote more than {commands.CAP_BYTES} bytes."
         return records.StepError(code="output_too_large", message=message, detail={"limit_bytes": commands.CAP_BYTES})

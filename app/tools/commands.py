@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -47,10 +48,13 @@ class CommandPerformer:
         workspaces: Workspaces,
         environ: Mapping[str, str],
         withheld: Callable[[str], Collection[str]] = _nothing,
+        idle_seconds: float | None = None,
     ) -> None:
         """Args:
         withheld: By program, the variables that it does not get unless the recipe names them.
+        idle_seconds: Longest silence of commands that set none; None: no limit.
         """
+        self._idle_seconds = idle_seconds
         self._supervisor = supervisor
         self._workspaces = workspaces
         # Each look at `os.environ` decodes all of it.
@@ -73,6 +77,8 @@ class CommandPerformer:
         """
         operation = call.operation
         assert isinstance(operation, operations.Command)
+        if operation.idle_seconds is None and self._idle_seconds is not None:
+            operation = dataclasses.replace(operation, idle_seconds=self._idle_seconds)
         _refuse_broken(operation)
         env = self._env(call, operation)
         masker = call.masker.hiding(self._secrets(operation))
@@ -141,6 +147,7 @@ def _request(
         stdin=stdin,
         stdout=stdout,
         timeout_seconds=operation.timeout_seconds or command_results.DEFAULT_TIMEOUT_SECONDS,
+        idle_seconds=operation.idle_seconds,
         on_output=on_output,
     )
 

@@ -1,4 +1,4 @@
-"""The stall watch: reports once per silence that a working agent or program produces no output."""
+"""The stall watch: reports once per silence that a working agent, program or tool produces no output."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from app.engine import open_steps, run_writer
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
+_WATCHED = (operations.AgentCall, operations.Command, operations.ToolCall)
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 15.0
 
 
@@ -42,10 +43,8 @@ class StallWatch:
         found = None if active_run is None else active_run.runner or active_run.evicted
         if active_run is None or found is None:
             return 0
-        waits = [
-            wait for wait in found.waits() if isinstance(wait.operation, operations.AgentCall | operations.Command)
-        ]
-        return sum(self._judge(active_run, wait, now) for wait in waits if wait.performing)
+        waits = [wait for wait in found.waits() if wait.performing and isinstance(wait.operation, _WATCHED)]
+        return sum(self._judge(active_run, wait, now) for wait in waits)
 
     def _judge(self, active_run: ActiveRun, wait: open_steps.StepWait, now: datetime) -> bool:
         step, since = wait.step, wait.output_at or wait.since

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app import errors
-from app.agents import counting
+from app.agents import configuration, counting
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.programs import conversations, environment, executables, hearing, results, verdicts
 from app.agents.programs.conversations import ConversationAddress
@@ -171,7 +171,7 @@ class ProgramBackend:
             session_id=opened.session_id,
             resumes=opened.resumes,
             instructed_otherwise=opened.instructed_otherwise,
-            config=self._config,
+            config=configuration.with_idle(self._config, prompt),
             environ=self._context.environ,
             home=self._context.home,
             folder=folder,
@@ -194,7 +194,7 @@ class ProgramBackend:
             stdin=None if stdin is None else stdin.encode("utf-8", "replace"),
             stdout=outlet.writing,
             timeout_seconds=prompt.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
-            idle_seconds=self._config.idle_seconds,
+            idle_seconds=configuration.with_idle(self._config, prompt).idle_seconds,
             contained=True,
             agent_session_id=prompt.agent_session_id,
             on_output=hearing.Hearing(prompt.hear).take,

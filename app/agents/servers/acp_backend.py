@@ -11,7 +11,7 @@ from importlib import util
 from pathlib import Path
 
 from app import clock, errors
-from app.agents import counting, programs
+from app.agents import configuration, counting, programs
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.programs import catalogue, environment, executables, program
 from app.agents.servers import acp_agent, acp_opening, acp_tool_policy, acp_turns, services
@@ -132,7 +132,7 @@ class AcpBackend:
     ) -> ports.AgentReply:
         import acp
 
-        name = self._config.name
+        name, idle_seconds = self._config.name, configuration.with_idle(self._config, prompt).idle_seconds
         session_id, known_as = wish.session_id, ""
 
         async def begun(conversation: acp_opening.OpenedConversation) -> None:
@@ -146,7 +146,7 @@ class AcpBackend:
             agent.turn.begin(prompt.hear)
             message = program.Turn(prompt=prompt, config=self._config).message()
             response = await agent.prompt(
-                opened.session_id, program.as_words(message), _limit_seconds(prompt), self._config.idle_seconds
+                opened.session_id, program.as_words(message), _limit_seconds(prompt), idle_seconds
             )
         except acp.RequestError as error:
             reply = ports.AgentReply(

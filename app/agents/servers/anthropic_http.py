@@ -138,6 +138,7 @@ async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> se
     size, started, whole, stop_reason = 0, False, False, None
     async for event in stream:
         reported: dict[str, Any] = event.to_dict(warnings=False)
+        hear("")
         match reported:
             case {"type": "message_start", "message": dict(begun)}:
                 started, usage = True, begun.get("usage") or {}

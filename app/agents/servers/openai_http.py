@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
@@ -76,7 +76,7 @@ async def _asked(client: openai.AsyncOpenAI, question: services.Question, limit:
     try:
         completions = client.chat.completions.with_streaming_response
         async with completions.create(**arguments, timeout=timeout) as response:
-            content = await _bounded(response.iter_bytes())
+            content = await _bounded(response.iter_bytes(), question.hear)
     except openai.APIStatusError as error:
         raise failures.refused(error) from error
     except (openai.APIConnectionError, httpx2.TransportError) as error:
@@ -112,10 +112,12 @@ def _is_strict(schema: plain.Json) -> bool:
     return all(_is_strict(part) for part in schema.values())
 
 
-async def _bounded(parts: AsyncIterator[bytes]) -> bytes:
+async def _bounded(parts: AsyncIterator[bytes], hear: Callable[[str], None]) -> bytes:
     content = bytearray()
     async for part in parts:
         content += part
+        # A sign of life; the reply itself is not streamed.
+        hear("")
         if len(content) > services.MAX_REPLY_BYTES:
             raise failures.unreadable(f"it has more than {services.MAX_REPLY_BYTES} bytes")
     return bytes(content)

@@ -121,7 +121,7 @@ class _Machine:
             session_created=self._state.session_created,
             may_abstain=True,
             may_be_blank=True,
-            **frozen_agents.length(self._step),
+            **frozen_agents.limits(self._step),
         )
 
     def _place(self) -> records.Place:

@@ -136,6 +136,7 @@ def _step_fields() -> _Schema:
         "onOutcome": rule("object", "What follows each outcome.", additionalProperties={"$ref": "#/$defs/transition"}),
         "model": _tier("Model tier of this step."),
         **frozen_agents.LENGTH_FIELDS,
+        **frozen_agents.IDLE_FIELDS,
     }
 
 

@@ -9,7 +9,7 @@ from app.dialects.amplifier import agents, commands, replies, schema, templates
 from app.domain import operations, plain, runs
 
 FINAL_OUTPUT = "final_output"  # Slot that holds the result of a run.
-COMMAND_TRANSIENT = ("exit_code", "timeout")
+COMMAND_TRANSIENT = ("exit_code", "idle", "timeout")
 """Error codes of commands that are retried: a command does not say why it failed."""
 
 _OUTPUT_BYTES = 16 * 1024 * 1024
@@ -36,6 +36,7 @@ def agent_calls(
             on_cut_off=voice.on_cut_off,
             reply_schema=step.get("reply_schema"),
             timeout_seconds=step.get("timeout", schema.DEFAULT_TIMEOUT),
+            idle_seconds=step.get("idle_seconds"),
             retry=retries(step, agents.TRANSIENT) or backoff(run.recipe),
         )
         for voice in agents.voices(agent, step, run.frozen.get("models", {}))
@@ -57,6 +58,7 @@ def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> o
         env={**own, **values},
         secrets=tuple(dict.fromkeys((*run.recipe.get("secrets", ()), *step.get("secrets", ())))),
         timeout_seconds=step.get("timeout", schema.DEFAULT_TIMEOUT),
+        idle_seconds=step.get("idle_seconds"),
         exit_codes=_ANY_EXIT_CODE if "output_exit_code" in step else (0,),
         output_limit_bytes=_OUTPUT_BYTES,
         retry=retries(step, COMMAND_TRANSIENT),

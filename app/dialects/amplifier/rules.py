@@ -14,9 +14,9 @@ MOST_STEPS = 2_000  # Steps of one recipe, those inside of others counted.
 _OF_TYPE: Mapping[str, tuple[str, ...]] = {
     "agent": (
         "agent", "prompt", "mode", "agent_config", "provider", "model", "provider_preferences", "max_tokens",
-        "reply_schema", "retry", "timeout", "parse_json",
+        "reply_schema", "retry", "timeout", "idle_seconds", "parse_json",
     ),
-    "bash": ("command", "cwd", "env", "secrets", "output_exit_code", "retry", "timeout", "parse_json"),
+    "bash": ("command", "cwd", "env", "secrets", "output_exit_code", "retry", "timeout", "idle_seconds", "parse_json"),
     "recipe": ("recipe", "context", "timeout"),
     "substeps": ("substeps", "steps"),
 }  # fmt: skip

@@ -186,6 +186,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _later("provider_preferences", several("preference"), "Backends and models, best first.", below="preference"),
         _later("max_tokens", _MOST_TOKENS, "Maximum length of the reply, in tokens."),
         field("timeout", _SECONDS | {"default": DEFAULT_TIMEOUT}, "Seconds per attempt; recipes have no default."),
+        _later("idle_seconds", field_tables.IDLE, "Maximum silence of the agent or command, in seconds."),
         part("retry", "retry", "Retries after transient errors."),
         field(
             "on_error",

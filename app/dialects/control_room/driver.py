@@ -133,7 +133,7 @@ class _Pipeline:
             facts = {"agent_id": agent["id"], "archetype": archetype}
             raise await done.refused(self._ctx, self._values, key, place, error, **facts) from error
         prompt = prompts.joined([prompts.opening(self._ctx.run.description, earlier or {}), *body])
-        call = frozen_agents.call(agent, prompt, agent["role"], **_limits(step), **frozen_agents.length(step))
+        call = frozen_agents.call(agent, prompt, agent["role"], **_limits(step), **frozen_agents.limits(step))
         if earlier is None and not closing and call.on_cut_off == "fail":
             # No micro-step fits it, nor an object with a line of evidence after it or without its end.
             call = dataclasses.replace(call, reply_schema=step.get("reply_schema"))

@@ -88,6 +88,7 @@ def _agent_step() -> _Schema:
             "description": "JSON Schema of the object that is asked for; backends that can hold a model to it do.",
         },
         **frozen_agents.LENGTH_FIELDS,
+        **frozen_agents.IDLE_FIELDS,
         **_limits(),
     )
 

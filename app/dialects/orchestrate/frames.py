@@ -110,7 +110,7 @@ INVALID = 2  # Exit code of a step that could not be begun, or whose output is n
 TIMED_OUT = 124  # Exit code of a step that took too long.
 PROVIDER_RETRIES = (1, TIMED_OUT)  # Exit codes after which a provider is worth another try.
 
-_FAILURES = ("exit_code", "signal", "timeout", "output_too_large")
+_FAILURES = ("exit_code", "signal", "timeout", "idle", "output_too_large")
 
 OnError = Literal["stop", "continue"]  # What the command line says about failures that a workflow says nothing about.
 
@@ -138,7 +138,7 @@ class Retries:
             return None
         if self.exit_codes is None:
             return self._policy(codes=_FAILURES, final_exit_codes=(INVALID,))
-        timed_out = ("timeout",) if TIMED_OUT in self.exit_codes else ()
+        timed_out = ("timeout", "idle") if TIMED_OUT in self.exit_codes else ()
         return self._policy(codes=timed_out, exit_codes=self.exit_codes)
 
     def _policy(

@@ -11,6 +11,7 @@ from app.domain import plain, records, runs, slots, states
 
 _OF_CODES: Mapping[str, int] = {
     "timeout": frames.TIMED_OUT,
+    "idle": frames.TIMED_OUT,
     "program_missing": 127,
     "program_not_executable": 126,
     "output_too_large": 1,
@@ -133,6 +134,8 @@ def _tries(record: records.Record) -> tuple[plain.Object, ...]:
 def _context(error: records.StepError) -> Result:
     if error.code == "timeout":
         return {"timed_out": True, "timeout_sec": error.detail.get("timeout_seconds")}
+    if error.code == "idle":
+        return {"timed_out": True, "idle_seconds": error.detail.get("idle_seconds")}
     return {name: value for name, value in error.detail.items() if name != "exit_code"}
 
 

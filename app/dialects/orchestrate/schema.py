@@ -104,6 +104,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         field("secrets", SECRETS, "Environment variables that the program must get; their values are masked."),
         part("depends_on", "depends_on", "Files that the step needs."),
         field("timeout_sec", _SECONDS, "Longest duration, in seconds; then the step ends with 124."),
+        field("idle_seconds", field_tables.IDLE, "Longest silence, in seconds; then the step ends with 124."),
         part("retries", "retries", "Further tries; by default those of the command line."),
         part("when", "when", "What must hold; otherwise the step is skipped."),
         part("on", "on", "The step that follows, by outcome."),

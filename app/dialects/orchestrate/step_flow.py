@@ -217,6 +217,7 @@ class _Taking:
             capture=capture,
             log=self._spot.key,
             timeout_seconds=step.get("timeout_sec"),
+            idle_seconds=step.get("idle_seconds"),
             retry=self._retry(),
         )
 

@@ -14,7 +14,7 @@ from app.domain import json_schemas, json_text, plain
 _BOTH = ("provider", "command")
 _ONLY_PROGRAMS = ("input_file", "output_file", "output_capture", "allow_parse_error", "output_schema", "output_require")
 _OF_FORMS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys((*_ONLY_PROGRAMS, "env", "secrets", "timeout_sec"), _BOTH),
+    **dict.fromkeys((*_ONLY_PROGRAMS, "env", "secrets", "timeout_sec", "idle_seconds"), _BOTH),
     "provider_params": ("provider",),
     "retries": (*_BOTH, "wait_for"),
 }

@@ -310,7 +310,7 @@ def test_every_field_is_documented(part: str, schema: dict[str, Any]) -> None:
 
 
 def test_the_usual_idle_seconds_hold_where_a_backend_sets_none(tmp_path: Path) -> None:
-    """Programs without a limit of silence get the usual one; their own wins, and services have none."""
+    """Backends without a limit of silence get the usual one, services too; their own wins."""
     own = tmp_path / "agents.json"
     document = {
         "backends": {
@@ -325,5 +325,5 @@ def test_the_usual_idle_seconds_hold_where_a_backend_sets_none(tmp_path: Path) -
     assert {name: config.idle_seconds for name, config in found.items()} == {
         "patient": 900,
         "usual": 60,
-        "service": None,
+        "service": 60,
     }

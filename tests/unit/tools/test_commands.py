@@ -82,6 +82,32 @@ class TestRecords:
         assert told["cpu_seconds"] >= 0
         assert told["peak_bytes"] > 0
 
+    @pytest.mark.parametrize("given", [{}, {"output_file": "out.txt"}])
+    async def test_a_silent_command_is_ended(
+        self, harness: Harness, performer: CommandPerformer, given: dict[str, Any]
+    ) -> None:
+        """The limit holds for output to a file of the workspace, too; what was said before is kept."""
+        command = shell("echo begun; exec sleep 600", idle_seconds=0.1, **given)
+        result = await performer.perform(harness.call(command))
+
+        assert result.error is not None
+        assert (result.error.code, result.error.detail) == ("idle", {"idle_seconds": 0.1})
+        assert result.error.message == "The command '/bin/sh' wrote nothing for 0.1 seconds."
+        assert result.output["stdout"] == "begun\n"
+
+    async def test_the_setting_holds_for_commands_without_a_limit(
+        self, harness: Harness, running: supervisor.Supervisor
+    ) -> None:
+        """A command's own limit wins over the one for all."""
+        performer = CommandPerformer(running, Workspaces([harness.working_dir]), ENVIRON, idle_seconds=0.1)
+        silent, patient = shell("exec sleep 600"), shell("sleep 1.5; echo end", idle_seconds=3600)
+        ended, kept = await asyncio.gather(
+            performer.perform(harness.call(silent)), performer.perform(harness.call(patient))
+        )
+
+        assert ended.error is not None
+        assert (ended.error.code, kept.error) == ("idle", None)
+
     async def test_an_unexpected_exit_code_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
         """The output is there all the same."""
         result = await performer.perform(harness.call(shell("echo out; exit 7")))

@@ -333,6 +333,7 @@ LATER_STEPS = {
     "env": {},
     "secrets": ["A_TOKEN"],
     "output_exit_code": "x",
+    "idle_seconds": 60,
     "recipe": "r",
     "context": {},
     "substeps": [step("b")],

@@ -1,0 +1,73 @@
+"""Silence: prompts of backends that cannot end a silent one themselves, ended by their caller."""
+
+# Why a limit has no default: docs/decisions/0374.
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from app import errors
+from app.engine import ports
+
+_LOOK_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+async def ended(
+    backend: ports.AgentBackend, prompt: ports.AgentPrompt, idle_seconds: float, waits: Callable[[], bool]
+) -> ports.AgentReply:
+    """Send a prompt, and cancel it once it has written nothing for too long.
+
+    Waiting is not silence: for the backend's queue, for the end of a pause that the service wants, for disk space.
+
+    Args:
+        waits: Returns whether the service wants no prompt at present.
+
+    Raises:
+        errors.AgentFailed: `agent_idle`, or what the backend raises.
+    """
+    active_at, storing = _now(), 0
+
+    def hear(text: str) -> None:
+        nonlocal active_at
+        active_at = _now()
+        prompt.hear(text)
+
+    async def store(write: Callable[[], Awaitable[T]]) -> T:
+        nonlocal storing
+        storing += 1
+        try:
+            return await prompt.retry_until_space(write)
+        finally:
+            storing -= 1
+
+    watched = dataclasses.replace(prompt, hear=hear, retry_until_space=store)
+    asking = asyncio.ensure_future(backend.prompt(watched))
+    try:
+        while not asking.done():
+            if storing or prompt.live.queue is not None or waits():
+                active_at = _now()
+            left = active_at + idle_seconds - _now()
+            if left <= 0:
+                raise _idle(backend, idle_seconds)
+            await asyncio.wait((asking,), timeout=min(left, idle_seconds / 4, _LOOK_SECONDS))
+        return asking.result()
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+def _idle(backend: ports.AgentBackend, idle_seconds: float) -> errors.AgentFailed:
+    return errors.AgentFailed(
+        f"The backend {backend.get_name()} wrote nothing for {idle_seconds:g} seconds.",
+        code="agent_idle",
+        detail={"idle_seconds": idle_seconds},
+    )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
