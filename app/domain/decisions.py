@@ -134,7 +134,7 @@ class Decisions:
     taken_at: str | None = None
     """When a process last took it up."""
     let_go: tuple[str, dict[str, list[Started]]] | None = None
-    """When the process that had it stopped, with the tries begun by key; None since it was taken up again."""
+    """When a pause or a stop let its open tries go, with those begun by key; None since it was taken up again."""
     ended: Ended | None = None
     """Its ending, unless it was resumed since."""
     dead: frozenset[int] = _NOTHING
@@ -191,6 +191,8 @@ class Decisions:
                 self.pause_error = line.get("error")
                 self.paused_by = authors.in_line(line)
                 self.cut_seconds += float(line.get("cut_seconds") or 0)
+                # A limit that parks the run has counted already what it cuts off.
+                self.let_go = (line["at"], {} if "cut_seconds" in line else dict(self.tries))
                 if gives_up(line):
                     self.given_up = True
                     self.known_lines = lines if isinstance(lines, int) else 0
@@ -199,7 +201,10 @@ class Decisions:
                 self.pause_error = None
                 self.tries.clear()
             case DecisionKind.RELEASED:
-                self.let_go, self.tries = (line["at"], self.tries), {}
+                # While it is paused nothing is at work, so what was open counts until the pause.
+                if self.let_go is None or (self.paused is None and self.tries):
+                    self.let_go = (line["at"], self.tries)
+                self.tries = {}
             case DecisionKind.RESUMED:
                 self._resume(line)
             case DecisionKind.ENDED:
@@ -243,6 +248,8 @@ class Decisions:
             branch=line.get("branch") or "",
         )
         self.tries.setdefault(begun.key, []).append(begun)
+        if self.paused is None:
+            self.let_go = None
         if begun.due_at is not None:
             self.due[begun.key] = begun.due_at
         if "gate_id" in line or "asked_at" in line:

@@ -88,6 +88,59 @@ async def test_active_time_counts_across_an_interruption(killed: bool, left: int
     await bench.close()
 
 
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_step_that_a_pause_cut_off_counts_once(killed: bool) -> None:
+    """Its active time until the pause counts, the pause itself does not, whether or not the service dies meanwhile."""
+    bench = await Bench().open()
+    bench.toolbox.hold("write")
+    run_id = await limited(bench, {"agent": "write"}, active_seconds=60)
+    await bench.executed("write/1")
+    bench.advance(40)
+    await bench.pool.pause(run_id, interrupt=True)
+    await bench.at_rest(run_id)
+    bench.advance(1000)
+    if killed:
+        await bench.crash()
+        await bench.restart()
+    await bench.pool.unpause(run_id)
+    await bench.executed("write/2")
+    bench.advance(19)
+    await pools.idle()
+    before = await bench.status(run_id)
+    bench.advance(1)
+    error = await parked(bench, run_id)
+
+    assert before == "running"
+    assert error["detail"]["used_seconds"] == 60
+    await bench.close()
+
+
+async def test_a_step_that_ends_after_a_pause_counts_once() -> None:
+    """What a pause lets finish counts by its line alone, and so does it after an unpause before its end."""
+    bench = await Bench().open()
+    first = bench.toolbox.hold("one")
+    bench.toolbox.hold("two")
+    run_id = await limited(bench, {"agent": "one"}, {"agent": "two"}, active_seconds=60)
+    await bench.executed("one/1")
+    bench.advance(10)
+    await bench.pool.pause(run_id)
+    bench.advance(10)
+    first.set()
+    await bench.at_rest(run_id)
+    bench.advance(1000)
+    await bench.pool.unpause(run_id)
+    await bench.executed("two/1")
+    bench.advance(39)
+    await pools.idle()
+    before = await bench.status(run_id)
+    bench.advance(1)
+    error = await parked(bench, run_id)
+
+    assert before == "running"
+    assert error["detail"]["used_seconds"] == 60
+    await bench.close()
+
+
 async def test_wall_time_counts_across_a_kill() -> None:
     """Time before a kill, and while no service runs, counts."""
     bench = await Bench().open()
