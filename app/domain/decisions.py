@@ -187,24 +187,13 @@ class Decisions:
             case DecisionKind.CANCEL_REQUESTED:
                 self.cancel_requested_at = self.cancel_requested_at or line["at"]
             case DecisionKind.PAUSED:
-                self.paused = line["reason"]
-                self.pause_error = line.get("error")
-                self.paused_by = authors.in_line(line)
-                self.cut_seconds += float(line.get("cut_seconds") or 0)
-                # A limit that parks the run has counted already what it cuts off.
-                self.let_go = (line["at"], {} if "cut_seconds" in line else dict(self.tries))
-                if gives_up(line):
-                    self.given_up = True
-                    self.known_lines = lines if isinstance(lines, int) else 0
+                self._pause(line)
             case DecisionKind.UNPAUSED:
                 self.paused = None
                 self.pause_error = None
                 self.tries.clear()
             case DecisionKind.RELEASED:
-                # While it is paused nothing is at work, so what was open counts until the pause.
-                if self.let_go is None or (self.paused is None and self.tries):
-                    self.let_go = (line["at"], self.tries)
-                self.tries = {}
+                self._release(line)
             case DecisionKind.RESUMED:
                 self._resume(line)
             case DecisionKind.ENDED:
@@ -257,6 +246,24 @@ class Decisions:
         if "reserved" in line:
             self.reserved[begun.key, begun.attempt] = Reserved.from_json(line["reserved"], begun.at)
         self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
+
+    def _pause(self, line: Mapping[str, Any]) -> None:
+        self.paused = line["reason"]
+        self.pause_error = line.get("error")
+        self.paused_by = authors.in_line(line)
+        self.cut_seconds += float(line.get("cut_seconds") or 0)
+        # A limit that parks the run has counted already what it cuts off.
+        self.let_go = (line["at"], {} if "cut_seconds" in line else dict(self.tries))
+        if gives_up(line):
+            lines = line.get("lines")
+            self.given_up = True
+            self.known_lines = lines if isinstance(lines, int) else 0
+
+    def _release(self, line: Mapping[str, Any]) -> None:
+        # While it is paused nothing is at work, so what was open counts until the pause.
+        if self.let_go is None or (self.paused is None and self.tries):
+            self.let_go = (line["at"], self.tries)
+        self.tries = {}
 
     def _resume(self, line: Mapping[str, Any]) -> None:
         # A run that another process only left behind continues as it was, its questions and times included.
