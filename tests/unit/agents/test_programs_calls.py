@@ -209,6 +209,23 @@ class TestOthers:
 
         assert arguments[at + 1] == str(tmp_path / str(catalogue.PROGRAMS["github-copilot"].tells))
 
+    @pytest.mark.parametrize(("cap_usd", "told"), [(1.5, "1.500000"), (0.0, "0.000001")])
+    def test_claude_code_gets_the_cap_of_a_call(self, cap_usd: float, told: str) -> None:
+        """What is reserved for a call is the program's own cap; it takes no cap of zero."""
+        arguments = called("claude-code", cap_usd=cap_usd).arguments
+
+        assert arguments.count("--max-budget-usd") == 1
+        assert arguments[arguments.index("--max-budget-usd") + 1] == told
+
+    @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
+    def test_no_other_program_gets_a_cap(self, type_name: str) -> None:
+        """A program without such an option, and a call without a cap, are called as ever."""
+        capped = called(type_name, cap_usd=1.5).arguments
+        free = called(type_name).arguments
+
+        assert "--max-budget-usd" not in free
+        assert (capped == free) == (type_name != "claude-code")
+
     @pytest.mark.parametrize("type_name", ["claude-code", "gemini", "qwen"])
     def test_a_limit_of_silence_asks_for_words(self, type_name: str) -> None:
         """Programs that would speak only at their end are asked to say what they do, if silence ends them."""
