@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -177,3 +178,45 @@ async def test_prices_are_estimated_apart(project: Project, service: served.Serv
     assert (shown["status"], shown["budget"]["left"]) == ("paused", {"cost_usd": -0.0005})
     assert (shown["budget"]["used"]["cost_usd"], shown["budget"]["used"]["cost_estimated_usd"]) == (None, 0.0045)
     assert (usage["cost_usd"], usage["cost_estimated_usd"]) == (None, 0.0045)
+
+
+async def test_a_plan_parks_at_its_budget_and_goes_on(paid: Project, service: served.Served) -> None:
+    """A plan whose tasks exceed its budget rests with the reason and what is left; raised, it ends, paying once."""
+    tasks = [
+        {"description": "sketch scene", "recipe_id": "draft", "args": ARGS, "deps": []},
+        {"description": "jot down", "recipe_id": "draft", "args": ARGS, "deps": [1]},
+    ]
+    made = await service.http.post("/api/sessions", json={"tasks": tasks})
+    assert made.status_code == 201, made.text
+    session_id = made.json()["session_id"]
+    budget = {"session_id": session_id, "limits": {"calls": 3}}
+    put = await service.http.put("/api/budgets/story", json=budget)
+    assert put.status_code == 200, put.text
+    for order in ("approve", "start"):
+        answer = await service.http.post(f"/api/sessions/{session_id}/{order}", json={})
+        assert answer.status_code == 200, answer.text
+
+    async def plan_until(holds: Any) -> Any:
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while True:
+                shown = (await service.http.get(f"/api/sessions/{session_id}")).json()
+                if holds(shown):
+                    return shown
+                await asyncio.sleep(0.02)
+
+    plan = await plan_until(lambda shown: shown["tasks"][1]["run_id"] is not None)
+    parked = await service.until(plan["tasks"][1]["run_id"], "paused", "done", "failed")
+    (listed,) = (await service.http.get("/api/budgets")).json()
+    waiting = (await service.http.get(f"/api/sessions/{session_id}")).json()
+    raised = await service.http.put("/api/budgets/story", json=budget | {"limits": {"calls": 10}})
+    ended = await plan_until(lambda shown: shown["status"] in ("done", "failed"))
+    (spent,) = (await service.http.get("/api/budgets")).json()
+
+    assert (parked["status"], parked["reason"]) == ("paused", "budget_exhausted")
+    assert parked["error"]["detail"]["budget"] == {"kind": "budget", "name": "story"}
+    assert [step["status"] for step in parked["steps"] if step.get("agent_id")] == ["done"]
+    assert (listed["used"]["calls"], listed["left"]) == (3, {"calls": 0})
+    assert ([task["status"] for task in waiting["tasks"]], waiting["status"]) == (["done", "running"], "running")
+    assert raised.json()["left"] == {"calls": 7}
+    assert ([task["status"] for task in ended["tasks"]], ended["status"]) == (["done", "done"], "done")
+    assert spent["used"]["calls"] == 4
