@@ -14,6 +14,9 @@ from app.domain.states import RunState, StepState
 MOST_LABEL = 200
 """Characters of a label; a longer one is cut off."""
 
+MOST_FAILED = 1000
+"""Failed steps of an ending that are located in the graph."""
+
 _Path: TypeAlias = tuple[graphs.Passage, ...]
 _Way: TypeAlias = tuple[str, str, str | None]
 """Source, target, and the outcome that the source was left with; None where it is not known."""
@@ -72,7 +75,8 @@ class Trace:
         ways = self._ways.union(*(_ways(self._path, self._outcome, location) for _, location in now.opened))
         if end is not None:
             ways.add((end.source, end.target, self._outcome))
-        nodes = [self._node(node, now, end) for node in self._drawing.nodes[: graphs.MOST_NODES]]
+        failed = self._failed(view)
+        nodes = [self._node(node, now, end, failed.get(node.id)) for node in self._drawing.nodes[: graphs.MOST_NODES]]
         taken = _Taken({node.id for node in nodes if node.status is not None}, ways)
         return nodes, [_edge(edge, taken) for edge in edges_shown(self._drawing)]
 
@@ -95,8 +99,22 @@ class Trace:
         fitting.sort(key=lambda edge: (not edge.target.endswith(f":{reason}"), here.index(edge.source)))
         return fitting[0] if fitting else None
 
-    def _node(self, node: graphs.Node, now: _Now, end: graphs.Edge | None) -> graphs.NodeShown:
-        return _shown(node, *self._state(node, now, end))
+    def _failed(self, view: views.RunView) -> dict[str, str]:
+        """Return the nodes of the steps that a run failed at or, if it is done, tolerated; each with the step's key."""
+        reported: list[str] = []
+        if view.status is RunState.FAILED and view.error and view.error.get("key"):
+            reported = [str(view.error["key"])]
+        elif view.status is RunState.DONE and isinstance(keys := (view.ending or {}).get("failed_steps"), list | tuple):
+            reported = [str(key) for key in keys[:MOST_FAILED]]
+        located = ((key, self._locate(key, None)) for key in reported)
+        return {location.path[-1].node: key for key, location in located if location}
+
+    def _node(self, node: graphs.Node, now: _Now, end: graphs.Edge | None, failed_key: str | None) -> graphs.NodeShown:
+        status, visits, key = self._state(node, now, end)
+        # A driver can reject a result after its step was recorded as done; a later iteration hides an earlier failure.
+        if failed_key is not None and status is StepState.DONE:
+            status, key = StepState.FAILED, failed_key
+        return _shown(node, status, visits, key)
 
     def _state(self, node: graphs.Node, now: _Now, end: graphs.Edge | None) -> tuple[StepState | None, int, str | None]:
         reached, running = self._reached.get(node.id), now.running.get(node.id)

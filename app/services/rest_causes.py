@@ -10,13 +10,13 @@ from app.domain.explanations import Cause
 from app.domain.unreadable import Unreadable
 
 _DENIALS_SOUGHT = 200
+_STEPS_NAMED = 4
 
 
 def ending(run_id: str, view: views.RunView) -> Cause:
     """Return how a run ended, and what continues it."""
-    reason = (view.ending or {}).get("reason")
     if view.status is states.RunState.DONE:
-        partial = f", but only in part ({reason})" if (view.ending or {}).get("partial") else ""
+        partial = f", but only in part: {_partly(view.ending)}" if view.ending and view.ending.get("partial") else ""
         return _cause(run_id, "ended", f"It is done{partial}", view.completed_at)
     act: str | None = f"control-room runs resume {run_id}"
     if view.status is states.RunState.CANCELLED:
@@ -27,6 +27,21 @@ def ending(run_id: str, view: views.RunView) -> Cause:
     if any(_is_denial(record) for record in view.living()[-_DENIALS_SOUGHT:]):
         text, act = f"{text}; a denial is final, so only a new run can continue", None
     return _cause(run_id, "ended", text, view.completed_at, act=act)
+
+
+def _partly(ending: Mapping[str, plain.Json]) -> str:
+    named = (("failed_steps", "{} failed"), ("cut_off_steps", "the length limit cut off {}"))
+    parts = [
+        text.format(_listed(keys)) for field, text in named if isinstance(keys := ending.get(field), list) and keys
+    ]
+    # Without a step of its own, a run is partial because of a run that it started.
+    return " and ".join(parts) or f"a run that it started ended in part [{ending.get('reason')}]"
+
+
+def _listed(keys: list[plain.Json]) -> str:
+    shown = [str(key) for key in keys[:_STEPS_NAMED]]
+    more = f" and {len(keys) - len(shown)} more" if len(keys) > len(shown) else ""
+    return f"step{'s' if len(keys) > 1 else ''} {', '.join(shown)}{more}"
 
 
 def _is_denial(record: records.Record) -> bool:

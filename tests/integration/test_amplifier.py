@@ -341,3 +341,22 @@ async def test_one_run_at_a_time(service: served.Served) -> None:
     await service.until(run_id, "cancelled")
 
     assert second.status_code == 409
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        step(type="bash", command="echo no", parse_json=True, output="o"),
+        step(type="bash", command="exit {{item}}", foreach="{{codes}}", continue_on_error=True),
+    ],
+    ids=["rejected", "iteration"],
+)
+async def test_the_graph_and_the_reason_name_the_failed_step(service: served.Served, failing: dict[str, Any]) -> None:
+    """A rejected result and a failed iteration fail their node, though a command in it succeeded; `why` names them."""
+    ended = await _run(service, later(failing, name="falls", context={"codes": [0, 1, 0]}))
+    nodes = (await service.http.get(f"/api/runs/{ended['run_id']}/graph")).json()["nodes"]
+    why = (await service.http.get(f"/api/runs/{ended['run_id']}/why")).json()
+    [failed] = ended["ending"]["failed_steps"]
+
+    assert [(node["status"], node["key"]) for node in nodes if node["id"] == "a"] == [("failed", failed)]
+    assert f"step {failed} failed" in why["sentence"]
