@@ -10,6 +10,7 @@ from typing import Any
 
 from app.domain import authors, plain
 from app.domain.approvals import Vote
+from app.domain.events import Event, EventType
 from app.domain.limits import RunLimits
 from app.domain.states import RunState
 from app.domain.usage_sums import Reserved
@@ -71,6 +72,23 @@ class DecisionKind(StrEnum):
 
 # A look-up costs a tenth of a call of the class, and every step comes this way.
 _KINDS: Mapping[str, DecisionKind] = {kind.value: kind for kind in DecisionKind}
+
+
+_AUTHOR = ("author",)
+
+EVENTS: Mapping[DecisionKind, tuple[EventType, tuple[str, ...]]] = {
+    DecisionKind.TAKEN: (EventType.RUN_STARTED, ()),
+    DecisionKind.STARTED: (EventType.STEP_STARTED, ("step_id", "phase", "attempt")),
+    DecisionKind.CANCEL_REQUESTED: (EventType.RUN_CANCEL_REQUESTED, _AUTHOR),
+    DecisionKind.PAUSED: (EventType.RUN_PAUSED, ("reason", "error", *_AUTHOR)),
+    DecisionKind.UNPAUSED: (EventType.RUN_UNPAUSED, _AUTHOR),
+    DecisionKind.LIMITED: (EventType.RUN_LIMITED, ("limits", *_AUTHOR)),
+    DecisionKind.RESUMED: (EventType.RUN_RESUMED, ("dead", *_AUTHOR)),
+    DecisionKind.ENDED: (EventType.RUN_ENDED, ("status", "error", "ending")),
+    DecisionKind.LABELLED: (EventType.RUN_LABELLED, ("labels", "pinned", *_AUTHOR)),
+    DecisionKind.VOTED: (EventType.GATE_VOTED, ("gate_id", "decision", *_AUTHOR)),
+}
+"""Events of control lines, and the fields of the line that they show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +305,18 @@ class Decisions:
         self.overrides["labels"] = {**(known if isinstance(known, dict) else {}), **changed}
         if "pinned" in line:
             self.overrides["pinned"] = pinned
+
+
+def event(run_id: str, line: Mapping[str, Any], taken: int, number: int) -> Event:
+    """Return the event of a control line whose kind has one.
+
+    Args:
+        taken: How often the run was taken up, this line included.
+        number: The one that the line has reserved; 0: none.
+    """
+    type, names = EVENTS[line["kind"]]
+    data = dict(zip(names, map(line.get, names), strict=True)) if names else {"taken": taken}
+    return Event(seq=number, at=line["at"], type=type._value_, run_id=run_id, key=line.get("key"), data=data)
 
 
 def gives_up(line: Mapping[str, Any]) -> bool:

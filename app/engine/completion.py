@@ -56,6 +56,7 @@ class Completion:
         error = parked.error.to_json()
         facts = {**parked.facts, "reason": parked.reason, "error": error}
         await self._durability.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
+        self._pause_is_told = True
         return await self._show_pause(parked.reason, error)
 
     async def park_for_lines(self, missing: MissingLines) -> RunState:
@@ -110,8 +111,6 @@ class Completion:
             return await self.cancel()
         self._reach("run.after_ended")
         self._projection.end(ending.status, error, ending.to_json())
-        told = {"status": ending.status.value, "error": error, "ending": ending.to_json()}
-        self._run_log.add_event(EventType.RUN_ENDED, None, told)
         await self._show_end(ending.status, error)
         return ending.status
 

@@ -14,7 +14,7 @@ from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
 
 _LINES_BETWEEN_BREATHS = 64
-_CHAIN = ("batch", "prev", "crc32")
+_CHAIN = ("event", "batch", "prev", "crc32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from app import clock
-from app.domain import plain
+from app.domain import gates, plain
+from app.domain.events import Event, EventType
 from app.domain.operations import AgentCall, Operation, Refusal, ToolCall
 from app.domain.records import BlobRef, Record, Result
 from app.domain.states import StepState
@@ -82,6 +83,30 @@ def line(
     if attempt.history:
         fields["earlier"] = _earlier(attempt.history)
     return fields
+
+
+def events(run_id: str, record: Record, number: int) -> list[Event]:
+    """Return the events of a step's line, the first with a number that the line has reserved; 0: none has one."""
+    line, at = record.line, record.completed_at
+    facts: dict[str, plain.Json] = {
+        "position": record.position,
+        "step_id": line.get("step_id"),
+        "duration_ms": line.get("duration_ms"),
+        "attempt": record.attempt,
+    }
+    made: list[Event] = []
+    if not record.final:
+        type, facts["error"], facts["retry_at"] = EventType.STEP_RETRYING, line.get("error"), record.retry_at
+    elif record.status is StepState.FAILED:
+        type, facts["error"] = EventType.STEP_FAILED, line.get("error")
+    else:
+        type, facts["status"], facts["preview"] = EventType.STEP_FINISHED, record.status._value_, record.summary
+    if isinstance(record.output, dict) and (answer := gates.answer_in(record)) is not None:
+        decided = EventType.GATE_DECIDED._value_
+        made.append(Event(seq=number, at=at, type=decided, run_id=run_id, key=record.key, data=gates.told(answer)))
+        number += number > 0
+    made.append(Event(seq=number, at=at, type=type._value_, run_id=run_id, key=record.key, data=facts))
+    return made
 
 
 def masked(masker: plain.Masker, result: Result) -> Result:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from app import errors
-from app.domain import authors, decisions, events, plain, runs
+from app.domain import authors, decisions, plain, runs
 from app.domain.limits import RunLimits
 from app.engine import run_engine, spending, stores
 
@@ -33,8 +33,6 @@ async def mark(
         return False
     written = {**facts, **authors.facts(author)}
     await _decide(log, decisions.DecisionKind.LABELLED, written, reach, "labels")
-    shown = {"labels": facts.get("labels"), "pinned": facts.get("pinned"), "author": authors.in_line(written)}
-    log.add_event(events.EventType.RUN_LABELLED, None, shown)
     return True
 
 
@@ -58,8 +56,6 @@ async def limit(
     await _decide(log, decisions.DecisionKind.LIMITED, facts, reach, "limit")
     if spends is not None:
         spends.limit(run_id, limits)
-    shown = {"limits": facts["limits"], "author": authors.in_line(facts)}
-    log.add_event(events.EventType.RUN_LIMITED, None, shown)
 
 
 async def _vote(
@@ -71,8 +67,6 @@ async def _vote(
     if any(known.name == name for known in log.loaded.decisions.votes.get(vote.gate_id, ())):
         return False
     await _decide(log, decisions.DecisionKind.VOTED, written, reach, "vote")
-    shown = {"gate_id": vote.gate_id, "decision": vote.decision, "author": authors.in_line(written)}
-    log.add_event(events.EventType.GATE_VOTED, None, shown)
     return True
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from app import errors
-from app.domain import authors, decisions, events, plain, runs, slots, views
+from app.domain import authors, decisions, plain, runs, slots, views
 from app.engine import dry_replay, ports, run_engine, step_decisions, stores
 
 Dialects = Mapping[str, ports.Driver]
@@ -30,7 +30,6 @@ async def resume(
     written = authors.facts(how.author)
     await _decide(log, {"dead": spans, "overrides": dict(how.overrides), **written}, now)
     reach("pool.after_resume")
-    log.add_event(events.EventType.RUN_RESUMED, None, {"dead": spans, "author": authors.in_line(written)})
     await show(log, dataclasses.replace(sent_on, decisions=log.loaded.decisions), dialects)
 
 

@@ -210,10 +210,8 @@ class Runner:
         sync = self.log.loaded.decisions.taken > 0  # The first line shares the sync of the first step.
         await self.durability.commit(lambda: self.log.decide(DecisionKind.TAKEN, facts, sync=sync))
         self._reach("run.after_taken")
-        taken, lines = self.log.loaded.decisions.taken, len(self._projection.records)
-        self.log.add_event(EventType.RUN_STARTED, None, {"taken": taken})
-        if taken > 1:
-            self.log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": lines})
+        if self.log.loaded.decisions.taken > 1:
+            self.log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": len(self._projection.records)})
         await self._projection.move(Transition.take(self._run_id, self._projection.now()))
 
     def _attach(self) -> None:

@@ -151,6 +151,7 @@ class StepExecutor:
         tried = (owner.log.loaded.decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()))
         attempt.attempt = max(tried) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": attempt.attempt, "operation": ask.fingerprint}
+        facts |= {"step_id": ask.place.step_id, "phase": ask.place.phase}
         if ask.branch:
             facts["branch"] = ask.branch
         wait = step_decisions.due_seconds(operation) if attempt.idle else None
@@ -167,8 +168,6 @@ class StepExecutor:
             await owner.log.decide(DecisionKind.STARTED, facts, sync=sync, at=at)
         except errors.StorageFault as fault:
             await owner.durability.retry(fault, lambda: owner.log.decide(DecisionKind.STARTED, facts, sync=sync, at=at))
-        shown = {"step_id": ask.place.step_id, "phase": ask.place.phase, "attempt": attempt.attempt}
-        owner.log.add_event(EventType.STEP_STARTED, ask.key, shown, at)
 
     def _show_awaited(self, attempt: StepAttempt, awaited: operations.Input, owner: StepOwner) -> None:
         log, key = owner.log, attempt.ask.key
@@ -322,7 +321,6 @@ class StepExecutor:
                 attempt.reservation.settle(record)
             if record.receipt_id is not None:
                 await self._prove(owner, record)
-            self._project(owner, attempt, record)
             owner.arrived(record)
             return record
         except errors.StorageFault as fault:
@@ -373,23 +371,3 @@ class StepExecutor:
         self._reach("step.before_receipt")
         await owner.durability.commit(lambda: owner.log.add_receipt(record))
         self._reach("step.after_receipt")
-
-    def _project(self, owner: StepOwner, attempt: StepAttempt, record: Record) -> None:
-        line, add_event, at = record.line, owner.log.add_event, record.completed_at
-        facts: dict[str, plain.Json] = {
-            "position": record.position,
-            "step_id": line["step_id"],
-            "duration_ms": line["duration_ms"],
-            "attempt": record.attempt,
-        }
-        if not record.final:
-            facts |= {"error": line["error"], "retry_at": record.retry_at}
-            add_event(EventType.STEP_RETRYING, record.key, facts, at)
-        elif record.status is StepState.FAILED:
-            add_event(EventType.STEP_FAILED, record.key, facts | {"error": line["error"]}, at)
-        else:
-            facts |= {"status": record.status._value_, "preview": record.summary}
-            # First the answer: an opened run gets the events of a line again whose last one is missing.
-            if isinstance(attempt.ask.operation, operations.Gate) and (answer := gates.answer_in(record)) is not None:
-                add_event(EventType.GATE_DECIDED, record.key, gates.told(answer), at)
-            add_event(EventType.STEP_FINISHED, record.key, facts, at)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from app import clock, errors
-from app.domain import authors, decisions, events, runs, states
+from app.domain import authors, decisions, runs, states
 from app.domain.authors import Author
 from app.engine import marking, resuming, run_engine, stores
 from app.temporal.steps import Steps
@@ -31,9 +31,8 @@ class Orders:
         """Ask for a run's end, and for that of the runs that it has started."""
         facts = authors.facts(author)
         async with self._steps.leases.of(run_id) as log:
-            if await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, facts):
-                log.add_event(events.EventType.RUN_CANCEL_REQUESTED, None, {"author": authors.in_line(facts)})
-            elif log.loaded.decisions.ended is not None:
+            written = await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, facts)
+            if not written and log.loaded.decisions.ended is not None:
                 raise _wrong(run_id, log.loaded.decisions.status, "cancelled")
         await self._tell(run_id, "cancel", [])
         await self.cancel_children(run_id, author)
@@ -72,7 +71,6 @@ class Orders:
                 raise _wrong(run_id, found.status, "unpaused")
             if not parked:
                 await log.decide(decisions.DecisionKind.UNPAUSED, facts)
-                log.add_event(events.EventType.RUN_UNPAUSED, None, {"author": authors.in_line(facts)})
             await log.move(runs.Transition.queue(run_id, self._now()))
             await resuming.show(log, log.loaded, self._steps.drivers)
         await self._tell(run_id, "look", [])

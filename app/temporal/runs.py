@@ -98,9 +98,7 @@ class Runs:
     async def _take(self, log: stores.RunLog) -> None:
         start = log.loaded.start
         await log.decide(decisions.DecisionKind.TAKEN, {})
-        taken = log.loaded.decisions.taken
-        log.add_event(events.EventType.RUN_STARTED, None, {"taken": taken})
-        if taken > 1:
+        if log.loaded.decisions.taken > 1:
             log.add_event(events.EventType.RECOVERY_CONTINUED, None, {"lines": len(log.loaded.records)})
         at = clock.stamp(self._equipment.clock.now())
         await log.move(runs.Transition.take(start.run_id, at))

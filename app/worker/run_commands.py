@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from app import clock, errors
-from app.domain import authors, decisions, events, plain, runs, states
+from app.domain import authors, decisions, plain, runs, states
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, marking, ports, resuming, run_engine, runner, stores
@@ -140,9 +140,7 @@ class RunCommands:
         facts = authors.facts(author)
         written = await _decide(log, decisions.DecisionKind.CANCEL_REQUESTED, facts)
         self._reach("pool.after_cancel")
-        if written:
-            log.add_event(events.EventType.RUN_CANCEL_REQUESTED, None, {"author": authors.in_line(facts)})
-        elif log.loaded.decisions.ended is not None:
+        if not written and log.loaded.decisions.ended is not None:
             raise _wrong(log.loaded.start.run_id, log.loaded.decisions.status, "cancelled")
 
     # -- pause, unpause
@@ -211,7 +209,6 @@ class RunCommands:
         facts = authors.facts(author)
         await _decide(log, decisions.DecisionKind.UNPAUSED, facts)
         self._reach("pool.after_unpause")
-        log.add_event(events.EventType.RUN_UNPAUSED, None, {"author": authors.in_line(facts)})
 
     # -- limit
 

@@ -13,7 +13,6 @@ import pytest
 from app import errors
 from app.domain import plain
 from app.domain.decisions import DecisionKind
-from app.domain.events import EventType
 from app.domain.records import BlobRef
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, StoreHarness
@@ -116,7 +115,6 @@ async def test_an_unsynced_taking_is_durable_before_its_events_are_read(file_har
     log = await store.open(RUN)
     before = file_harness.passed.points["storage.commit.before_sync"]
     await log.decide(DecisionKind.TAKEN, {}, sync=False)
-    log.add_event(EventType.RUN_STARTED, None, {"taken": 1})
     unread = file_harness.passed.points["storage.commit.before_sync"] - before
     told = await store.read_events(RUN)
     store = await file_harness.crash()
@@ -132,7 +130,6 @@ async def test_a_log_that_is_closed_keeps_an_unsynced_taking(harness: StoreHarne
     await store.create(store_harness.start())
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {}, sync=False)
-    log.add_event(EventType.RUN_STARTED, None, {"taken": 1})
     await log.close()
     told = [event.type for event in await store.read_events(RUN)]
     store = await harness.crash()
@@ -147,7 +144,6 @@ async def test_events_wait_for_a_taking_that_cannot_be_synced(file_harness: Stor
     await store.create(store_harness.start())
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {}, sync=False)
-    log.add_event(EventType.RUN_STARTED, None, {"taken": 1})
     file_harness.faults.refuse("sync", "control.jsonl", errno.EIO)
     told = [event.type for event in await store.read_events(RUN)]
     file_harness.faults.lift()

@@ -40,7 +40,8 @@ async def test_events_are_numbered_and_read_from_anywhere(harness: StoreHarness)
     behind = await harness.store.read_events(RUN, told[200].seq)
 
     assert [event.seq for event in everything] == sorted({event.seq for event in everything})
-    assert everything[1:] == told
+    assert store_harness.types(everything[:2]) == ["run.created", "run.started"]
+    assert everything[2:] == told
     assert behind == told[201:]
     assert await harness.store.read_events(RUN, told[200].seq, 7) == told[201:208]
     assert await harness.store.read_events(RUN, told[-1].seq) == []
@@ -49,15 +50,13 @@ async def test_events_are_numbered_and_read_from_anywhere(harness: StoreHarness)
 async def test_a_taken_run_numbers_from_a_new_block(harness: StoreHarness) -> None:
     """Each `taken` opens a block of numbers of its own, whatever was lost of the one before."""
     log = await store_harness.begun(harness)
-    first = log.add_event(EventType.RUN_STARTED)
     await log.rest()
     store = await harness.crash()
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
-    second = log.add_event(EventType.RUN_STARTED)
+    started = [event.seq for event in await store.read_events(RUN) if event.type == "run.started"]
 
-    assert first.seq == BLOCK + 1
-    assert second.seq == 2 * BLOCK + 1
+    assert started == [BLOCK + 1, 2 * BLOCK + 1]
 
 
 async def test_no_number_is_given_twice(harness: StoreHarness) -> None:
@@ -112,7 +111,6 @@ async def test_a_note_is_known_after_a_restart(harness: StoreHarness) -> None:
 async def test_a_torn_events_file_is_mended(harness: StoreHarness) -> None:
     """An incomplete last event is cut off and lines that are no events are passed over."""
     log = await store_harness.begun(harness)
-    log.add_event(EventType.RUN_STARTED, None, {"taken": 1})
     await log.close()
     harness.change("events.jsonl", lambda content: b'nonsense\n{"seq":1}\n' + content + b'{"seq": 99')
     log = await harness.store.open(RUN)
@@ -141,12 +139,11 @@ async def test_a_run_that_is_opened_at_once_has_its_first_event_once(harness: St
     await store.create(store_harness.start())
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
-    told = log.add_event(EventType.RUN_STARTED)
     await log.rest()
 
     assert [(event.seq, event.type) for event in await store.read_events(RUN)] == [
         (1, "run.created"),
-        (told.seq, "run.started"),
+        (BLOCK + 1, "run.started"),
     ]
     assert harness.files().has_file(f"runs/{RUN}/run.json")
 
@@ -165,14 +162,14 @@ async def test_events_that_cannot_be_written_wait(harness: StoreHarness) -> None
     log = await store_harness.begun(harness)
     await log.rest()
     harness.faults.refuse("short", "events.jsonl")
-    told = log.add_event(EventType.RUN_STARTED)
+    told = log.add_event(EventType.RUN_WAITING)
     with pytest.raises(errors.StorageFault):
         await log.rest()
     while_full = await harness.store.read_events(RUN)
     harness.faults.lift()
     await log.rest()
 
-    assert store_harness.types(while_full) == ["run.created"]
+    assert store_harness.types(while_full) == ["run.created", "run.started"]
     assert (await harness.store.read_events(RUN))[-1] == told
 
 
@@ -323,12 +320,12 @@ async def test_closing_writes_what_is_left(harness: StoreHarness) -> None:
     """Closing a run writes its snapshots, events and receipts."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
-    log.add_event(EventType.RUN_STARTED)
+    log.add_event(EventType.RUN_WAITING)
     log.refresh(lambda: {"run.json": {"x": 1}})
     await log.close()
 
     assert (await harness.store.read_snapshots(RUN))["run.json"] == {"x": 1}
-    assert store_harness.types(await harness.store.read_events(RUN))[-1] == "run.started"
+    assert store_harness.types(await harness.store.read_events(RUN))[-1] == "run.waiting"
     assert len(receipts(harness)) == 1
 
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from app import errors
 from app.domain import plain
@@ -18,9 +19,6 @@ from app.storage.storage_context import StorageContext
 
 _MOST_LOOSE_BYTES = 64 * 1024
 
-Accepted = Callable[[Mapping[str, plain.Json]], None]
-"""Called for each accepted line, in the order of lines, before the caller continues."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
@@ -32,11 +30,18 @@ class Placed:
     """The fields that were added to it."""
 
 
+Accepted = Callable[[Mapping[str, plain.Json], Placed], Any]
+"""Called for each accepted line, in the order of lines, before the caller continues, who gets what it returns."""
+
+Refused = Callable[[Mapping[str, plain.Json]], None]
+"""Called for each line that could not be made durable, before the caller continues."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Entry:
     fields: bytes
     line: Mapping[str, plain.Json] | None
-    waiter: asyncio.Future[Placed]
+    waiter: asyncio.Future[Any]
 
 
 class Journal:
@@ -54,6 +59,7 @@ class Journal:
         reading: chain.Reading,
         file: AppendFile,
         accepted: Accepted | None = None,
+        refused: Refused | None = None,
     ) -> None:
         self._path = path
         self._points = points
@@ -64,6 +70,7 @@ class Journal:
         self._anchor = reading.anchor
         self._file = file
         self._accepted = accepted
+        self._refused = refused
         self._waiting: list[_Entry] = []
         self._under_way: list[_Entry] = []
         self._sealed: list[chain.Sealed] = []
@@ -75,18 +82,20 @@ class Journal:
 
     def append(
         self, fields: bytes, *, sync: bool = True, line: Mapping[str, plain.Json] | None = None
-    ) -> asyncio.Future[Placed]:
+    ) -> asyncio.Future[Any]:
         """Append an encoded JSON object; the future is done once the line is durable, or written if not `sync`.
+
+        It returns a `Placed`, or what `accepted` makes of it.
 
         Lines are written in the order of these calls, whatever becomes of the callers.
 
         Args:
-            line: The same object, for `accepted`.
+            line: The same object, for `accepted` and `refused`.
         """
-        waiter: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         entry = _Entry(fields=fields, line=line, waiter=waiter)
         if self.fault is not None:
-            _refuse(waiter, _again(self.fault))
+            self._refuse([entry], _again(self.fault))
         elif sync or self._waiting or self._committing:
             self._waiting.append(entry)
             self._must_sync = self._must_sync or sync
@@ -143,7 +152,7 @@ class Journal:
     def abandon(self) -> None:
         """Close the file at once, and let go of the owner, which else only a full garbage collection would free."""
         self._file.close()
-        self._accepted = None
+        self._accepted = self._refused = None
         self.fault = self.fault or errors.StorageFault(f"{self._path} is closed", detail={"file": self._path})
 
     def _adopt(self, reading: chain.Reading) -> None:
@@ -237,10 +246,10 @@ class Journal:
             self.count = self.count + 1
             self.head = line.digest
             self._size = self._size + len(line.content)
-            if entry.line is not None and self._accepted is not None:
-                self._accepted(entry.line)
+            known = entry.line is not None and self._accepted is not None
+            made = self._accepted(entry.line, placed) if known else placed  # type: ignore[misc, arg-type]
             if not entry.waiter.done():
-                entry.waiter.set_result(placed)
+                entry.waiter.set_result(made)
 
     def _fail(self, entries: list[_Entry], error: BaseException) -> None:
         self._file.close()
@@ -249,9 +258,16 @@ class Journal:
         failed, self._waiting = [*entries, *self._waiting], []
         self._must_sync = False
         self._release_drains()
-        for entry in failed:
+        self._refuse(failed, _again(self.fault) if isinstance(error, OSError) else error)
+
+    def _refuse(self, entries: list[_Entry], error: BaseException) -> None:
+        for entry in entries:
+            if entry.line is not None and self._refused is not None:
+                self._refused(entry.line)
             if not entry.waiter.done():
-                _refuse(entry.waiter, _again(self.fault) if isinstance(error, OSError) else error)
+                entry.waiter.set_exception(error)
+                # Retrieved at once, so that a caller that went away leaves no warning about an unretrieved error.
+                entry.waiter.exception()
 
     def _fresh_copy(self) -> tuple[chain.Reading, AppendFile]:
         kept = self._context.disk.read(self._path, 0, self._size)
@@ -269,9 +285,3 @@ class Journal:
 
 def _again(fault: errors.StorageFault) -> errors.StorageFault:
     return type(fault)(fault.message, code=fault.code, detail=fault.detail)
-
-
-def _refuse(waiter: asyncio.Future[Placed], error: BaseException) -> None:
-    waiter.set_exception(error)
-    # Retrieved at once, so that a caller that went away leaves no warning about an unretrieved error.
-    waiter.exception()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ BLOCK = 100_000_000
 """Numbers that belong to one `taken`."""
 
 _CHUNK_BYTES = 64 * 1024
+_REFUSED = "refused"
+_REFUSAL = b'{"refused":'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,10 @@ class Written:
 
     last: int = 0
     """Highest number."""
+    numbers: frozenset[int] = frozenset()
+    """All numbers."""
+    refused: frozenset[int] = frozenset()
+    """Numbers without an event, since the line that had reserved them was refused."""
     notes: frozenset[str] = frozenset()
     """Keys of `recipe.note` events."""
     positions: frozenset[int] = frozenset()
@@ -44,6 +50,28 @@ def encoded(*told: events.Event) -> bytes:
     return plain.encode_lines(told)
 
 
+def refusals(numbers: Sequence[int]) -> bytes:
+    """Write a line about numbers that no event has, since the line that had reserved them was refused.
+
+    Readers of events pass it over. If the refused line is found after all, its event needs a new number: a client has
+    seen higher ones.
+    """
+    return plain.encode({_REFUSED: list(numbers)}) + b"\n" if numbers else b""
+
+
+def insert(files: Disk, run_id: str, missing: Sequence[events.Event]) -> None:
+    """Put events where their numbers belong, among later ones that were kept."""
+    path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+    placed = [(event.seq, encoded(event)) for event in missing]
+    last = 0
+    for line in files.read(path).splitlines(keepends=True):
+        found = _event(line)
+        last = max(last, found.seq if found is not None else 0)
+        placed.append((last, line))
+    content = b"".join(line for _, line in sorted(placed, key=lambda entry: entry[0]))
+    disk_port.replace(files, path, content, sync=True)
+
+
 def parse(content: bytes, after: int = 0) -> list[events.Event]:
     """Return the events numbered above `after` among complete lines; lines that are not events are skipped."""
     found = map(_event, content.split(b"\n")[:-1])
@@ -53,14 +81,17 @@ def parse(content: bytes, after: int = 0) -> list[events.Event]:
 def written(content: bytes) -> Written:
     """Return the content of a file."""
     # A duplicated line adds nothing.
-    told = list({event.seq: event for event in parse(content)}.values())
+    found = list({event.seq: event for event in parse(content)}.values())
+    refused = [number for line in content.split(b"\n") if line.startswith(_REFUSAL) for number in _refused(line)]
     note, pause, by_person = events.EventType.RECIPE_NOTE, events.EventType.RUN_PAUSED, decisions.PAUSED_BY_PERSON
     return Written(
-        last=max((event.seq for event in told), default=0),
-        notes=frozenset(event.key for event in told if event.type == note and event.key is not None),
-        positions=frozenset(_positions(told)),
-        counts=Counter(event.type for event in told),
-        ordered_pauses=sum(event.type == pause and event.data.get("reason") == by_person for event in told),
+        last=max((event.seq for event in found), default=0),
+        numbers=frozenset(event.seq for event in found),
+        refused=frozenset(refused),
+        notes=frozenset(event.key for event in found if event.type == note and event.key is not None),
+        positions=frozenset(_positions(found)),
+        counts=Counter(event.type for event in found),
+        ordered_pauses=sum(event.type == pause and event.data.get("reason") == by_person for event in found),
     )
 
 
@@ -100,6 +131,11 @@ def _event(line: bytes) -> events.Event | None:
         return events.Event(**{name: fields[name] for name in events.Event.__slots__}) if sound else None
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
+
+
+def _refused(line: bytes) -> Iterable[int]:
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+        yield from (number for number in json.loads(line)[_REFUSED] if isinstance(number, int))
 
 
 def _place(files: Disk, path: str, after: int) -> int:

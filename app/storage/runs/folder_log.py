@@ -15,12 +15,11 @@ from typing import TypeVar
 from app import clock, errors
 from app.domain import decisions, events, plain, records, run_orders, runs, states
 from app.domain.decisions import DecisionKind
-from app.domain.usage_sums import RunFacts
-from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
-from app.storage.journal.journal import Journal, Placed
-from app.storage.runs import blobs, census, creation, log_files
+from app.storage.journal.chain import Reading
+from app.storage.journal.journal import Accepted, Journal, Placed
+from app.storage.runs import blobs, census, contests, creation, log_files
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.opened_run import JournalPosition, OpenedRun, Released
 from app.storage.runs.projections import EventQueue, Projections
@@ -30,8 +29,6 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_DOUBTED = frozenset({DecisionKind.LABELLED, DecisionKind.LIMITED, DecisionKind.VOTED})
-_CONTESTED = _DOUBTED | {DecisionKind.CANCEL_REQUESTED, DecisionKind.ENDED, DecisionKind.RESUMED, DecisionKind.LATE}
 _UNFINISHED = frozenset(state for state in states.RunState if not state.finished)
 
 
@@ -49,16 +46,25 @@ class FolderLog:
         self._start = authority.start
         self._released = released
         self._folder = layout.run_folder(self.run_id)
-        steps, control = f"{self._folder}/{layout.STEPS}", f"{self._folder}/{layout.CONTROL}"
-        self._steps = Journal(steps, "storage.append", context, authority.steps, context.disk.append_to(steps))
-        self._control = Journal(
-            control, "storage.decide", context, authority.control, context.disk.append_to(control), self._fold
-        )
         self._events = EventQueue(self.run_id, opened.written, self.loaded.decisions.taken, opened.unwritten)
-        self._projections = Projections(self.run_id, self._start, context, self._events, opened.proven, self._counted)
+        projections = Projections(
+            self.run_id,
+            self._start,
+            context,
+            self._events,
+            opened.proven,
+            lambda files: missing.counted(files, self._steps.count),
+        )
+        self._projections, folder = projections, self._folder
+
+        def journal(name: str, points: str, reading: Reading, accepted: Accepted) -> Journal:
+            path = f"{folder}/{name}"
+            return Journal(path, points, context, reading, context.disk.append_to(path), accepted, projections.refused)
+
+        self._steps = journal(layout.STEPS, "storage.append", authority.steps, projections.arrived)
+        self._control = journal(layout.CONTROL, "storage.decide", authority.control, self._fold)
         # Every step comes this way several times, so they are handed on without a call of their own.
-        self.add_event = self._projections.add_event
-        self.refresh = self._projections.refresh
+        self.add_event, self.refresh, self.retell = projections.add_event, projections.refresh, projections.retell
         if opened.unwritten:
             self.refresh(lambda: {layout.MANIFEST: creation.manifest(self._start)})
         self._contest: asyncio.Lock | None = None
@@ -68,7 +74,7 @@ class FolderLog:
         self._ending = self._owes = self._closed = self._aside = False
 
     async def append_step(self, line: Mapping[str, plain.Json]) -> records.Record:
-        """Append a journal line and return its record once it is synced.
+        """Append a journal line and return its record once it is synced; then its events follow.
 
         Raises:
             errors.StorageFault: it could not be made durable.
@@ -79,8 +85,11 @@ class FolderLog:
         if self._owes:
             self._owes = False
             self._control.pay()
-        placed = await self._steps.append(plain.encode(line))
-        record = records.read(placed.position, {**line, **placed.ending})
+        output = line.get("output")
+        numbers = 2 if isinstance(output, dict) and "gate_id" in output else 1
+        line = {**line, "event": (number := self._events.next)}
+        self._events.next, self._events.held[number] = number + numbers, None
+        record: records.Record = await self._steps.append(plain.encode(line), line=line)
         if isinstance(record.output, dict) and "author" in record.output:
             order = run_orders.of_record(self.run_id, self._start, record)
             await self._context.index.add_orders([order] if order is not None else [])
@@ -94,7 +103,7 @@ class FolderLog:
         Raises:
             errors.StorageFault: it could not be made durable.
         """
-        if kind in _CONTESTED:
+        if kind in contests.CONTESTED:
             # In a task of its own: a caller that is cut off must not let the next one in before its line is durable.
             contest = asyncio.ensure_future(self._contested(kind, facts))
             contest.add_done_callback(_seen)
@@ -174,7 +183,8 @@ class FolderLog:
             _log.warning("a row is owed: %s", fault.message, extra={"run_id": self.run_id})
             self._owed = mine
             if mine.to.finished:
-                self._context.ended[self.run_id] = self._row(mine.facts)
+                row = census.row(self.run_id, self._start, self.loaded.decisions, self._data_directory_id, mine.facts)
+                self._context.ended[self.run_id] = row.summary
         else:
             self._owed = None
             self._context.ended.pop(self.run_id, None)
@@ -263,7 +273,10 @@ class FolderLog:
         async with self._healing:
             if self._closed:
                 raise errors.StorageFault(f"{self._folder} is closed", detail={"file": self._folder})
-            await self._mend()
+            try:
+                await self._context.committer.mend()
+            except OSError as error:
+                raise self._context.disk_health.failed(layout.COMMITS, error) from error
             await self._steps.heal()
             await self._control.heal()
             await self._write_owed_move()
@@ -275,29 +288,17 @@ class FolderLog:
     async def _contested(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
         self._contest = self._contest or asyncio.Lock()
         async with self._contest:
-            if not self._wins(kind, facts):
+            if not contests.wins(self.loaded.decisions, kind, facts):
                 return False
             if kind is DecisionKind.RESUMED:
                 await self._resume(facts)
             elif kind is DecisionKind.ENDED:
                 await self._end(facts)
-            elif kind in _DOUBTED:
+            elif kind in contests.DOUBTED:
                 await self._mark(kind, facts)
             else:
                 await self._append_decision(kind, facts)
             return True
-
-    def _wins(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
-        decided = self.loaded.decisions
-        match kind:
-            case DecisionKind.CANCEL_REQUESTED:
-                return decided.ended is None and decided.cancel_requested_at is None
-            case DecisionKind.ENDED:
-                cancelled = decided.cancel_requested_at is not None
-                return decided.ended is None and (not cancelled or facts["status"] == states.RunState.CANCELLED)
-            case DecisionKind.LIMITED:
-                return decided.ended is None
-        return True
 
     async def _end(self, facts: Mapping[str, plain.Json]) -> None:
         self._ending = True
@@ -345,6 +346,12 @@ class FolderLog:
         line = {"kind": kind._value_, "at": at or self._now(), "lines": self._steps.count, **facts}
         # What cannot be folded in must not be written.
         decisions.check(line)
+        # A pause that a person ordered has its event when the run rests.
+        if kind in decisions.EVENTS and facts.get("reason") != decisions.PAUSED_BY_PERSON:
+            if kind is DecisionKind.TAKEN:
+                self._events.begin_block(self.loaded.decisions.taken + 1)
+            line["event"] = number = self._events.next
+            self._events.next, self._events.held[number] = number + 1, None
         appended = self._control.append(plain.encode(line), sync=sync, line=line)
         return appended if "author" not in facts else self._ordered(line, appended)
 
@@ -354,30 +361,23 @@ class FolderLog:
         await self._context.index.add_orders([order] if order is not None else [])
         return placed
 
-    def _fold(self, line: Mapping[str, plain.Json]) -> None:
+    def _fold(self, line: Mapping[str, plain.Json], placed: Placed) -> Placed:
         self.loaded.decisions.apply(line)
         if line["kind"] == DecisionKind.TAKEN:
             self._control.owed = self._control.count
             self._owes = True
             self._events.open_block(self.loaded.decisions.taken, self._control.paid)
-
-    def _counted(self, files: Mapping[str, plain.Json]) -> Mapping[str, plain.Json]:
-        return missing.counted(files, self._steps.count)
-
-    async def _mend(self) -> None:
-        try:
-            await self._context.committer.mend()
-        except OSError as error:
-            raise self._context.disk_health.failed(layout.COMMITS, error) from error
+        if "event" in line:
+            # The line may not be durable; then a new block makes sure that its number is not given again.
+            self._events.sync = self._events.sync or not self._events.fresh
+            event = decisions.event(self.run_id, line, self.loaded.decisions.taken, line["event"])
+            self._projections.tell(event.seq, [event])
+        return placed
 
     def _journal_position(self) -> JournalPosition | None:
-        # Events that could not be written are made anew, with other numbers.
-        if self._events.unwritten:
+        if self._events.unwritten or self._events.held:
             return None
-        return JournalPosition(steps=self._steps.count, control=self._control.count, event=self._events.last)
-
-    def _row(self, facts: RunFacts | None) -> stores.RunSummary:
-        return census.row(self.run_id, self._start, self.loaded.decisions, self._data_directory_id, facts).summary
+        return JournalPosition(steps=self._steps.count, control=self._control.count, event=self._events.next - 1)
 
     async def _write_owed_move(self) -> None:
         if self._owed is not None:

@@ -138,7 +138,7 @@ def _opening(context: StorageContext, kept: KeptRun, found: Authority, lock: Loc
     places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
     return FoundRun(
         opened=OpenedRun(authority=found, lock=lock, written=written, proven=kept.proven | places.keys()),
-        untold=[*opening.untold_steps(new, written), *opening.untold_decisions(found.control.lines, written)],
+        untold=opening.untold(found, written, len(kept.authority.records)),
         places=list(places.values()),
         unproven=[record for record in proven if record.receipt_id not in places],
     )
@@ -151,6 +151,8 @@ def _written(files: Disk, kept: KeptRun) -> Written:
     more, former = events_file.written(files.read(path, kept.events_end)), kept.written
     return Written(
         last=max(former.last, more.last),
+        numbers=former.numbers | more.numbers,
+        refused=former.refused | more.refused,
         notes=former.notes | more.notes,
         positions=former.positions | more.positions,
         counts=Counter(former.counts) + Counter(more.counts),

@@ -114,8 +114,7 @@ class Opener:
         return log
 
     async def _complete(self, log: FolderLog, found: FoundRun, adopted: adoption.Found | None) -> None:
-        for untold in found.untold:
-            log.add_event(untold.type, untold.key, untold.data)
+        log.retell(found.untold)
         if adopted is not None:
             told = {"lines": len(adopted.kept), "dropped": adopted.dropped}
             log.add_event(events.EventType.RECOVERY_ADOPTED, None, told)
@@ -130,9 +129,8 @@ class Opener:
         # It is shown as paused already; from now on its journal says so too.
         line = missing.pause(lost, log.run_id, self._now())
         facts = {name: line[name] for name in ("reason", "error")}
-        if await log.decide(decisions.DecisionKind.PAUSED, facts):
-            log.add_event(events.EventType.RECOVERY_LINES_MISSING, None, lost.error(log.run_id).detail)
-            log.add_event(events.EventType.RUN_PAUSED, None, {**facts, "author": None})
+        log.add_event(events.EventType.RECOVERY_LINES_MISSING, None, lost.error(log.run_id).detail)
+        await log.decide(decisions.DecisionKind.PAUSED, facts)
 
     def _forget(self, run_id: str, journal_position: JournalPosition | None = None) -> None:
         log = self.logs.pop(run_id, None)

@@ -3,57 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from app import errors
-from app.domain import decisions, events, gates, plain, records, states
+from app import clock, errors
+from app.domain import decisions, plain, records
 from app.domain.authors import RunOrder
+from app.domain.events import Event, EventType
+from app.engine import journal_lines
 from app.storage import layout
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace
-from app.storage.journal import chain
 from app.storage.journal.chain import Reading, Verdict
-from app.storage.runs import authority, census, events_file, missing_lines, receipts
+from app.storage.runs import authority, census, creation, events_file, missing_lines, receipts
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
 from app.storage.runs.opened_run import JournalPosition, OpenedRun
 from app.storage.storage_context import StorageContext
 
-_TOLD = {
-    decisions.DecisionKind.TAKEN: events.EventType.RUN_STARTED,
-    decisions.DecisionKind.CANCEL_REQUESTED: events.EventType.RUN_CANCEL_REQUESTED,
-    decisions.DecisionKind.PAUSED: events.EventType.RUN_PAUSED,
-    decisions.DecisionKind.UNPAUSED: events.EventType.RUN_UNPAUSED,
-    decisions.DecisionKind.LIMITED: events.EventType.RUN_LIMITED,
-    decisions.DecisionKind.RESUMED: events.EventType.RUN_RESUMED,
-    decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
-    decisions.DecisionKind.LABELLED: events.EventType.RUN_LABELLED,
-    decisions.DecisionKind.VOTED: events.EventType.GATE_VOTED,
-}
-_FIELDS = {
-    events.EventType.RUN_CANCEL_REQUESTED: ("author",),
-    events.EventType.RUN_PAUSED: ("reason", "error", "author"),
-    events.EventType.RUN_UNPAUSED: ("author",),
-    events.EventType.RUN_LIMITED: ("limits", "author"),
-    events.EventType.RUN_RESUMED: ("dead", "author"),
-    events.EventType.RUN_ENDED: ("status", "error", "ending"),
-    events.EventType.RUN_LABELLED: ("labels", "pinned", "author"),
-    events.EventType.GATE_VOTED: ("gate_id", "decision", "author"),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Untold:
-    """An event that is missing."""
-
-    type: events.EventType
-    """What happened."""
-    key: str | None
-    """Step it belongs to."""
-    data: Mapping[str, plain.Json]
-    """Fields of its type."""
+_ORDERED = "ordered"
+_LARGEST = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +34,8 @@ class FoundRun:
 
     opened: OpenedRun
     """What its log is made from."""
-    untold: list[Untold]
-    """Events to add, repairs first."""
+    untold: list[Event]
+    """Events to add; one without a number of its own has 0."""
     places: list[ReceiptPlace]
     """Receipts found in their session's file."""
     unproven: list[records.Record]
@@ -125,71 +97,93 @@ def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: J
     return dataclasses.replace(_opening(context, found, lock, []), journal_position=journal_position)
 
 
-def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[Untold]) -> FoundRun:
+def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[Event]) -> FoundRun:
     written = events_file.read_written(context.disk, found.run_id)
     proven = [record for record in found.records if record.receipt_id is not None]
     wanted = {str(record.receipt_id) for record in proven}
     places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
     return FoundRun(
         opened=OpenedRun(authority=found, lock=lock, written=written, proven=frozenset(places)),
-        untold=[
-            *cuts,
-            *_created(found, written),
-            *untold_steps(found.records, written),
-            *untold_decisions(found.control.lines, written),
-        ],
+        untold=[*_inserted(context, untold(found, written), written), *cuts],
         places=list(places.values()),
         unproven=[record for record in proven if record.receipt_id not in places],
     )
 
 
-def _cut(context: StorageContext, run_id: str, file: str, reading: Reading) -> Iterator[Untold]:
+def _inserted(context: StorageContext, missing: list[Event], written: Written) -> list[Event]:
+    # A power cut may take a part of events.jsonl and leave what comes after it.
+    among = [event for event in missing if 0 < event.seq < written.last]
+    if among:
+        events_file.insert(context.disk, among[0].run_id, among)
+    return missing[len(among) :]
+
+
+def _cut(context: StorageContext, run_id: str, file: str, reading: Reading) -> Iterator[Event]:
     if reading.verdict is Verdict.TORN:
         context.probes.reach("storage.cut.before_cut")
         context.disk.cut(f"{layout.run_folder(run_id)}/{file}", reading.end)
         context.probes.reach("storage.cut.after_cut")
-        told = {"file": file, "at_byte": reading.end, "bytes": reading.size - reading.end}
-        yield Untold(type=events.EventType.RECOVERY_TAIL_CUT, key=None, data=told)
+        facts = {"file": file, "at_byte": reading.end, "bytes": reading.size - reading.end}
+        at = clock.stamp(context.clock.now())
+        yield Event(seq=0, at=at, type=EventType.RECOVERY_TAIL_CUT, run_id=run_id, data=facts)
 
 
-def _created(found: Authority, written: Written) -> Iterator[Untold]:
-    if not written.counts.get(events.EventType.RUN_CREATED):
-        yield Untold(type=events.EventType.RUN_CREATED, key=None, data={"recipe_id": found.start.recipe_id})
+def _created(found: Authority, written: Written) -> Iterator[Event]:
+    if not written.counts.get(EventType.RUN_CREATED):
+        event = creation.created(found.start)
+        yield dataclasses.replace(event, run_id=found.run_id, seq=0 if event.seq in written.numbers else event.seq)
 
 
-def untold_steps(lines: Iterable[records.Record], written: Written) -> Iterator[Untold]:
-    """Return the events of lines that are missing."""
-    for record in lines:
-        if record.position not in written.positions:
-            if (answer := gates.answer_in(record)) is not None:
-                yield Untold(type=events.EventType.GATE_DECIDED, key=record.key, data=gates.told(answer))
-            yield _step(record)
+def untold(found: Authority, written: Written, first: int = 0) -> list[Event]:
+    """Return the events of lines that are missing, those that have their number first and in its order.
+
+    Args:
+        first: Position of the first step whose events may be missing.
+    """
+    steps = (event for record in found.records[first:] for event in _untold_step(found.run_id, record, written))
+    missing = [*_created(found, written), *steps, *_untold_decisions(found, written)]
+    return sorted(missing, key=lambda event: event.seq or math.inf)
 
 
-def _step(record: records.Record) -> Untold:
-    line = record.line
-    told: dict[str, plain.Json] = {"position": record.position, "step_id": line.get("step_id")}
-    told |= {"duration_ms": line.get("duration_ms"), "attempt": record.attempt}
-    if not record.final:
-        told |= {"error": line.get("error"), "retry_at": record.retry_at}
-        return Untold(type=events.EventType.STEP_RETRYING, key=record.key, data=told)
-    if record.status is states.StepState.FAILED:
-        return Untold(type=events.EventType.STEP_FAILED, key=record.key, data=told | {"error": line.get("error")})
-    told |= {"status": record.status.value, "preview": record.summary}
-    return Untold(type=events.EventType.STEP_FINISHED, key=record.key, data=told)
+def _untold_step(run_id: str, record: records.Record, written: Written) -> Iterator[Event]:
+    number = _number(record.line, written)
+    if number or record.position not in written.positions:
+        made = journal_lines.events(run_id, record, number)
+        yield from (event for event in made if not event.seq or event.seq not in written.numbers)
 
 
-def untold_decisions(lines: Iterable[chain.Line], written: Written) -> Iterator[Untold]:
-    """Return the events of control lines that are missing."""
-    # Decisions have no number that events could name: of each kind, the newest are the missing ones.
-    seen: Counter[events.EventType] = Counter()
-    for line in lines:
-        type = _TOLD.get(decisions.DecisionKind(line.fields["kind"]))
-        if type is None:
+def _untold_decisions(found: Authority, written: Written) -> Iterator[Event]:
+    # Lines of earlier releases have no number that events could name, nor have ordered pauses: of each kind, the newest
+    # are the missing ones.
+    counts = Counter(written.counts)
+    counts[_ORDERED] = written.ordered_pauses
+    counts[EventType.RUN_PAUSED] -= written.ordered_pauses
+    unnumbered: list[tuple[str, Event]] = []
+    taken = 0
+    for line in found.control.lines:
+        fields = line.fields
+        taken += fields["kind"] == decisions.DecisionKind.TAKEN
+        number = _number(fields, written)
+        if fields["kind"] not in decisions.EVENTS or (fields["kind"] == decisions.DecisionKind.STARTED and not number):
             continue
-        seen[type] += 1
-        if seen[type] > written.counts.get(type, 0):
-            data = {"taken": seen[type]} if type is events.EventType.RUN_STARTED else {}
-            yield Untold(
-                type=type, key=None, data=data | {name: line.fields.get(name) for name in _FIELDS.get(type, ())}
-            )
+        event = decisions.event(found.run_id, fields, taken, number)
+        if not number:
+            ordered = fields.get("reason") == decisions.PAUSED_BY_PERSON
+            unnumbered.append((_ORDERED if ordered else event.type, event))
+        elif number not in written.numbers:
+            yield event
+        else:
+            counts[event.type] -= 1
+    seen: Counter[str] = Counter()
+    for kind, event in unnumbered:
+        seen[kind] += 1
+        if seen[kind] > counts[kind]:
+            yield event
+
+
+def _number(line: Mapping[str, Any], written: Written) -> int:
+    """Return the number that a line has reserved for its event; 0: none that could be used."""
+    number = line.get("event")
+    if type(number) is not int or not 0 < number < _LARGEST or number in written.refused:
+        return 0
+    return number

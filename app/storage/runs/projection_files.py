@@ -29,6 +29,8 @@ class Load:
     """Queued events."""
     event_lines: bytes = b""
     """The same, as lines."""
+    refused: int = 0
+    """How many refused numbers the lines begin with."""
     sync_events: bool = False
     """Whether their numbers count only once they are durable."""
     events_written: bool = False
@@ -78,6 +80,10 @@ class ProjectionFiles:
         self._context.probes.reach("storage.events.before_append")
         path = f"{self._folder}/{layout.EVENTS}"
         disk_port.append_whole(self._context.disk, path, load.event_lines, sync=load.sync_events)
+        if load.sync_events:
+            # The name of the file, too: a new run's folder may be durable in the commit log alone.
+            self._context.disk.sync_folder(self._folder)
+            self._context.disk.sync_folder(layout.RUNS)
         load.events_written = True
         self._context.committer.mention(path)
         self._context.probes.reach("storage.events.after_append")

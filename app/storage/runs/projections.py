@@ -1,6 +1,7 @@
 """Projections of an open run: events, snapshots and receipts, queued by the step path and written behind it."""
 
-# Why events wait for the line that opened their block: docs/decisions/0360.
+# Why events wait for the line that opened their block: docs/decisions/0360. Why lines number their events:
+# docs/decisions/0365.
 #
 # Before an operation that reaches outside is performed, its body is searched for the run's id, which every path
 # into the run's folder contains. Only then are snapshots and events written first: a program must not find the run
@@ -13,12 +14,16 @@ import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from app import clock, errors
-from app.domain import events, plain, records, runs
+from app.domain import decisions, plain, records, runs
+from app.domain.events import Event, EventType
+from app.engine import journal_lines
 from app.storage import layout
 from app.storage.disk.worker_threads import Workers
 from app.storage.index.index_port import ReceiptPlace
+from app.storage.journal.journal import Placed
 from app.storage.runs import events_file
 from app.storage.runs.events_file import BLOCK, Written
 from app.storage.runs.projection_files import Load, ProjectionFiles
@@ -29,7 +34,7 @@ _log = logging.getLogger(__name__)
 _FEW_BYTES = 16 * 1024
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
 
-_PUBLISHED_ELSEWHERE = frozenset({events.EventType.RUN_CREATED, events.EventType.RUN_ENDED})
+_PUBLISHED_ELSEWHERE = frozenset({EventType.RUN_CREATED, EventType.RUN_ENDED})
 
 Snapshots = Callable[[], Mapping[str, plain.Json]]
 """Makes the files of a run's folder that are replaced as a whole."""
@@ -41,56 +46,98 @@ class EventQueue:
     Each `taken` opens a new block of numbers. Its line is synced before an event of the block is written or shown, so
     no number was used before, even if a power cut took the end of events.jsonl. Where a run is opened without being
     taken, numbers come from the upper half of the last block, and are synced before they are shown.
+
+    A journal line carries the number of its event, reserved when it is appended, so that the event has that number
+    for ever. Events follow in the order of their numbers: they wait while a line before them is under way.
     """
 
-    def __init__(self, run_id: str, written: Written, taken: int, unwritten: Iterable[events.Event] = ()) -> None:
+    def __init__(self, run_id: str, written: Written, taken: int, unwritten: Iterable[Event] = ()) -> None:
         self._run_id = run_id
-        self._floor = taken * BLOCK + BLOCK // 2
-        self._fresh = False
-        self._sync = False
+        self.fresh = False
+        """Whether this process has opened the block, so that its events need no sync."""
+        self.sync = False
+        """Whether the next events must be synced before they are shown."""
         self.last = written.last
-        """Highest number given."""
+        """Highest number of an event that is queued or written."""
+        self.next = max(written.last, taken * BLOCK + BLOCK // 2) + 1
+        """Lowest number that is free."""
         self.prove: Callable[[], Awaitable[None]] | None = None
         """Makes the line durable that opened the block; None: it is."""
         self.unwritten = list(unwritten)
         """Events that are not in the file yet."""
+        self.held: dict[int, list[Event] | None] = {}
+        """Events that wait, by their first number; None: their line is under way."""
+        self.refused: list[int] = []
+        """Numbers whose line was refused, until the file says so."""
+
+    def settle(self, number: int, made: list[Event]) -> None:
+        """Queue the events of a line that counts; none: it was refused."""
+        held = self.held
+        if number not in held:
+            return
+        held[number] = made
+        if made:
+            self.last = max(self.last, made[-1].seq)
+        else:
+            self.refused.append(number)
+        while held and (ready := held[first := next(iter(held))]) is not None:
+            self.unwritten += ready
+            del held[first]
+
+    def begin_block(self, taken: int) -> None:
+        """Number from a new block, and sync each event of it until the line counts that opens it."""
+        self.next = max(self.next, taken * BLOCK + 1)
+        self.fresh = False
 
     def open_block(self, taken: int, prove: Callable[[], Awaitable[None]] | None = None) -> None:
         """Number from a new block; its `taken` line is durable, or `prove` makes it so."""
-        self._floor = taken * BLOCK
-        self._fresh = True
+        self.next = max(self.next, taken * BLOCK + 1)
+        self.fresh = True
         self.prove = prove
 
     def continue_from(self, taken: int, last: int) -> None:
         """Continue in the block that this process opened, after the last number that it gave."""
         self.open_block(taken)
-        self.last = max(self.last, last)
+        self.next = max(self.last, last) + 1
 
-    def add(
-        self, at: str, type: events.EventType, key: str | None, data: Mapping[str, plain.Json] | None
-    ) -> events.Event:
+    def add(self, at: str, type: EventType, key: str | None, data: Mapping[str, plain.Json] | None) -> Event:
         """Number an event and queue it."""
-        number = self.last + 1 if self.last > self._floor else self._floor + 1
-        event = events.Event(
+        number = self.next
+        event = Event(
             seq=number, at=at, type=type._value_, run_id=self._run_id, key=key, data=dict(data) if data else {}
         )
-        self.last = number
-        self.unwritten.append(event)
-        self._sync = self._sync or not self._fresh
+        self.last, self.next = number, number + 1
+        if self.held:
+            self.held[number] = [event]
+        else:
+            self.unwritten.append(event)
+        # The line of an ordered pause is older than its event, and does not have its number.
+        ordered = type is EventType.RUN_PAUSED and event.data.get("reason") == decisions.PAUSED_BY_PERSON
+        self.sync = self.sync or ordered or not self.fresh
         return event
 
-    def take(self) -> tuple[list[events.Event], bool]:
+    def retell(self, event: Event) -> None:
+        """Queue the event of a line that is missing in the file, with its number if it has one."""
+        if not event.seq:
+            self.add(event.at, EventType(event.type), event.key, event.data)
+            return
+        self.last = max(self.last, event.seq)
+        self.next = max(self.next, event.seq + 1)
+        self.unwritten.append(event)
+
+    def take(self) -> tuple[list[Event], bool]:
         """Return the events to write, and whether they must be synced."""
         taken, self.unwritten = self.unwritten, []
-        return taken, self._sync
+        return taken, self.sync
 
-    def put_back(self, taken: list[events.Event]) -> None:
+    def put_back(self, taken: list[Event]) -> None:
         """Queue events again that could not be written."""
         self.unwritten = taken + self.unwritten
 
-    def note_written(self) -> None:
-        """Note that the events taken are in the file."""
-        self._sync = self._sync and bool(self.unwritten)
+    def note_written(self, refused: int) -> None:
+        """Note that the events taken are in the file, and the first of the refused numbers."""
+        self.sync = self.sync and bool(self.unwritten or self.held)
+        del self.refused[:refused]
 
 
 class Projections:
@@ -117,7 +164,7 @@ class Projections:
         self.start = start
         """What the run began with, its present labels included."""
         self._feed = context.feed
-        self._endings: list[events.Event] = []
+        self._endings: list[Event] = []
         self._folder = layout.run_folder(run_id)
         self._proven = dict.fromkeys(proven)
         self._make: Snapshots | None = None
@@ -138,11 +185,11 @@ class Projections:
 
     def add_event(
         self,
-        type: events.EventType,
+        type: EventType,
         key: str | None = None,
         data: Mapping[str, plain.Json] | None = None,
         at: str | None = None,
-    ) -> events.Event:
+    ) -> Event:
         """Number an event and queue it."""
         event = self._queue.add(at or clock.stamp(self._context.clock.now()), type, key, data)
         if self._feed.followers:
@@ -150,6 +197,38 @@ class Projections:
         if self._timer is None and self._writing is None:
             self._write_soon()
         return event
+
+    def arrived(self, line: Mapping[str, Any], placed: Placed) -> records.Record:
+        """Tell the events of a step's line, which is durable now, and return its record."""
+        record = records.read(placed.position, {**line, **placed.ending})
+        self.tell(line["event"], journal_lines.events(self._run_id, record, line["event"]))
+        return record
+
+    def tell(self, number: int, made: list[Event]) -> None:
+        """Queue the events of a line that counts, behind those of the lines before it; none: it was refused."""
+        queue = self._queue
+        if len(queue.held) == 1 and made and number in queue.held:
+            queue.held.clear()
+            queue.last = max(queue.last, made[-1].seq)
+            queue.unwritten += made
+        else:
+            queue.settle(number, made)
+        if self._feed.followers:
+            self._feed.stir(self)
+        if self._timer is None and self._writing is None:
+            self._write_soon()
+
+    def refused(self, line: Mapping[str, Any]) -> None:
+        """Let the events go on that wait for a line which could not be made durable."""
+        if "event" in line:
+            self.tell(line["event"], [])
+
+    def retell(self, missing: Iterable[Event]) -> None:
+        """Queue events of journal lines that are missing in the file."""
+        for event in missing:
+            self._queue.retell(event)
+        if self._queue.unwritten:
+            self._write_soon()
 
     def add_receipt(self, record: records.Record) -> None:
         """Queue a receipt, unless it was queued before."""
@@ -181,7 +260,7 @@ class Projections:
         except OSError as error:
             raise self._context.disk_health.failed(f"{self._folder}/*", error) from error
 
-    async def read_events(self, after: int, most: int | None) -> list[events.Event]:
+    async def read_events(self, after: int, most: int | None) -> list[Event]:
         """Write queued events, and return the next ones numbered above `after` that are written."""
         if self._queue.last <= after:
             return []
@@ -267,7 +346,8 @@ class Projections:
 
     def _fill(self, load: Load, whole: bool) -> None:
         load.events, load.sync_events = self._queue.take()
-        load.event_lines = events_file.encoded(*load.events)
+        load.refused = len(self._queue.refused)
+        load.event_lines = events_file.refusals(self._queue.refused) + events_file.encoded(*load.events)
         if whole:
             load.receipts = self._receipts
             self._receipts = []
@@ -283,11 +363,11 @@ class Projections:
 
     async def _note(self, load: Load, failure: BaseException | None) -> BaseException | None:
         if load.events_written:
-            self._queue.note_written()
+            self._queue.note_written(load.refused)
             # That a run was created is published where it is.
             written = [event for event in load.events if event.type not in _PUBLISHED_ELSEWHERE]
             self._feed.publish(self.start, written, len(load.event_lines))
-            self._endings += [event for event in load.events if event.type == events.EventType.RUN_ENDED]
+            self._endings += [event for event in load.events if event.type == EventType.RUN_ENDED]
         else:
             self._queue.put_back(load.events)
         if load.places is None:

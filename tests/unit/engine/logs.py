@@ -10,7 +10,7 @@ from typing import Any
 from app import clock, errors
 from app.domain import decisions, events, plain, records, runs
 from app.domain.states import RunState
-from app.engine import ports, probes, runner, stores
+from app.engine import journal_lines, ports, probes, runner, stores
 from tests.unit.engine import samples
 
 
@@ -59,7 +59,9 @@ class ListLog:
         position = len(self._disk.steps)
         self._disk.steps.append(plain.encode(dict(line)))
         await asyncio.sleep(0)
-        return records.read(position, json.loads(self._disk.steps[position]))
+        record = records.read(position, json.loads(self._disk.steps[position]))
+        self._tell(journal_lines.events(self._disk.start.run_id, record, 0))
+        return record
 
     async def decide(
         self, kind: decisions.DecisionKind, facts: Mapping[str, Any], *, sync: bool = True, at: str | None = None
@@ -76,6 +78,8 @@ class ListLog:
         self._disk.control.append(plain.encode(line))
         folded.apply(line)
         await asyncio.sleep(0)
+        if kind in decisions.EVENTS and facts.get("reason") != decisions.PAUSED_BY_PERSON:
+            self._tell([decisions.event(self._disk.start.run_id, line, folded.taken, 0)])
         return True
 
     async def put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
@@ -130,6 +134,10 @@ class ListLog:
 
     async def close(self) -> None:
         return None
+
+    def _tell(self, told: list[events.Event]) -> None:
+        for event in told:
+            self.add_event(events.EventType(event.type), event.key, event.data)
 
     def _write(self) -> None:
         if self._disk.broken:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app import clock
-from app.domain.decisions import DecisionKind
+from app.domain import plain
+from app.domain.decisions import PAUSED_BY_PERSON, DecisionKind
 from app.domain.events import Event, EventType
 from app.storage.memory_store import MemoryStore
 from tests.conformance import store_harness
@@ -40,21 +41,20 @@ async def _live(store: MemoryStore, follower: Follower, *, eager: bool = True) -
     await follower.follow(store)
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {}, sync=log.loaded.decisions.taken > 0)
-    log.add_event(EventType.RUN_STARTED, None, {"taken": log.loaded.decisions.taken})
     if eager:
         await follower.follow(store)
     done = {record.key for record in log.loaded.records}
     for key in STEPS:
         if key not in done:
-            log.add_event(EventType.STEP_STARTED, key)
+            attempt = log.loaded.decisions.highest_attempt.get(key, 0) + 1
+            facts = {"key": key, "attempt": attempt, "operation": "x", "step_id": key, "phase": None}
+            await log.decide(DecisionKind.STARTED, facts, sync=key == "b")
             if eager or done:
                 await follower.follow(store)
             done.add(key)
-            record = await log.append_step(store_harness.step(key))
-            log.add_event(EventType.STEP_FINISHED, key, {"position": record.position})
+            await log.append_step(store_harness.step(key))
             await follower.follow(store)
     await store_harness.end(log)
-    log.add_event(EventType.RUN_ENDED)
     await follower.follow(store)
     await log.close()
 
@@ -74,18 +74,100 @@ async def test_no_number_has_two_meanings_after_a_kill(most: int, *, eager: bool
     assert numbers == sorted(set(numbers))
     assert once == [("run.created", None), *(("step.finished", key) for key in STEPS), ("run.ended", None)]
     assert [everything[event.seq] for event in shown] == shown
+    assert _identities(follower) == sorted(set(_identities(follower)))
+    assert {event.seq for event in follower.told} == set(everything)
 
 
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "late"])
 @pytest.mark.parametrize("most", range(1, EVENTS + 1))
 async def test_no_number_has_two_meanings_after_a_power_cut(most: int, *, eager: bool) -> None:
-    """Events that the disk did not keep are told again under numbers that no reader has seen."""
+    """Events that the disk did not keep have the number of their line, so that a reader sees none of them twice, and
+    misses none whose line was kept.
+    """
     follower, shown, everything = await _crashed(most, eager=eager, lose_unsynced=True)
     numbers = [event.seq for event in follower.told]
 
     assert numbers == sorted(set(numbers))
     assert all(everything.get(event.seq, event) == event for event in shown)
     assert follower.told[-1].type == "run.ended"
+    assert {event.seq for event in follower.told} >= set(everything)
+    assert [event.key for event in follower.told if event.type == "step.finished"] == list(STEPS)
+    assert [event.type for event in follower.told].count("run.created") == 1
+    assert [event.type for event in follower.told].count("run.ended") == 1
+
+
+async def test_a_hole_in_the_events_is_filled_with_the_same_events() -> None:
+    """An event that a power cut took from the midst of the file comes back at its place, under its number."""
+    store = MemoryStore(clock=clock.SystemClock())
+    await _ended(store)
+    before = await store.read_events(RUN)
+    found = store.crashed(lose_unsynced=False)
+    await found.start()
+    files, path = found._parts.context.disk, f"runs/{RUN}/events.jsonl"
+    lines = files.read(path).splitlines(keepends=True)
+    files.write(path, b"".join(line for line in lines if b'"step.' not in line), sync=True)
+    await (await found.open(RUN)).close()
+
+    assert len(lines) == EVENTS
+    assert await found.read_events(RUN) == before
+    await found.close()
+
+
+async def test_an_ordered_pause_is_told_once() -> None:
+    """The event of a pause that a person ordered comes later than its line, and is durable before it is shown."""
+    store = MemoryStore(clock=clock.SystemClock())
+    await store.start()
+    await store.create(store_harness.start())
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    await log.decide(DecisionKind.PAUSED, {"reason": PAUSED_BY_PERSON})
+    unasked = [event.type for event in await store.read_events(RUN)]
+    log.add_event(EventType.RUN_PAUSED, None, {"reason": PAUSED_BY_PERSON, "error": None, "author": None})
+    shown = await store.read_events(RUN)
+    found = store.crashed(lose_unsynced=True)
+    await found.start()
+    await (await found.open(RUN)).close()
+
+    assert unasked == ["run.created", "run.started"]
+    assert shown[-1].type == "run.paused"
+    assert await found.read_events(RUN) == shown
+    await found.close()
+
+
+async def test_a_refused_line_that_is_found_after_all_has_a_new_number() -> None:
+    """A client that has seen what was told after a refusal does not miss the event of a line that was kept."""
+    store = MemoryStore(clock=clock.SystemClock())
+    await store.start()
+    await store.create(store_harness.start())
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    line = {**store_harness.step("a"), "event": log._events.next}
+    log._events.held[line["event"]] = None
+    log._events.next += 1
+    log._projections.refused(line)
+    log.add_event(EventType.STORAGE_FAILED, "a", {"error": None})
+    shown = await store.read_events(RUN)
+    await log._steps.append(plain.encode(line))
+    found = store.crashed(lose_unsynced=False)
+    await found.start()
+    for _ in range(2):
+        await (await found.open(RUN)).close()
+    behind = await found.read_events(RUN, shown[-1].seq)
+
+    assert shown[-1].type == "storage.failed"
+    assert shown[-1].seq == line["event"] + 1
+    assert [(event.type, event.key) for event in behind] == [("step.finished", "a")]
+    await found.close()
+
+
+async def _ended(store: MemoryStore) -> None:
+    await store.start()
+    await store.create(store_harness.start())
+    await _live(store, Follower(EVENTS + 1))
+
+
+def _identities(follower: Follower) -> list[tuple[int, str, str | None]]:
+    return [(event.seq, event.type, event.key) for event in follower.told]
 
 
 async def _crashed(most: int, *, eager: bool, lose_unsynced: bool) -> tuple[Follower, list[Event], dict[int, Event]]:

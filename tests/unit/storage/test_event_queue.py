@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.events import EventType
+from app.domain.events import Event, EventType
 from app.storage.runs.events_file import BLOCK, Written
 from app.storage.runs.projections import EventQueue
 
@@ -53,3 +53,20 @@ def test_what_could_not_be_written_comes_first_again() -> None:
     assert len(again) == 3
     assert sync
     assert not queue.unwritten
+
+
+def test_events_wait_for_the_lines_before_them() -> None:
+    """While a line is under way nothing is told that has a higher number than its event."""
+    queue = EventQueue("r", Written(last=1), taken=0)
+    queue.open_block(1)
+    first, second = queue.next, queue.next + 1
+    queue.held.update({first: None, second: None})
+    queue.next += 2
+    (third,) = add(queue)
+    queue.settle(second, [])
+    before = [event.seq for event in queue.unwritten]
+    queue.settle(first, [Event(seq=first, at=AT, type="step.finished", run_id="r")])
+
+    assert before == []
+    assert [event.seq for event in queue.unwritten] == [first, third]
+    assert queue.refused == [second]

@@ -70,10 +70,9 @@ class Reads:
 async def step(store: FolderStore, key: str, output: Any = None) -> None:
     """Begin and record a step, and set the run aside."""
     log = await store.open(RUN)
-    await log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": f"sha256:{key}"}, sync=False)
-    log.add_event(EventType.STEP_STARTED, key, {"step_id": key, "phase": None, "attempt": 1})
-    record = await log.append_step(store_harness.step(key, output))
-    log.add_event(EventType.STEP_FINISHED, key, {"position": record.position})
+    facts = {"key": key, "attempt": 1, "operation": f"sha256:{key}", "step_id": key, "phase": None}
+    await log.decide(DecisionKind.STARTED, facts, sync=False)
+    await log.append_step(store_harness.step(key, output))
     await log.set_aside()
 
 

@@ -20,7 +20,6 @@ from typing import Any
 from app import clock
 from app.domain import plans, runs
 from app.domain.decisions import DecisionKind
-from app.domain.events import EventType
 from app.domain.states import RunState
 from app.engine.probes import Probes
 from app.storage.data_directory import DataDirectory
@@ -74,7 +73,6 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
         record = await log.append_step(line)
         tell(f"step {key}")
         await log.add_receipt(record)
-        log.add_event(EventType.STEP_FINISHED, key, {"position": record.position})
         log.refresh(lambda key=key: {"run.json": {"last": key}, "cache.json": {"last": key}})  # type: ignore[misc]
         await log.rest()
     await store.issues.open({"issue_id": "iss_1", "title": "t"})

@@ -13,7 +13,7 @@ import pytest
 
 import app
 from app.domain import records, views
-from app.storage.runs import opening
+from app.engine import journal_lines
 from tests.replay import golden
 
 REDUCER = Path(app.__file__).parent / "ui" / "static" / "js" / "lib" / "run_state.js"
@@ -48,11 +48,11 @@ def answer(counted: Sequence[records.Record], status: str = "running", opened: S
 
 def happened(record: records.Record) -> list[dict[str, Any]]:
     """Return the events of a step."""
-    told = opening._step(record)
+    told = journal_lines.events("r", record, 0)[-1]
     begun = {"step_id": record.line.get("step_id"), "phase": record.line.get("phase"), "attempt": record.attempt}
     return [
         {"type": "step.started", "at": record.started_at, "key": record.key, "data": begun},
-        {"type": told.type.value, "at": record.completed_at, "key": record.key, "data": told.data},
+        {"type": told.type, "at": record.completed_at, "key": record.key, "data": told.data},
     ]
 
 

@@ -1,0 +1,27 @@
+"""Contests: control lines of which the first, or one after another, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.domain import plain, states
+from app.domain.decisions import DecisionKind, Decisions
+
+DOUBTED = frozenset({DecisionKind.LABELLED, DecisionKind.LIMITED, DecisionKind.VOTED})
+"""Lines of runs at rest, whose row is doubted first."""
+
+CONTESTED = DOUBTED | {DecisionKind.CANCEL_REQUESTED, DecisionKind.ENDED, DecisionKind.RESUMED, DecisionKind.LATE}
+"""Lines that are written one after another, each judged by those before it."""
+
+
+def wins(decided: Decisions, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+    """Return whether a contested line is written after what was decided before it."""
+    match kind:
+        case DecisionKind.CANCEL_REQUESTED:
+            return decided.ended is None and decided.cancel_requested_at is None
+        case DecisionKind.ENDED:
+            cancelled = decided.cancel_requested_at is not None
+            return decided.ended is None and (not cancelled or facts["status"] == states.RunState.CANCELLED)
+        case DecisionKind.LIMITED:
+            return decided.ended is None
+    return True
