@@ -14,7 +14,7 @@ from typing import Any
 from app import bootstrap, settings
 from app.crash_lab import experiment
 from app.crash_lab import workload as work
-from app.domain import states
+from app.domain import states, task_reviews
 from app.engine import stores
 from app.services import conferences, requests
 from app.services.plans import requests as plan_requests
@@ -25,7 +25,9 @@ _PROJECT = children.ROOT / ".control-room" / "example"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Example:
+class Example:
+    """What is asked for, and what its agents say."""
+
     asked: work.Asked
     name: str
     outcomes: Mapping[str, str] = field(default_factory=dict)
@@ -44,34 +46,42 @@ def _run(recipe_id: str, **args: Any) -> requests.StartRequest:
 
 
 _SCENE = "Story/Scenes/SCN-the-arrival.md"
+_INTENT = "review the prose of the arrival, then of the scene after it"
 _TASKS = [
-    {"id": 1, "description": "prose review of the arrival", "deps": [], "args": {"scene_path": _SCENE}},
+    {
+        "id": 1,
+        "description": "prose review of the arrival",
+        "deps": [],
+        "dod": "the prose of the arrival is reviewed",
+        "args": {"scene_path": _SCENE},
+    },
     {
         "id": 2,
         "description": "prose review of the scene after it",
         "deps": [1],
+        "dod": "the prose of the scene after it is reviewed",
         "args": {"scene_path": "Story/Scenes/SCN-a-key-for-the-tower.md"},
     },
 ]
-_EXAMPLES: Mapping[str, _Example] = {
-    "control_room": _Example(
+EXAMPLES: Mapping[str, Example] = {
+    "control_room": Example(
         name="creative_draft_scene",
         asked=_run("creative_draft_scene", scene_path=_SCENE, canon_paths=["Compendium/Characters"]),
     ),
-    "agent_recipes": _Example(
+    "agent_recipes": Example(
         name="review-and-commit",
         asked=_run("review-and-commit"),
         outcomes={
             "code-review": "issues-found", "fix": "complete", "code-review#2": "no-issues", "commit": "committed",
         },
     ),
-    "amplifier": _Example(
+    "amplifier": Example(
         name="batch-file-analyzer",
         asked=_run("batch-file-analyzer"),
         said={"discover-files": '{"files": ["a.py", "b.py", "c.py", "d.py"]}', "*": "It is well written."},
     ),
-    "orchestrate": _Example(name="git_census", asked=_run("git_census"), needs_repository=True),
-    "conference": _Example(
+    "orchestrate": Example(name="git_census", asked=_run("git_census"), needs_repository=True),
+    "conference": Example(
         name="a question to two agents",
         asked=conferences.NewConference(
             message="Does the scene keep its pace?", agents=["editor", "critic"], allowed_tools=["prose_analyzer"]
@@ -82,9 +92,10 @@ _EXAMPLES: Mapping[str, _Example] = {
             "*": "ABSTAIN: the benchmark has no opinion",
         },
     ),
-    "plan": _Example(
+    "plan": Example(
         name="an intent of two tasks",
-        asked=plan_requests.NewPlan(intent="review the prose of the arrival, then of the scene after it"),
+        # Its chief is of a small tier, whose reviews a person makes: with reviews the plan would wait for one.
+        asked=plan_requests.NewPlan(intent=_INTENT, review=task_reviews.OFF),
         said={"chief": json.dumps({"tasks": _TASKS}), "*": "It is well written."},
     ),
 }  # fmt: skip
@@ -92,11 +103,11 @@ _EXAMPLES: Mapping[str, _Example] = {
 
 async def _measure(context: workload.Context) -> figures.Raw:
     found: dict[str, float] = {}
-    for dialect, example in _EXAMPLES.items():
+    for dialect, example in EXAMPLES.items():
         runs, appends = [], []
         for number in range(context.size(5, 1)):
             place = context.place / f"{dialect}-{number}"
-            seconds, lines = await _lived(place, example)
+            seconds, lines = await live(place, example)
             runs.append(seconds)
             appends.append(machine.append_seconds(place, 100) * lines)
         found[f"{dialect}_ms"] = statistics.median(runs) * 1000
@@ -104,7 +115,15 @@ async def _measure(context: workload.Context) -> figures.Raw:
     return found
 
 
-async def _lived(place: Path, example: _Example) -> tuple[float, int]:
+async def live(place: Path, example: Example) -> tuple[float, int]:
+    """Run an example to its end in a copy of the example project at `place`, which must not exist yet.
+
+    Returns:
+        Seconds from the request to the end, and the number of steps of all its runs.
+
+    Raises:
+        AssertionError: a run of it ended otherwise than done.
+    """
     copy = _copy(place, example)
     use = bootstrap.OpenMode(address=projects.ADDRESS)
     async with bootstrap.build(copy.settings, use, bootstrap.real_platform({})) as application:
@@ -122,7 +141,7 @@ async def _no_space() -> None:
     raise AssertionError("there is no room on the disk")
 
 
-def _copy(place: Path, example: _Example) -> experiment.Experiment:
+def _copy(place: Path, example: Example) -> experiment.Experiment:
     # One for each run, since a recipe may write files that must not be there yet.
     place.mkdir()
     replies = place / "replies.json"
@@ -135,7 +154,7 @@ def _copy(place: Path, example: _Example) -> experiment.Experiment:
     return copy
 
 
-def _line(dialect: str, example: _Example) -> figures.Line:
+def _line(dialect: str, example: Example) -> figures.Line:
     return figures.Line(
         says=f"`{example.name}` ({dialect})"
         if isinstance(example.asked, requests.StartRequest)
@@ -151,5 +170,5 @@ WORKLOAD = workload.Workload(
     name="W11",
     title="One run of each language's example, a conference and a plan, all included, with agents that answer at once.",
     measure=_measure,
-    lines=tuple(_line(dialect, example) for dialect, example in _EXAMPLES.items()),
+    lines=tuple(_line(dialect, example) for dialect, example in EXAMPLES.items()),
 )
