@@ -29,10 +29,15 @@ class Example:
     """What is asked for, and what its agents say."""
 
     asked: work.Asked
+    """The run, conference or plan."""
     name: str
+    """What the report calls it."""
     outcomes: Mapping[str, str] = field(default_factory=dict)
+    """Outcome that an agent tells, by the step that asks it."""
     said: Mapping[str, str] = field(default_factory=dict)
+    """What an agent says, by the step that asks it; `*`: to all others."""
     needs_repository: bool = False
+    """Whether its project must be a Git repository."""
 
     @property
     def replies(self) -> str:
