@@ -33,7 +33,7 @@ class Told:
 class Follower(asyncio.Protocol):
     """One connection; `follow` opens it."""
 
-    def __init__(self, request: bytes) -> None:
+    def __init__(self, request: bytes, keeps: bool) -> None:
         self._request = request
         self._parser = httptools.HttpResponseParser(self)
         self._now = 0.0
@@ -45,7 +45,7 @@ class Follower(asyncio.Protocol):
         """Length of the stream after each part, and when that arrived."""
         self.parts: list[bytes] = []
         """The stream itself, where `keeps`."""
-        self.keeps = False
+        self.keeps = keeps
         """Whether the stream is kept."""
         self.begun = asyncio.Event()
         """Set when its first event has arrived."""
@@ -85,11 +85,11 @@ class Follower(asyncio.Protocol):
         self._transport.close()
 
 
-async def follow(served: children.Served, target: str) -> Follower:
-    """Open a stream."""
+async def follow(served: children.Served, target: str, *, keeps: bool = False) -> Follower:
+    """Open a stream, and keep what arrives where `keeps`."""
     request = f"GET {target} HTTP/1.1\r\nHost: {served.host}:{served.port}\r\n\r\n".encode()
     loop = asyncio.get_running_loop()
-    _, follower = await loop.create_connection(lambda: Follower(request), served.host, served.port)
+    _, follower = await loop.create_connection(lambda: Follower(request, keeps), served.host, served.port)
     return follower
 
 

@@ -39,8 +39,8 @@ async def _start(connection: client.Connection, recipe_id: str) -> str:
 
 
 async def _following(served: children.Served, target: str, count: int) -> list[followers.Follower]:
-    following = [await followers.follow(served, target) for _ in range(count)]
-    following[0].keeps = True
+    # The first part can arrive before the last follower has connected.
+    following = [await followers.follow(served, target, keeps=not number) for number in range(count)]
     await asyncio.gather(*(follower.begun.wait() for follower in following))
     return following
 
