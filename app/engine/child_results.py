@@ -20,7 +20,7 @@ async def result(
         return failed(error.code, error.message, {"run_id": child, "status": status.value})
     if status is states.RunState.DONE:
         return records.Result(output=output, summary=f"{child} is done")
-    return failed(f"child_{status.value}", f"the run {child} ended as {status.value}", output)
+    return failed(f"child_{status.value}", f"the run {child} ended as {status.value}{_cause(output['error'])}", output)
 
 
 def timed_out(child: str) -> records.Result:
@@ -32,6 +32,10 @@ def failed(code: str, message: str, output: plain.Json) -> records.Result:
     """Return the failure of a step that waited for a child."""
     error = records.StepError(code=code, message=message)
     return records.Result(status=states.StepState.FAILED, output=output, error=error)
+
+
+def _cause(error: plain.Json) -> str:
+    return f": {error['message']:.300}" if isinstance(error, dict) and error.get("message") else ""
 
 
 async def _output(

@@ -8,7 +8,11 @@ from app import errors
 from app.engine import workspace_faults
 
 _SHOWN_CHARACTERS = 200
-_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+_MISSING = {
+    errno.ENOENT: "does not exist in the workspace",
+    errno.ENOTDIR: "names a folder above it that is not a folder",
+    errno.ENAMETOOLONG: "has a name that is longer than the file system allows",
+}
 
 
 def outside(path: str, reason: str) -> errors.ToolFailed:
@@ -39,7 +43,7 @@ def moved(working_dir: str, failure: errors.ToolFailed) -> str:
 
 def missing(path: str) -> errors.ToolFailed:
     """Return the failure of a path at which there is nothing."""
-    return _about(path, "file_not_found", "does not exist in the workspace")
+    return _about(path, "file_not_found", _MISSING[errno.ENOENT])
 
 
 def not_a_file(path: str) -> errors.ToolFailed:
@@ -96,7 +100,7 @@ def of_system(path: str, error: OSError, code: str = "file_unreadable") -> error
     if workspace_faults.passes(error.errno, reading=code == "file_unreadable"):
         return workspace_faults.waits(path, error)
     if error.errno in _MISSING:
-        return missing(path)
+        return _about(path, "file_not_found", _MISSING[error.errno])
     name = errno.errorcode.get(error.errno or 0, "unknown")
     verb = "read" if code == "file_unreadable" else "written"
     failure = _about(path, code, f"cannot be {verb}: {error.strerror or name}")

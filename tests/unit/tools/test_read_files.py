@@ -52,6 +52,13 @@ class TestWhole:
         assert told["./a.md"] == {"text": text, "size_bytes": len(text.encode()), "folder": False}
         assert told["empty"] == {"text": "", "size_bytes": 0, "folder": False}
 
+    async def test_a_path_through_a_file_is_not_called_missing(self, root: Path) -> None:
+        """What is wrong is the part that is a file, and the message says so."""
+        (root / "a.md").touch()
+        failure = await refusal(root, "a.md/b")
+
+        assert failure.message == "'a.md/b' names a folder above it that is not a folder."
+
     @pytest.mark.parametrize(
         ("path", "code"),
         [

@@ -45,6 +45,7 @@ async def test_a_failed_child_fails_its_step() -> None:
 
     assert record.error is not None
     assert record.error.code == "child_failed"
+    assert record.error.message.endswith(f"ended as failed: {record.output['error']['message']}")
     assert record.output["error"]["code"] == "run_failed"
 
     await bench.close()
