@@ -9,11 +9,9 @@ import asyncio
 import gc
 import time
 
-TICK_SECONDS = 5.0
-"""Time between two looks."""
+TICK_SECONDS = 5.0  # Time between two looks.
 
-QUIET_SHARE = 0.1
-"""Part of the time that a quiet process computes at most."""
+QUIET_SHARE = 0.1  # Part of the time that a quiet process computes at most.
 
 _LEAST, _MOST, _NEVER = 5, 500, 1_000_000_000
 

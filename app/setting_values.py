@@ -9,21 +9,15 @@ from dataclasses import dataclass
 class Documented:
     """One setting, for people."""
 
-    env: str
-    """Environment variable."""
-    default: str
-    """Default, as text."""
-    meaning: str
-    """What it does."""
+    env: str  # Environment variable.
+    default: str  # Default, as text.
+    meaning: str  # What it does.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
     """Something that a check of the settings found."""
 
-    setting: str
-    """Environment variable, or the file concerned."""
-    message: str
-    """What about it."""
-    fatal: bool
-    """Whether the service refuses to start."""
+    setting: str  # Environment variable, or the file concerned.
+    message: str  # What about it.
+    fatal: bool  # Whether the service refuses to start.

@@ -15,11 +15,9 @@ from prometheus_client import exposition
 
 from app import clock, printable
 
-METRICS_TYPE = exposition.CONTENT_TYPE_LATEST
-"""Media type of `Metrics.text`."""
+METRICS_TYPE = exposition.CONTENT_TYPE_LATEST  # Media type of `Metrics.text`.
 
-QUIET_SECONDS = 60.0
-"""Time for which a warning that strangers cause is not repeated, however often they do."""
+QUIET_SECONDS = 60.0  # Time for which a warning that strangers cause is not repeated, however often they do.
 
 _STEP_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1800)
 _HTTP_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 60)

@@ -11,8 +11,7 @@ from app.agents.programs import catalogue
 from app.domain import operations, prices, records
 from app.engine import spending
 
-Configs: TypeAlias = Mapping[str, BackendConfig]
-"""Backends by name."""
+Configs: TypeAlias = Mapping[str, BackendConfig]  # Backends by name.
 
 _BYTES_A_TOKEN = 3
 

@@ -10,11 +10,9 @@ from starlette.requests import HTTPConnection, Request
 from app import errors
 from app.domain import access, authors
 
-HEADER = "X-Control-Room-Author"
-"""Header in which a caller may give its name."""
+HEADER = "X-Control-Room-Author"  # Header in which a caller may give its name.
 
-CALLER = "control_room.caller"
-"""Key of a connection's scope that holds who asks, as the guard has let it in."""
+CALLER = "control_room.caller"  # Key of a connection's scope that holds who asks, as the guard has let it in.
 
 _CLAIMING = ("local", "token")
 _Name = Annotated[
@@ -54,8 +52,7 @@ async def _limits(request: Request) -> access.Scope | None:
     return caller_of(request).limits
 
 
-AuthorDep = Annotated[authors.Author, Depends(_author)]
-"""The author, as a dependency of routes."""
+AuthorDep = Annotated[authors.Author, Depends(_author)]  # The author, as a dependency of routes.
 
 LimitsDep = Annotated[access.Scope | None, Depends(_limits)]
 """The scope that the caller is limited to, as a dependency of routes; None: it is not limited."""

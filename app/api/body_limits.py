@@ -15,14 +15,12 @@ from app.domain import json_text, plain
 DRAINED_BYTES = 64 * 1024 * 1024
 """Bytes of a body too large that are read and dropped, so that the client hears why instead of a reset."""
 
-MOST_VALUES = 50_000
-"""Values that a body holds at most: elements of lists and fields of objects."""
+MOST_VALUES = 50_000  # Values that a body holds at most: elements of lists and fields of objects.
 
 MOST_TYPED = 5_000
 """Values that it holds at most outside of what recipes and their arguments may be; each can be wrong in its form."""
 
-CHECKED_AT_ONCE = 16 * 1024
-"""Length of a body that is checked without leaving the loop."""
+CHECKED_AT_ONCE = 16 * 1024  # Length of a body that is checked without leaving the loop.
 
 _FREE_FIELDS = frozenset({"args", "options", "recipe"})
 _WITH_BODIES = frozenset({"POST", "PUT", "PATCH"})

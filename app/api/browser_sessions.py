@@ -24,14 +24,11 @@ from app.api import connections, problems, refusals, request_models, routers
 from app.api.responses import as_json, declared
 from app.domain import access, authors, keys, plain, shapes
 
-LIFE = dt.timedelta(hours=12)
-"""How long a sign-in counts."""
+LIFE = dt.timedelta(hours=12)  # How long a sign-in counts.
 
-HEADER = "x-control-room-session"
-"""Header that carries the second secret."""
+HEADER = "x-control-room-session"  # Header that carries the second secret.
 
-PATH = "/api/session"
-"""Address of the sign-in; it needs no token."""
+PATH = "/api/session"  # Address of the sign-in; it needs no token.
 
 _BEARER = access.Caller(author=authors.Author(name=None, claimed=False, via="token"))
 _PURPOSE = b"control-room browser session 1"

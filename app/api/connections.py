@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from app import settings, telemetry
 
-STALLED_SECONDS = 30.0
-"""Time within which a client must take some of what waits for it."""
+STALLED_SECONDS = 30.0  # Time within which a client must take some of what waits for it.
 
 MOST_REFUSED = 64
 """Connections beyond the limit that are still told so; further ones are dropped without a word."""
@@ -24,18 +23,12 @@ _LOG = logging.getLogger("control_room.api")
 class Limits:
     """What one connection may ask of the service, and how many there may be."""
 
-    head_bytes: int
-    """Longest head of a request: request line and headers, or trailers."""
-    headers: int
-    """Most headers of a request, trailers included."""
-    head_seconds: float
-    """Longest time from the first byte of a head to its last."""
-    body_seconds: float
-    """Longest time from the end of a head to the end of the body."""
-    connections: int
-    """Most connections."""
-    connections_per_address: int
-    """Maximum number of connections from one address."""
+    head_bytes: int  # Longest head of a request: request line and headers, or trailers.
+    headers: int  # Most headers of a request, trailers included.
+    head_seconds: float  # Longest time from the first byte of a head to its last.
+    body_seconds: float  # Longest time from the end of a head to the end of the body.
+    connections: int  # Most connections.
+    connections_per_address: int  # Maximum number of connections from one address.
 
 
 def limits(server: settings.ServerSettings) -> Limits:

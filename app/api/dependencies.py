@@ -42,60 +42,33 @@ from app.services.triggers import hooks, triggers
 class Services:
     """The use cases of one running service."""
 
-    runs: runs.Runs
-    """Runs."""
-    bulk: bulk.BulkOrders
-    """Orders to many runs."""
-    gates: gates.Gates
-    """Questions to people."""
-    explanations: explanations.Explanations
-    """Why runs do not move."""
-    statistics: statistics.Statistics
-    """Counts and sums over all runs."""
-    feed: event_feeds.FeedFollower
-    """Events of all runs."""
-    issues: issues.Issues
-    """What was found and written down."""
-    conversation_service: conversations.ConversationService
-    """Recipes and prompts in conversations."""
-    plans: plans.Plans
-    """Session plans."""
-    conferences: conferences.Conferences
-    """Rounds of opinions."""
-    retention: control_retention.Retention
-    """Removal of old runs."""
-    triggers: triggers.Triggers
-    """What starts runs by itself."""
-    hooks: hooks.Hooks
-    """Deliveries from outside."""
-    endpoints: endpoints.Endpoints
-    """Endpoints that receive messages about runs."""
-    max_message_bytes: int
-    """Largest message that a client of the WebSocket may send."""
-    catalogue: recipes.Catalogue
-    """Recipes."""
-    preflight: preflight.Preflight
-    """Dry runs."""
-    route: Callable[[str], routing.RoutingResult]
-    """Router."""
-    inventory: inventory.Inventory
-    """Tools and agents."""
-    health: health.Health
-    """Readiness."""
-    metrics: telemetry.Metrics
-    """Counts and measures."""
-    upkeep: maintenance.Maintenance
-    """Verification and repair."""
-    keys: keys.Keys
-    """API keys."""
-    budgets: budgets.Budgets
-    """What runs may spend together."""
-    prices: project_documents.DocumentOrders[prices.Prices]
-    """What models cost."""
-    policies: project_documents.DocumentOrders[policies.Policies]
-    """What runs of recipes get."""
-    audit: audit.AuditLog
-    """Changes of what has no run's journal."""
+    runs: runs.Runs  # Runs.
+    bulk: bulk.BulkOrders  # Orders to many runs.
+    gates: gates.Gates  # Questions to people.
+    explanations: explanations.Explanations  # Why runs do not move.
+    statistics: statistics.Statistics  # Counts and sums over all runs.
+    feed: event_feeds.FeedFollower  # Events of all runs.
+    issues: issues.Issues  # What was found and written down.
+    conversation_service: conversations.ConversationService  # Recipes and prompts in conversations.
+    plans: plans.Plans  # Session plans.
+    conferences: conferences.Conferences  # Rounds of opinions.
+    retention: control_retention.Retention  # Removal of old runs.
+    triggers: triggers.Triggers  # What starts runs by itself.
+    hooks: hooks.Hooks  # Deliveries from outside.
+    endpoints: endpoints.Endpoints  # Endpoints that receive messages about runs.
+    max_message_bytes: int  # Largest message that a client of the WebSocket may send.
+    catalogue: recipes.Catalogue  # Recipes.
+    preflight: preflight.Preflight  # Dry runs.
+    route: Callable[[str], routing.RoutingResult]  # Router.
+    inventory: inventory.Inventory  # Tools and agents.
+    health: health.Health  # Readiness.
+    metrics: telemetry.Metrics  # Counts and measures.
+    upkeep: maintenance.Maintenance  # Verification and repair.
+    keys: keys.Keys  # API keys.
+    budgets: budgets.Budgets  # What runs may spend together.
+    prices: project_documents.DocumentOrders[prices.Prices]  # What models cost.
+    policies: project_documents.DocumentOrders[policies.Policies]  # What runs of recipes get.
+    audit: audit.AuditLog  # Changes of what has no run's journal.
 
 
 async def found(request: Request) -> Services:
@@ -116,5 +89,4 @@ def why_starting(state: State) -> errors.Unavailable | errors.Unreadable:
     return why() if why is not None else errors.Unavailable("the service is starting", code="starting")
 
 
-ServicesDep = Annotated[Services, Depends(found)]
-"""The use cases, as a dependency of routes."""
+ServicesDep = Annotated[Services, Depends(found)]  # The use cases, as a dependency of routes.

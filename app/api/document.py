@@ -11,8 +11,7 @@ from starlette.routing import compile_path
 from app.api import guards, problems, refusals, schemas, streaming
 from app.domain import events
 
-SUMMARY = "A durable run manager for agent recipes."
-"""One line about the service."""
+SUMMARY = "A durable run manager for agent recipes."  # One line about the service.
 
 DESCRIPTION = (
     "Start a run of a recipe, follow its steps, read its slots. Every finished step is on disk before the next one "

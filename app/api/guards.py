@@ -21,14 +21,12 @@ from app.domain import access
 OPEN_PATHS = frozenset({"/healthz", "/readyz", browser_sessions.PATH})
 """Answered without a token: they reveal no more than a port scan, or exchange the token for a sign-in."""
 
-SUBPROTOCOL = "control-room"
-"""Subprotocol of the WebSocket, for clients that have to name one."""
+SUBPROTOCOL = "control-room"  # Subprotocol of the WebSocket, for clients that have to name one.
 
 BEARER_PREFIX = "control-room.bearer."
 """Beginning of the subprotocol that carries the token of a client that can set no header, in base64url behind it."""
 
-OPEN_PREFIX = "/hooks/"
-"""Beginning of the addresses that hold their own credential."""
+OPEN_PREFIX = "/hooks/"  # Beginning of the addresses that hold their own credential.
 
 _UNAUTHORIZED = "the header `Authorization: Bearer TOKEN` is missing or wrong"
 _TICKET_REFUSED = "the ticket was used, has expired or is unknown; get another one with POST /api/tickets"

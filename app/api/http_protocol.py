@@ -15,11 +15,9 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from app.api import connections, problems
 
 # Why: docs/decisions/0345.
-SLICE_BYTES = 4096
-"""What the parser gets between two looks at its limits."""
+SLICE_BYTES = 4096  # What the parser gets between two looks at its limits.
 
-SLICES_AT_ONCE = 4
-"""Slices that are parsed before the loop turns to others."""
+SLICES_AT_ONCE = 4  # Slices that are parsed before the loop turns to others.
 
 LINGER_SECONDS = 2.0
 """Time for which a refused client may continue sending, so that it reads why instead of a reset."""

@@ -20,8 +20,7 @@ TaskNumber = Annotated[int, _documented("integer", minimum=requests.TASK_IDS[0],
 """Number of a task."""
 
 _Intent = Annotated[str, _documented("string", minLength=1, maxLength=requests.INTENT_CHARACTERS)]
-Switch = Literal["on", "off"]
-"""Whether something is done."""
+Switch = Literal["on", "off"]  # Whether something is done.
 
 _Description = Annotated[str, _documented("string", minLength=1, maxLength=requests.DESCRIPTION_CHARACTERS)]
 _WORDS: dict[str, Any] = {"type": "string", "maxLength": requests.DOD_CHARACTERS}

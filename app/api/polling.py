@@ -8,8 +8,7 @@ from starlette.responses import Response
 
 from app.api.dependencies import Services
 
-MOST_WAIT_SECONDS = 60
-"""Longest that a poll is held back."""
+MOST_WAIT_SECONDS = 60  # Longest that a poll is held back.
 
 
 async def shown(services: Services, run_id: str, seconds: float, known: frozenset[str]) -> Response:

@@ -12,14 +12,12 @@ from starlette.responses import Response
 from app import errors
 from app.domain import plain
 
-MEDIA_TYPE = "application/problem+json"
-"""Media type of a problem document."""
+MEDIA_TYPE = "application/problem+json"  # Media type of a problem document.
 
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 """Header of every answer: no browser takes it for another type, scripts among them, than it says."""
 
-TYPE_PREFIX = "urn:control-room:problem:"
-"""Beginning of a problem's `type`; its `code` follows."""
+TYPE_PREFIX = "urn:control-room:problem:"  # Beginning of a problem's `type`; its `code` follows.
 
 _PHRASES = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
 """What Python 3.13 names otherwise than 3.11 and 3.12 do; a code must not depend on that."""
@@ -29,20 +27,13 @@ _PHRASES = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satis
 class Problem:
     """A refusal or failure, as a client receives it."""
 
-    status: int
-    """HTTP status."""
-    code: str
-    """Stable name, for programs."""
-    title: str
-    """The same sentence for every problem of the kind."""
-    detail: str
-    """This occurrence of the problem, in a sentence."""
-    flaws: Sequence[errors.Flaw] = ()
-    """Every single fault of an input, with its place."""
-    facts: Mapping[str, plain.Json] = field(default_factory=dict)
-    """What a program may want to know beside."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Further headers of the answer."""
+    status: int  # HTTP status.
+    code: str  # Stable name, for programs.
+    title: str  # The same sentence for every problem of the kind.
+    detail: str  # This occurrence of the problem, in a sentence.
+    flaws: Sequence[errors.Flaw] = ()  # Every single fault of an input, with its place.
+    facts: Mapping[str, plain.Json] = field(default_factory=dict)  # What a program may want to know beside.
+    headers: Mapping[str, str] = field(default_factory=dict)  # Further headers of the answer.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the document."""

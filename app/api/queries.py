@@ -21,11 +21,9 @@ from app.domain import audit, events, issues, plans, receipts, states
 from app.engine import run_sums, stores
 from app.services import event_feeds, gate_inbox
 
-DEFAULT_LIMIT = 100
-"""Items of a page where none are asked for."""
+DEFAULT_LIMIT = 100  # Items of a page where none are asked for.
 
-MAX_LIMIT = 1000
-"""Most items of a page."""
+MAX_LIMIT = 1000  # Most items of a page.
 
 
 def _instant(text: object) -> datetime:

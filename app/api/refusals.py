@@ -10,8 +10,7 @@ from app import errors
 from app.api import problems, unattended_refusals
 from app.domain import plain
 
-Responses: TypeAlias = dict[int | str, dict[str, Any]]
-"""`responses` of a route."""
+Responses: TypeAlias = dict[int | str, dict[str, Any]]  # `responses` of a route.
 
 STATUS: Mapping[type[BaseException], int] = {
     errors.Unroutable: 422,
@@ -40,8 +39,7 @@ ALWAYS = (
 BODY = ("malformed_body", "request_invalid", "too_large", "unsupported_media_type")
 """Codes of every address that takes a body."""
 
-WRITE = (*BODY, "no_room")
-"""Codes of every address that writes."""
+WRITE = (*BODY, "no_room")  # Codes of every address that writes.
 
 RECIPE = ("unknown_recipe", "args_invalid", "recipe_invalid")
 """Codes of a request that names a recipe and its arguments."""

@@ -15,11 +15,9 @@ from app.engine import run_engine
 from app.services import conferences, gates, issue_texts, issues, requests
 
 _Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
-LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
-"""Name of a label."""
+LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]  # Name of a label.
 
-LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]
-"""Value of a label."""
+LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]  # Value of a label.
 
 RunsAbove = Annotated[
     Annotated[int, Field(ge=requests.RUNS_ABOVE[0], le=requests.RUNS_ABOVE[-1])] | None,

@@ -56,8 +56,7 @@ WaitForChange = Annotated[
 Page: TypeAlias = tuple[Sequence[shapes.Shape | plain.Json], Mapping[str, str]]
 """Elements of a list, and further headers of the answer."""
 
-Looked: TypeAlias = tuple[bytes, Mapping[str, str], str]
-"""Body, further headers and entity tag of an answer."""
+Looked: TypeAlias = tuple[bytes, Mapping[str, str], str]  # Body, further headers and entity tag of an answer.
 
 NOT_MODIFIED: refusals.Responses = {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}}
 """What a route declares that compares entity tags."""

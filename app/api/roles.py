@@ -16,36 +16,25 @@ from app.domain.access import Role
 class Reach(Enum):
     """How an address keeps to a scope. What a caller may not see is not there: 404."""
 
-    NO_RUNS = "no_runs"
-    """It shows and changes nothing of runs."""
-    FILTERED = "filtered"
-    """Its route omits, and refuses, anything outside of it."""
-    RUN = "run"
-    """The run in its path is looked at first."""
-    GATE = "gate"
-    """The run of the gate in its path is looked at first."""
-    ISSUE = "issue"
-    """The run of the issue in its path is looked at first."""
-    RECEIPT = "receipt"
-    """The run of the receipt in its path is looked at first."""
-    PLAN = "plan"
-    """All tasks of the plan in its path are looked at first."""
+    NO_RUNS = "no_runs"  # It shows and changes nothing of runs.
+    FILTERED = "filtered"  # Its route omits, and refuses, anything outside of it.
+    RUN = "run"  # The run in its path is looked at first.
+    GATE = "gate"  # The run of the gate in its path is looked at first.
+    ISSUE = "issue"  # The run of the issue in its path is looked at first.
+    RECEIPT = "receipt"  # The run of the receipt in its path is looked at first.
+    PLAN = "plan"  # All tasks of the plan in its path are looked at first.
     PLAN_CHANGE = "plan_change"
     """As `PLAN`; who is limited to recipes changes no plan, since tasks may become runs of any recipe."""
-    ANY_RECIPE = "any_recipe"
-    """It reaches all recipes, so it refuses who is limited to some."""
-    EVERYTHING = "everything"
-    """It reaches all runs, so it refuses who is limited at all."""
+    ANY_RECIPE = "any_recipe"  # It reaches all recipes, so it refuses who is limited to some.
+    EVERYTHING = "everything"  # It reaches all runs, so it refuses who is limited at all.
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
     """What an address needs."""
 
-    role: Role | None
-    """Least role; None: it is open to everyone."""
-    reach: Reach
-    """How it keeps to a scope."""
+    role: Role | None  # Least role; None: it is open to everyone.
+    reach: Reach  # How it keeps to a scope.
 
 
 _VIEW, _RUN, _APPROVE, _ADMIN = Role.VIEWER, Role.RUNNER, Role.APPROVER, Role.ADMIN
@@ -163,8 +152,7 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
 NEEDS: Mapping[str, Need] = {name: Need(role, reach) for name, role, reach in _ROWS}
 """What each address needs, by method and path; a test walks the addresses."""
 
-UNLISTED = Need(Role.ADMIN, Reach.EVERYTHING)
-"""What an address needs that the table does not name."""
+UNLISTED = Need(Role.ADMIN, Reach.EVERYTHING)  # What an address needs that the table does not name.
 
 
 class Table:

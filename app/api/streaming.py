@@ -23,14 +23,12 @@ ITEM_SCHEMA = {
 }
 """What the OpenAPI document says of a Server-Sent Event."""
 
-SIGN_OF_LIFE = b": ping\n\n"
-"""A comment that keeps a silent connection open."""
+SIGN_OF_LIFE = b": ping\n\n"  # A comment that keeps a silent connection open.
 
 T = TypeVar("T")
 
 _UNKNOWN = "unknown"
-HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-"""Headers of streams."""
+HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # Headers of streams.
 
 
 class EventStream(StreamingResponse):

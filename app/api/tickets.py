@@ -21,16 +21,13 @@ from app.api.authors import AuthorDep
 from app.api.responses import as_json, declared
 from app.domain import access, plain, shapes
 
-LIFE_SECONDS = 60
-"""How long a ticket counts."""
+LIFE_SECONDS = 60  # How long a ticket counts.
 
-MOST_TICKETS = 10_000
-"""Tickets that are kept; the oldest goes first."""
+MOST_TICKETS = 10_000  # Tickets that are kept; the oldest goes first.
 
 _STREAM = re.compile(r"/api/events|/api/runs/[^/]+/(?:events|logs/[^/]+/stream)")
 
-PARAMETER = "ticket"
-"""Query parameter that carries a ticket."""
+PARAMETER = "ticket"  # Query parameter that carries a ticket.
 
 
 class Tickets:

@@ -14,8 +14,7 @@ from app.api import authors, dependencies, guards, problems, refusals
 from app.api.dependencies import Services
 from app.api.ws_connection import Connection
 
-PATH = "/ws"
-"""Address of the WebSocket."""
+PATH = "/ws"  # Address of the WebSocket.
 
 router = APIRouter()
 

@@ -24,14 +24,11 @@ NOT_TAKEN: Mapping[str, tuple[str, str]] = {
 OTHER_NAMES: Mapping[str, str] = {"ios_session_id": "session_id", "provider": "backend"}
 """Names of fields that are taken for ours (orchestration-design, 1.2)."""
 
-MOST_VALUES = 50_000
-"""Values that a message holds at most."""
+MOST_VALUES = 50_000  # Values that a message holds at most.
 
-MOST_FIELDS = 100
-"""Fields that it has at most, known or not."""
+MOST_FIELDS = 100  # Fields that it has at most, known or not.
 
-MAX_SEQ = 2**53
-"""Largest number of an event."""
+MAX_SEQ = 2**53  # Largest number of an event.
 
 _NAME = Annotated[str, Field(min_length=1, max_length=200)]
 _Key = Annotated[str, Field(pattern=requests.IDEMPOTENCY_KEY_PATTERN)]
@@ -97,8 +94,7 @@ class GetAvailableRecipes(_Message):
     type: Literal["get_available_recipes"]
 
 
-Received = StartRecipe | Prompt | ExitRecipe | Subscribe | GetAvailableRecipes
-"""What a client may send."""
+Received = StartRecipe | Prompt | ExitRecipe | Subscribe | GetAvailableRecipes  # What a client may send.
 
 TYPES: Mapping[str, type[Received]] = {
     "start_recipe": StartRecipe,

@@ -15,8 +15,7 @@ from websockets import http11, server, typing
 
 from app.api import connections, problems, ws_messages
 
-FRAMES_AT_ONCE = 64
-"""Frames that are taken before the loop turns to others."""
+FRAMES_AT_ONCE = 64  # Frames that are taken before the loop turns to others.
 
 _TEXT, _CONTROL = 0x1, 0x8
 _FIN, _MASKED = 0x80, 0x80

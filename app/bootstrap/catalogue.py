@@ -24,14 +24,10 @@ if TYPE_CHECKING:
 class Catalogued:
     """Recipes, and what they are made from."""
 
-    registry: tools.ToolRegistry
-    """Tools."""
-    definition_cache: definition_cache.DefinitionCache
-    """Everything that recipes may refer to."""
-    catalogue: recipes.Catalogue
-    """Recipes."""
-    route: Callable[[str], routing.RoutingResult]
-    """Router."""
+    registry: tools.ToolRegistry  # Tools.
+    definition_cache: definition_cache.DefinitionCache  # Everything that recipes may refer to.
+    catalogue: recipes.Catalogue  # Recipes.
+    route: Callable[[str], routing.RoutingResult]  # Router.
 
 
 def catalogue_of(

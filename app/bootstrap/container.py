@@ -64,52 +64,29 @@ _log = logging.getLogger(__name__)
 class Application:
     """What the HTTP interface and the command line call."""
 
-    runs: runs.Runs
-    """Use cases of runs."""
-    gates: control_gates.Gates
-    """Use cases of gates."""
-    explanations: explanations.Explanations
-    """Why runs do not move."""
-    statistics: statistics.Statistics
-    """Counts and sums over all runs."""
-    budgets: budgets.Budgets
-    """What runs may spend together."""
-    issues: control_issues.Issues
-    """Use cases of issues."""
-    conversation_service: conversation_services.ConversationService
-    """Use cases of conversations with agents."""
-    plans: control_plans.Plans
-    """Use cases of session plans."""
-    planner: control_planner.Planner
-    """Loads the runs of session plans when they have something to do."""
-    conferences: conferences.Conferences
-    """Use cases of conferences."""
-    unattended: Unattended
-    """What works without a person."""
-    starter: starting.Starter
-    """Completes requests; also for dry runs."""
-    catalogue: recipes.Catalogue
-    """Recipes."""
-    route: Callable[[str], routing.RoutingResult]
-    """Router."""
-    inventory: inventory.Inventory
-    """Tools and agents."""
-    health: health.Health
-    """Readiness."""
-    metrics: telemetry.Metrics
-    """Counters and histograms."""
-    masker: plain.Masker
-    """Masks secrets."""
-    upkeep: control_upkeep.Maintenance
-    """Verification and repair."""
-    keys: key_services.Keys
-    """API keys."""
-    store: Store
-    """Run folders; an empty store in memory if a reader found no data directory."""
-    conversations: conversation_claims.ConversationClaims
-    """Claims on conversations with agents."""
-    engine: Engine
-    """What executes runs."""
+    runs: runs.Runs  # Use cases of runs.
+    gates: control_gates.Gates  # Use cases of gates.
+    explanations: explanations.Explanations  # Why runs do not move.
+    statistics: statistics.Statistics  # Counts and sums over all runs.
+    budgets: budgets.Budgets  # What runs may spend together.
+    issues: control_issues.Issues  # Use cases of issues.
+    conversation_service: conversation_services.ConversationService  # Use cases of conversations with agents.
+    plans: control_plans.Plans  # Use cases of session plans.
+    planner: control_planner.Planner  # Loads the runs of session plans when they have something to do.
+    conferences: conferences.Conferences  # Use cases of conferences.
+    unattended: Unattended  # What works without a person.
+    starter: starting.Starter  # Completes requests; also for dry runs.
+    catalogue: recipes.Catalogue  # Recipes.
+    route: Callable[[str], routing.RoutingResult]  # Router.
+    inventory: inventory.Inventory  # Tools and agents.
+    health: health.Health  # Readiness.
+    metrics: telemetry.Metrics  # Counters and histograms.
+    masker: plain.Masker  # Masks secrets.
+    upkeep: control_upkeep.Maintenance  # Verification and repair.
+    keys: key_services.Keys  # API keys.
+    store: Store  # Run folders; an empty store in memory if a reader found no data directory.
+    conversations: conversation_claims.ConversationClaims  # Claims on conversations with agents.
+    engine: Engine  # What executes runs.
 
 
 _READ_WRITE = OpenMode()

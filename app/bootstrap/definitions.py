@@ -20,20 +20,13 @@ from app.tools import registry as tools
 class Definitions:
     """What runs are made from."""
 
-    registry: tools.ToolRegistry
-    """Tools."""
-    definition_cache: definition_cache.DefinitionCache
-    """Everything that recipes may refer to."""
-    catalogue: recipes.Catalogue
-    """Recipes."""
-    route: Callable[[str], routing.RoutingResult]
-    """Router."""
-    workspaces: control_workspaces.Workspaces
-    """Where runs may work."""
-    starter: starting.Starter
-    """Makes requests complete."""
-    terms: spending.Terms
-    """What holds for calls and runs."""
+    registry: tools.ToolRegistry  # Tools.
+    definition_cache: definition_cache.DefinitionCache  # Everything that recipes may refer to.
+    catalogue: recipes.Catalogue  # Recipes.
+    route: Callable[[str], routing.RoutingResult]  # Router.
+    workspaces: control_workspaces.Workspaces  # Where runs may work.
+    starter: starting.Starter  # Makes requests complete.
+    terms: spending.Terms  # What holds for calls and runs.
 
 
 def reference_of(chosen: settings.Settings, people: configuration.Roster, platform: Platform) -> Definitions:

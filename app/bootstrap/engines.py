@@ -42,16 +42,11 @@ class Engine(run_engine.RunEngine, Protocol):
 class EngineParts:
     """What an engine is made from."""
 
-    store: Store
-    """Runs."""
-    drivers: Mapping[str, ports.Driver]
-    """Drivers by name."""
-    equipment: runner.Equipment
-    """What performs steps."""
-    start_child: Callable[[ports.Call], Awaitable[str]]
-    """Starts the run that a `ChildRun` asks for."""
-    pool: settings.PoolSettings
-    """How much is executed at a time."""
+    store: Store  # Runs.
+    drivers: Mapping[str, ports.Driver]  # Drivers by name.
+    equipment: runner.Equipment  # What performs steps.
+    start_child: Callable[[ports.Call], Awaitable[str]]  # Starts the run that a `ChildRun` asks for.
+    pool: settings.PoolSettings  # How much is executed at a time.
 
 
 def embedded(parts: EngineParts) -> Engine:

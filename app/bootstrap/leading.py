@@ -10,8 +10,7 @@ from contextlib import AsyncExitStack
 from app.bootstrap.engines import Store
 from app.bootstrap.unattended import Unattended
 
-LOOK_SECONDS = 2.0
-"""Time between two looks whether this service leads."""
+LOOK_SECONDS = 2.0  # Time between two looks whether this service leads.
 
 _log = logging.getLogger(__name__)
 

@@ -49,14 +49,10 @@ KINDS = tuple(
 class PlanPerformers:
     """What the runs of plans need of use cases that are made after the engine."""
 
-    performer: ports.Performer
-    """Performs their operations."""
-    inputs: plan_inputs.PlanInputs
-    """Gives them their inputs."""
-    written: Callable[[str], object]
-    """Called with each written plan."""
-    performers: Mapping[str, ports.Performer]
-    """What the steps of runs are performed with."""
+    performer: ports.Performer  # Performs their operations.
+    inputs: plan_inputs.PlanInputs  # Gives them their inputs.
+    written: Callable[[str], object]  # Called with each written plan.
+    performers: Mapping[str, ports.Performer]  # What the steps of runs are performed with.
 
     def equipped(self, equipment: runner.Equipment) -> runner.Equipment:
         """Return the engine's equipment with what the runs of plans need."""

@@ -22,12 +22,10 @@ class OpenMode:
 
     address: str | None = None
     """Address of the service: the process holds the service's lock and continues unfinished runs."""
-    alone: bool = False
-    """Whether the process holds that lock without serving, to keep a service away."""
+    alone: bool = False  # Whether the process holds that lock without serving, to keep a service away.
     look_only: bool = False
     """Whether the process changes nothing, and does not create a missing data directory either."""
-    works: bool = False
-    """Whether the process performs steps for services on Temporal."""
+    works: bool = False  # Whether the process performs steps for services on Temporal.
 
 
 def _in_folders(kept: data_directory.DataDirectory, url: str, platform: Platform, adopt: run_folders.Adopt) -> Store:
@@ -51,22 +49,17 @@ def _registered() -> Mapping[str, ports.Dialect]:
 class Platform:
     """The injected platform; tests replace parts of it."""
 
-    ids: clock.Ids
-    """Identifiers."""
-    clock: clock.Clock
-    """Time."""
-    probes: probes.Probes
-    """Named crash points."""
+    ids: clock.Ids  # Identifiers.
+    clock: clock.Clock  # Time.
+    probes: probes.Probes  # Named crash points.
     make_store: Callable[[data_directory.DataDirectory, str, Platform, run_folders.Adopt], Store] = _in_folders
     """Opens the run store of a data directory, with the URL of its index database."""
     watch: Callable[[ports.Performer], ports.Performer] = _unwatched
     """Wraps each performer that has external effects."""
-    dialects: Mapping[str, ports.Dialect] = field(default_factory=_registered)
-    """Recipe languages by name."""
+    dialects: Mapping[str, ports.Dialect] = field(default_factory=_registered)  # Recipe languages by name.
     performers: Mapping[str, ports.Performer] = field(default_factory=dict)
     """Additional performers by kind of operation."""
-    make_engine: Callable[[EngineParts], Engine] = embedded
-    """Makes what executes runs."""
+    make_engine: Callable[[EngineParts], Engine] = embedded  # Makes what executes runs.
 
     @property
     def drivers(self) -> Mapping[str, ports.Driver]:

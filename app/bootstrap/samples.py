@@ -11,8 +11,7 @@ from app import errors, resources
 SAMPLES: Mapping[str, str] = {"story": "example", "code": "example-code"}
 """Folder of each sample below `.control-room/` of the checkout, by name."""
 
-_RENAMED = {PurePosixPath("README.md"): PurePosixPath("EXAMPLE.md")}
-"""Files that a project has of its own."""
+_RENAMED = {PurePosixPath("README.md"): PurePosixPath("EXAMPLE.md")}  # Files that a project has of its own.
 
 _LEFT_OUT = frozenset({".gitignore"})
 _MOST_NAMED = 10

@@ -12,11 +12,9 @@ from app import clock, errors
 from app.bootstrap.container import Application
 from app.storage.disk import disk_health
 
-FIRST_WAIT_SECONDS = 0.5
-"""Wait before the first repetition."""
+FIRST_WAIT_SECONDS = 0.5  # Wait before the first repetition.
 
-LONGEST_WAIT_SECONDS = 30.0
-"""Longest wait; each is twice the one before."""
+LONGEST_WAIT_SECONDS = 30.0  # Longest wait; each is twice the one before.
 
 _log = logging.getLogger(__name__)
 

@@ -23,12 +23,9 @@ _BUDGETS, _PRICES, _POLICIES = "budgets.json", "prices.json", "policies.json"
 class Terms:
     """What holds for the calls and runs of a project beside their recipes."""
 
-    prices: project_documents.ProjectDocument[prices.Prices]
-    """What models cost."""
-    policies: project_documents.ProjectDocument[policies.Policies]
-    """What runs of recipes get."""
-    pricing: pricing.Pricing
-    """Prices calls."""
+    prices: project_documents.ProjectDocument[prices.Prices]  # What models cost.
+    policies: project_documents.ProjectDocument[policies.Policies]  # What runs of recipes get.
+    pricing: pricing.Pricing  # Prices calls.
 
 
 def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platform: Platform) -> Terms:

@@ -22,20 +22,13 @@ from app.storage import layout
 class Unattended:
     """What works without a person."""
 
-    triggers: triggers.Triggers
-    """Use cases of triggers."""
-    hooks: hooks.Hooks
-    """Deliveries from outside."""
-    endpoints: endpoints.Endpoints
-    """Use cases of notifications."""
-    questions: plan_questions.PlanQuestions
-    """Questions of plans; called with each written plan."""
-    scheduler: scheduler.TriggerScheduler
-    """Takes due occurrences."""
-    dispatcher: dispatcher.Dispatcher
-    """Delivers notifications."""
-    retention: retention.Retention
-    """Removes old runs."""
+    triggers: triggers.Triggers  # Use cases of triggers.
+    hooks: hooks.Hooks  # Deliveries from outside.
+    endpoints: endpoints.Endpoints  # Use cases of notifications.
+    questions: plan_questions.PlanQuestions  # Questions of plans; called with each written plan.
+    scheduler: scheduler.TriggerScheduler  # Takes due occurrences.
+    dispatcher: dispatcher.Dispatcher  # Delivers notifications.
+    retention: retention.Retention  # Removes old runs.
 
     def start(self) -> None:
         """Begin to work."""

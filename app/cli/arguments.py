@@ -12,8 +12,7 @@ from app import errors, settings
 if TYPE_CHECKING:
     from app.engine import stores
 
-STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")
-"""States of a run."""
+STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")  # States of a run.
 
 MAX_BYTES = 4 * 1024 * 1024
 """Largest file that is read: no text of the project has more characters than a quarter of it."""

@@ -16,8 +16,7 @@ from app.cli.client import Answer, Client
 from app.services import gate_inbox, gates
 
 _ALIASES = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}
-_NEWS_SECONDS = 0.1
-"""Time in which a question may still go away by itself before it is put."""
+_NEWS_SECONDS = 0.1  # Time in which a question may still go away by itself before it is put.
 
 
 class Asker:

@@ -21,14 +21,10 @@ from app.cli import exit_codes, terminal
 class Program:
     """A command line program."""
 
-    name: str
-    """Its name; error lines begin with it."""
-    command: click.Command
-    """What it does; returns the exit code."""
-    usage: int
-    """Exit code of an invalid command line."""
-    of_error: Callable[[BaseException], int]
-    """Returns the exit code of an error, a bug's too."""
+    name: str  # Its name; error lines begin with it.
+    command: click.Command  # What it does; returns the exit code.
+    usage: int  # Exit code of an invalid command line.
+    of_error: Callable[[BaseException], int]  # Returns the exit code of an error, a bug's too.
 
 
 def execute(program: Program, arguments: Sequence[str] | None = None) -> int:

@@ -10,21 +10,16 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Answer = dict[str, Any]
-"""A JSON object, as the REST interface documents it."""
+Answer = dict[str, Any]  # A JSON object, as the REST interface documents it.
 
 
 class Access(Enum):
     """What a command does to a folder (docs/decisions/0051)."""
 
-    READ = "read"
-    """Reads stored files; works while a service runs."""
-    EXAMINE = "examine"
-    """Looks at what would execute, and changes nothing; works while a service runs."""
-    START = "start"
-    """Starts and executes a run of its own; works while a service runs."""
-    CHANGE = "change"
-    """Changes runs that a service may own; refused while one runs."""
+    READ = "read"  # Reads stored files; works while a service runs.
+    EXAMINE = "examine"  # Looks at what would execute, and changes nothing; works while a service runs.
+    START = "start"  # Starts and executes a run of its own; works while a service runs.
+    CHANGE = "change"  # Changes runs that a service may own; refused while one runs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +30,8 @@ class UseCase(Generic[P, T]):
     """Answers in process; its first argument is the folder's client."""
     route: str | None
     """Method and path of the REST interface, with the names of arguments in braces; None: needs the folder."""
-    access: Access
-    """What it does to a folder."""
-    answers: type | None
-    """Type of the answer: an object, an array, a text, or None."""
+    access: Access  # What it does to a folder.
+    answers: type | None  # Type of the answer: an object, an array, a text, or None.
     body: Callable[..., Mapping[str, Any]] | None
     """Makes the request's body of the arguments; None: all that the path does not name."""
 

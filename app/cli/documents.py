@@ -17,16 +17,11 @@ from app.cli.client import Answer, UseCase
 class Document:
     """A document that commands show and replace."""
 
-    show: UseCase[[], Answer]
-    """The use case that returns it."""
-    set: UseCase[[Mapping[str, Any]], Answer]
-    """The use case that replaces it by another one."""
-    table: Callable[[Answer], str]
-    """Makes what a person reads."""
-    show_help: str
-    """What `show` does."""
-    set_help: str
-    """What `set` does."""
+    show: UseCase[[], Answer]  # The use case that returns it.
+    set: UseCase[[Mapping[str, Any]], Answer]  # The use case that replaces it by another one.
+    table: Callable[[Answer], str]  # Makes what a person reads.
+    show_help: str  # What `show` does.
+    set_help: str  # What `set` does.
 
 
 def commands(group: click.Group, document: Document) -> None:

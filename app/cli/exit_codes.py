@@ -13,22 +13,15 @@ from app.cli import formats, terminal
 class ExitCode(IntEnum):
     """Exit codes of `control-room`; those that its siblings specify otherwise are in their own tables."""
 
-    DONE = 0
-    """The command did what it was asked; a run that it followed ended as done."""
+    DONE = 0  # The command did what it was asked; a run that it followed ended as done.
     FAILED = 1
     """The run failed, is parked or waits for an answer, or the request did not fit the present state."""
-    USAGE = 2
-    """The command line, its arguments or a recipe are not valid."""
-    CANCELLED = 3
-    """The run was cancelled."""
-    NOT_FOUND = 4
-    """There is no such run, recipe, slot or log."""
-    CONFIGURATION = 5
-    """The settings cannot work, or the service cannot be reached or refused to answer."""
-    INTERRUPTED = 130
-    """Ctrl-C or SIGTERM stopped the command; a run that it executed can be continued."""
-    PIPE_CLOSED = 141
-    """The reader of the output closed it."""
+    USAGE = 2  # The command line, its arguments or a recipe are not valid.
+    CANCELLED = 3  # The run was cancelled.
+    NOT_FOUND = 4  # There is no such run, recipe, slot or log.
+    CONFIGURATION = 5  # The settings cannot work, or the service cannot be reached or refused to answer.
+    INTERRUPTED = 130  # Ctrl-C or SIGTERM stopped the command; a run that it executed can be continued.
+    PIPE_CLOSED = 141  # The reader of the output closed it.
 
 
 _OF_STATUS = {

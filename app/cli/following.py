@@ -12,28 +12,22 @@ from app.cli import asking, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Answer, Client
 from app.domain import events
 
-Show = Callable[[Answer], Awaitable[None]]
-"""Shows one event."""
+Show = Callable[[Answer], Awaitable[None]]  # Shows one event.
 
 _OVER = ("done", "failed", "cancelled")
 _AT_REST = (*_OVER, "paused", "waiting")
 
 _RESTING = (events.EventType.RUN_PAUSED, events.EventType.RUN_WAITING)
-_QUIET_SECONDS = 1.0
-"""Silence after an event of rest, until it is looked whether the run still rests."""
+_QUIET_SECONDS = 1.0  # Silence after an event of rest, until it is looked whether the run still rests.
 
 
 class Shown(Enum):
     """How a run that is followed is shown."""
 
-    TEXT = "text"
-    """Step by step, for people."""
-    DETAIL = "detail"
-    """The run as one JSON object, at its rest."""
-    EVENTS = "events"
-    """One event a line, as JSON."""
-    NOTHING = "nothing"
-    """Not at all, since something else was printed."""
+    TEXT = "text"  # Step by step, for people.
+    DETAIL = "detail"  # The run as one JSON object, at its rest.
+    EVENTS = "events"  # One event a line, as JSON.
+    NOTHING = "nothing"  # Not at all, since something else was printed.
 
 
 async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, answers: bool = False) -> int:

@@ -20,8 +20,7 @@ from app.services import requests
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
-_QUIET_STREAM_SECONDS = 120.0
-"""A stream that sends nothing for so long, not even a sign of life, is broken."""
+_QUIET_STREAM_SECONDS = 120.0  # A stream that sends nothing for so long, not even a sign of life, is broken.
 
 _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
     401: errors.ConfigurationError,

@@ -8,8 +8,7 @@ import click
 
 from app.cli import exit_codes, formats, options, use_cases
 
-SEVERITIES = ("error", "warning", "hint")
-"""Severities of issues; a test compares them with the engine's."""
+SEVERITIES = ("error", "warning", "hint")  # Severities of issues; a test compares them with the engine's.
 
 _note = click.option("--note", metavar="TEXT", help="Message with the answer.")
 _revision = click.option(

@@ -28,10 +28,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Place:
     """Where a command finds its runs and recipes."""
 
-    environ: Mapping[str, str]
-    """Environment, with the command's options laid over it."""
-    server: str | None = None
-    """Address of a service; None: the project's folder, in process."""
+    environ: Mapping[str, str]  # Environment, with the command's options laid over it.
+    server: str | None = None  # Address of a service; None: the project's folder, in process.
 
     def settings(self) -> settings.Settings:
         """Return the settings.

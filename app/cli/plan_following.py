@@ -12,8 +12,7 @@ from app import errors
 from app.cli import asking, exit_codes, formats, options, plan_formats, terminal, use_cases
 from app.cli.client import Answer, Client
 
-_SILENCE_SECONDS = 2.0
-"""Silence after which it is looked whether the runs of a plan only wait for people."""
+_SILENCE_SECONDS = 2.0  # Silence after which it is looked whether the runs of a plan only wait for people.
 
 _WAITING = ("waiting", "paused")
 

@@ -8,8 +8,7 @@ from typing import Any
 from app import printable
 from app.cli import formats, options
 
-QUESTION_CHARACTERS = 160
-"""Beginning of a question that is shown where it is in the way."""
+QUESTION_CHARACTERS = 160  # Beginning of a question that is shown where it is in the way.
 
 _MARKS = {"done": "[x]", "running": "[>]", "needs_scoping": "[?]", "failed": "[!]"}
 _NOT_BEGUN = "[ ]"

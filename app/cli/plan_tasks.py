@@ -253,5 +253,4 @@ def _edited(
     return edited | ({"scoping_question": None} if no_question else {})
 
 
-COMMANDS = (add, edit, remove, answer, force_start, retry)
-"""What can be done to a task."""
+COMMANDS = (add, edit, remove, answer, force_start, retry)  # What can be done to a task.

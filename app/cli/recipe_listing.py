@@ -25,8 +25,7 @@ from app.storage import layout_version
 FIELDS = ("recipe_id", "dialect", "layer", "label", "valid", "flaws")
 """Fields of a recipe that depend on files alone."""
 
-REST_SECONDS = 2.0
-"""Time that the newest file must have rested before a list of it is kept."""
+REST_SECONDS = 2.0  # Time that the newest file must have rested before a list of it is kept.
 
 _PASSING = ("unreadable", "dialect_fault")
 _MOST_DEPTH = 8

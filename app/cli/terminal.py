@@ -24,20 +24,13 @@ class PipeClosed(Exception):
 class Output:
     """What a program prints and logs of a run that it executes."""
 
-    quiet: bool = False
-    """Whether stdout gets the run's id alone."""
-    verbose: bool = False
-    """Whether stderr gets the log, or lines of the orchestration."""
-    events: bool = False
-    """Whether stderr gets structured lines."""
-    as_json: bool = False
-    """Whether stdout gets the run as JSON once it stops, and nothing else."""
-    progress: bool = False
-    """Whether progress is drawn on stderr."""
-    trace: bool = False
-    """Whether lines of the log carry trace ids."""
-    level: str = "info"
-    """Least level that is logged."""
+    quiet: bool = False  # Whether stdout gets the run's id alone.
+    verbose: bool = False  # Whether stderr gets the log, or lines of the orchestration.
+    events: bool = False  # Whether stderr gets structured lines.
+    as_json: bool = False  # Whether stdout gets the run as JSON once it stops, and nothing else.
+    progress: bool = False  # Whether progress is drawn on stderr.
+    trace: bool = False  # Whether lines of the log carry trace ids.
+    level: str = "info"  # Least level that is logged.
 
     @property
     def tells_steps(self) -> bool:

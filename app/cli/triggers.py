@@ -11,14 +11,11 @@ import click
 from app.cli import arguments, exit_codes, formats, options, unattended_cases
 from app.cli.client import Access, Client
 
-OVERLAPS = ("allow", "skip", "queue", "cancel")
-"""Policies; a test compares them with the engine's."""
+OVERLAPS = ("allow", "skip", "queue", "cancel")  # Policies; a test compares them with the engine's.
 
-CATCH_UPS = ("none", "one", "all")
-"""Rules for missed occurrences; a test compares them with the engine's."""
+CATCH_UPS = ("none", "one", "all")  # Rules for missed occurrences; a test compares them with the engine's.
 
-SCHEMES = ("none", "github", "standard")
-"""Kinds of signatures; a test compares them with the engine's."""
+SCHEMES = ("none", "github", "standard")  # Kinds of signatures; a test compares them with the engine's.
 
 
 @click.group()

@@ -23,14 +23,10 @@ InMemory = tuple[trials.Seen, list[Operation]]
 class Extent:
     """How much is tried."""
 
-    sample: int | None = None
-    """Points tried in each sweep; None: all."""
-    seed: int = 0
-    """Chooses the points; the same seed chooses the same."""
-    workers: int = 2
-    """Processes that live at a time."""
-    replies: Path | None = None
-    """Script of the agents; None: the same reply to every step."""
+    sample: int | None = None  # Points tried in each sweep; None: all.
+    seed: int = 0  # Chooses the points; the same seed chooses the same.
+    workers: int = 2  # Processes that live at a time.
+    replies: Path | None = None  # Script of the agents; None: the same reply to every step.
     traced: bool = True
     """Whether system calls are disturbed, where there is a tracer; otherwise probes and a disk in memory are used."""
 
@@ -39,12 +35,9 @@ class Extent:
 class Report:
     """What came of a crash test."""
 
-    recipe_id: str
-    """Recipe that was run, or what else was done."""
-    extent: Extent
-    """How much was tried."""
-    sweeps: tuple[Sweep, ...]
-    """What came of each kind of disturbance."""
+    recipe_id: str  # Recipe that was run, or what else was done.
+    extent: Extent  # How much was tried.
+    sweeps: tuple[Sweep, ...]  # What came of each kind of disturbance.
 
     @property
     def holds(self) -> bool:

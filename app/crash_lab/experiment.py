@@ -27,12 +27,9 @@ _LEFT_BY_RUNS = ("runs", "audit", "sessions", "issues", "index.db*", "data_direc
 class Experiment:
     """Something to be lived through, in a folder of its own."""
 
-    place: Path
-    """Folder of the experiment; it holds the copy of the project and the notes about it."""
-    settings: settings.Settings
-    """Settings of the copy."""
-    asked: workload.Asked
-    """The request."""
+    place: Path  # Folder of the experiment; it holds the copy of the project and the notes about it.
+    settings: settings.Settings  # Settings of the copy.
+    asked: workload.Asked  # The request.
 
     @property
     def data_directory(self) -> Path:

@@ -13,22 +13,17 @@ from app import errors
 from app.domain import records
 from app.engine import ports
 
-Try = tuple[str, str, int]
-"""Run, key and attempt."""
+Try = tuple[str, str, int]  # Run, key and attempt.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What a diary says."""
 
-    accepted: tuple[str, ...] = ()
-    """Run of each answer to a request."""
-    new: int = 0
-    """How many of these answers told of a run that did not exist before."""
-    executed: tuple[Try, ...] = ()
-    """Every try that was performed, in order."""
-    trouble: tuple[str, ...] = field(default=())
-    """What a process that ended by itself said last."""
+    accepted: tuple[str, ...] = ()  # Run of each answer to a request.
+    new: int = 0  # How many of these answers told of a run that did not exist before.
+    executed: tuple[Try, ...] = ()  # Every try that was performed, in order.
+    trouble: tuple[str, ...] = field(default=())  # What a process that ended by itself said last.
 
 
 class ExperimentLog:

@@ -18,14 +18,11 @@ from app.crash_lab import experiment_log, forks, trial_runs
 from app.crash_lab.experiment import Experiment
 from app.worker import crash_probes
 
-PASSINGS = "passings.txt"
-"""File of an experiment that says which probes its last process passed."""
+PASSINGS = "passings.txt"  # File of an experiment that says which probes its last process passed.
 
-FAILED = 3
-"""Exit code of a life that ended with an error."""
+FAILED = 3  # Exit code of a life that ended with an error.
 
-STUCK = None
-"""In place of the exit code of a life that did not come to an end."""
+STUCK = None  # In place of the exit code of a life that did not come to an end.
 
 _LIFE_SECONDS = 90.0
 _LAST_SECONDS = 5.0

@@ -16,30 +16,22 @@ from app.storage.disk import disk_port, memory_disk
 class Trouble(Enum):
     """What happens to a disk."""
 
-    POWER_LOSS = "power_loss"
-    """Everything that was not synced is gone, names in folders too."""
+    POWER_LOSS = "power_loss"  # Everything that was not synced is gone, names in folders too.
     LIE = "lie"
     """A sync is answered and not made; the power goes before the next sync of the same file or folder."""
-    EIO = "EIO"
-    """An operation fails."""
-    ENOSPC = "ENOSPC"
-    """The disk is too full for an operation."""
-    READ_EIO = "read EIO"
-    """A file cannot be read until that is lifted."""
-    READ_EMFILE = "read EMFILE"
-    """Nothing can be read until that is lifted."""
+    EIO = "EIO"  # An operation fails.
+    ENOSPC = "ENOSPC"  # The disk is too full for an operation.
+    READ_EIO = "read EIO"  # A file cannot be read until that is lifted.
+    READ_EMFILE = "read EMFILE"  # Nothing can be read until that is lifted.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One change or sync of a disk."""
 
-    name: str
-    """The kind of operation."""
-    path: str
-    """File or folder that it concerns."""
-    nth: int
-    """Which of its kind, from 1."""
+    name: str  # The kind of operation.
+    path: str  # File or folder that it concerns.
+    nth: int  # Which of its kind, from 1.
 
     def __str__(self) -> str:
         return f"{self.name} {self.path or '.'} {self.nth}"
@@ -55,8 +47,7 @@ class Operation:
         return f"{self.name} {self.path.rpartition('/')[2]}"
 
 
-END = Operation(name="end", path="", nth=1)
-"""Stands for the moment after the last operation."""
+END = Operation(name="end", path="", nth=1)  # Stands for the moment after the last operation.
 
 
 class FragileDisk(memory_disk.MemoryDisk):

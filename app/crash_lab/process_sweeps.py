@@ -18,8 +18,7 @@ from app.crash_lab import experiment, fork_server, tracing, trials
 from app.crash_lab.experiment import Experiment
 from app.crash_lab.trials import Trial
 
-KILL = "signal=SIGKILL"
-"""How a process is killed at a call."""
+KILL = "signal=SIGKILL"  # How a process is killed at a call.
 
 _LOG_CHARACTERS = 6_000
 
@@ -30,12 +29,9 @@ Point = TypeVar("Point")
 class Sweep:
     """What came of one kind of disturbance at many points."""
 
-    name: str
-    """What was done at each point."""
-    points: int
-    """How many points there are."""
-    trials: tuple[Trial, ...] = field(default=())
-    """What came of those that were tried."""
+    name: str  # What was done at each point.
+    points: int  # How many points there are.
+    trials: tuple[Trial, ...] = field(default=())  # What came of those that were tried.
     may_lose: bool = False
     """Whether the disk lied about a sync, so that steps may be lost if this is reported."""
 

@@ -38,14 +38,10 @@ _SHARE = 0.6
 class Beginning:
     """Where a life begins whose reads are refused."""
 
-    experiment: Experiment
-    """The experiment, always in the same place: runs keep the path of their workspace."""
-    kept: Path
-    """What its folder held at the beginning."""
-    machine: Machine | None
-    """The machine that lost its power; None: nothing was done yet."""
-    looks: tuple[Operation, ...] = ()
-    """What an undisturbed life reads from here on."""
+    experiment: Experiment  # The experiment, always in the same place: runs keep the path of their workspace.
+    kept: Path  # What its folder held at the beginning.
+    machine: Machine | None  # The machine that lost its power; None: nothing was done yet.
+    looks: tuple[Operation, ...] = ()  # What an undisturbed life reads from here on.
 
     def restored(self) -> Experiment:
         """Return the experiment as it was at the beginning."""

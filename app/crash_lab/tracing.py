@@ -30,12 +30,10 @@ _PID = "{pid}"
 class WritePoint:
     """One call of a process that writes."""
 
-    call: str
-    """System call."""
+    call: str  # System call.
     path: str
     """File or folder that it concerns, below the data directory; the old name of a rename. `{pid}` is the process."""
-    nth: int
-    """Which of its kind, from 1."""
+    nth: int  # Which of its kind, from 1.
 
     def __str__(self) -> str:
         return f"{self.call} {self.path} {self.nth}"

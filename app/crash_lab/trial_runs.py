@@ -25,8 +25,7 @@ RUN_IDS = tuple(f"20260210T143000Z-crash{number}" for number in range(1, 10))
 """The first runs of every experiment, so that their files have the same names in each."""
 
 _ADDRESS = "http://laboratory.invalid"
-_HASTE = 20
-"""How much faster than the clock a life waits, e.g. for room on a disk."""
+_HASTE = 20  # How much faster than the clock a life waits, e.g. for room on a disk.
 _RETRY_SECONDS = 2.0
 
 
@@ -34,12 +33,10 @@ _RETRY_SECONDS = 2.0
 class Surroundings:
     """What differs between the processes that an experiment is lived in."""
 
-    probes: probes.Probes = field(default_factory=probes.NoProbes)
-    """Named points."""
+    probes: probes.Probes = field(default_factory=probes.NoProbes)  # Named points.
     make_store: Callable[..., bootstrap.Store] | None = None
     """Makes the run store; None: run folders, written by one thread of each kind."""
-    is_taken: Callable[[str], bool] | None = None
-    """Returns whether a run exists; None: its folder decides."""
+    is_taken: Callable[[str], bool] | None = None  # Returns whether a run exists; None: its folder decides.
     watch: Callable[[ports.Performer], ports.Performer] | None = None
     """Puts something around each performer, and around what notes its tries."""
     beside: Callable[[bootstrap.Application], AbstractAsyncContextManager[None]] | None = None

@@ -19,26 +19,18 @@ _CORRUPT = "journal_corrupt"
 class Trial:
     """One disturbance and what came of it."""
 
-    point: str
-    """Where the run was disturbed."""
-    reached: bool = True
-    """Whether it came to that point at all; nothing else counts where it did not."""
-    same: bool = False
-    """Whether it ended as the undisturbed run."""
-    restarted: bool = False
-    """Whether the process had to be started again."""
-    lost: tuple[str, ...] = ()
-    """Steps, and answers to requests, that were durable and are not any more."""
+    point: str  # Where the run was disturbed.
+    reached: bool = True  # Whether it came to that point at all; nothing else counts where it did not.
+    same: bool = False  # Whether it ended as the undisturbed run.
+    restarted: bool = False  # Whether the process had to be started again.
+    lost: tuple[str, ...] = ()  # Steps, and answers to requests, that were durable and are not any more.
     twice: tuple[str, ...] = ()
     """Steps that were executed again although their record was durable, or oftener than one cut in flight explains."""
     told: bool = False
     """Whether it was reported: by an event, an error or a further attempt of the run, or an error in the log."""
-    hidden: str = ""
-    """Damage that was not reported."""
-    note: str = ""
-    """The first difference from the undisturbed run, or why a life did not come to its end."""
-    log: str = ""
-    """The end of what its processes logged, where the last of them did not come to its end."""
+    hidden: str = ""  # Damage that was not reported.
+    note: str = ""  # The first difference from the undisturbed run, or why a life did not come to its end.
+    log: str = ""  # The end of what its processes logged, where the last of them did not come to its end.
 
     def to_json(self) -> dict[str, Any]:
         """Return the trial as plain JSON."""
@@ -49,16 +41,11 @@ class Trial:
 class Seen:
     """What can be seen of an experiment from outside at one moment."""
 
-    told: experiment_log.Told
-    """Its diary."""
-    recorded: frozenset[experiment_log.Try]
-    """Every try whose line in a journal is whole."""
-    final: frozenset[tuple[str, str]]
-    """Run and key of each step that has its final line."""
-    outcome: outcomes.Outcome | None
-    """How the run stood at the end of the last life that came to its end."""
-    workspace: dict[str, str]
-    """Hash of each file in the workspace."""
+    told: experiment_log.Told  # Its diary.
+    recorded: frozenset[experiment_log.Try]  # Every try whose line in a journal is whole.
+    final: frozenset[tuple[str, str]]  # Run and key of each step that has its final line.
+    outcome: outcomes.Outcome | None  # How the run stood at the end of the last life that came to its end.
+    workspace: dict[str, str]  # Hash of each file in the workspace.
 
 
 def look(experiment: Experiment, journals: dict[str, bytes] | None = None) -> Seen:

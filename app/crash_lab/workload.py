@@ -17,14 +17,11 @@ from app.domain import plans, states
 from app.services import conferences, requests
 from app.services.plans import requests as plan_requests
 
-KEY = "crashtest"
-"""Idempotency key of everything that the laboratory asks for, and session of its runs."""
+KEY = "crashtest"  # Idempotency key of everything that the laboratory asks for, and session of its runs.
 
-Asked: TypeAlias = requests.StartRequest | conferences.NewConference | plan_requests.NewPlan
-"""The request."""
+Asked: TypeAlias = requests.StartRequest | conferences.NewConference | plan_requests.NewPlan  # The request.
 
-Pause = Callable[[], Awaitable[None]]
-"""Waits until a disk may have room again."""
+Pause = Callable[[], Awaitable[None]]  # Waits until a disk may have room again.
 
 _WAIT_SECONDS = 10.0
 _TRIES = 40
@@ -38,10 +35,8 @@ T = TypeVar("T")
 class Begun:
     """What came of asking."""
 
-    name: str
-    """The run, or the plan."""
-    existed: bool
-    """Whether an earlier life had asked for it."""
+    name: str  # The run, or the plan.
+    existed: bool  # Whether an earlier life had asked for it.
 
 
 def owned(asked: Asked) -> Asked:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 
-TAG = r"</?[A-Za-z][A-Za-z0-9]{0,9}\s?/?>"
-"""Form of a tag of HTML."""
+TAG = r"</?[A-Za-z][A-Za-z0-9]{0,9}\s?/?>"  # Form of a tag of HTML.
 
-COLON = "[:\ufe13\ufe55\uff1a]"
-"""Form of a colon."""
+COLON = "[:\ufe13\ufe55\uff1a]"  # Form of a colon.
 
 UNSEEN = (
     "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"

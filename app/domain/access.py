@@ -31,8 +31,7 @@ class Role(StrEnum):
 class Scope:
     """The runs that a key is limited to."""
 
-    recipes: tuple[str, ...] = ()
-    """Only runs of these recipes; none: of any."""
+    recipes: tuple[str, ...] = ()  # Only runs of these recipes; none: of any.
     labels: tuple[tuple[str, str], ...] = ()
     """Only runs with these labels: of each name, one of its values; none: with any."""
 
@@ -55,23 +54,18 @@ class Scope:
         return bool(self.recipes or self.labels)
 
 
-EVERYTHING = Scope()
-"""All runs."""
+EVERYTHING = Scope()  # All runs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who asks the service, as the guard has let it in."""
 
-    author: authors.Author = authors.LOCAL
-    """Author of its orders; one without a name may claim one."""
-    role: Role = Role.ADMIN
-    """What it may do."""
-    limits: Scope | None = None
-    """The runs that it may see; None: all."""
+    author: authors.Author = authors.LOCAL  # Author of its orders; one without a name may claim one.
+    role: Role = Role.ADMIN  # What it may do.
+    limits: Scope | None = None  # The runs that it may see; None: all.
     sha256: str | None = None
     """Hash of the secret of the key that let it in; None: the token, or no secret at all."""
 
 
-ANYONE = Caller()
-"""The caller of a service without keys and token."""
+ANYONE = Caller()  # The caller of a service without keys and token.

@@ -14,50 +14,38 @@ from app import clock, errors
 from app.domain import plain
 from app.domain.records import Usage
 
-NOTHING_SPENT = Usage(cost_usd=0.0)
-"""Tokens and price of a conversation in which nothing was said."""
+NOTHING_SPENT = Usage(cost_usd=0.0)  # Tokens and price of a conversation in which nothing was said.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedUsage:
     """The tokens and the price of a whole conversation that a backend told after a turn."""
 
-    usage: Usage
-    """The sums; None where they were never told."""
-    run_id: str
-    """Run that the turn belongs to."""
-    key: str
-    """Its step."""
-    attempt: int
-    """Which try of the step, as the run's journal counts them."""
+    usage: Usage  # The sums; None where they were never told.
+    run_id: str  # Run that the turn belongs to.
+    key: str  # Its step.
+    attempt: int  # Which try of the step, as the run's journal counts them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSession:
     """A conversation, by the id that we gave it."""
 
-    agent_session_id: str
-    """Our id, derived before the first prompt (a UUID), or one that a person named."""
-    backend: str
-    """Name of the backend that it is held through."""
-    working_dir: str
-    """Folder that it began in; some programs find it from there only."""
-    program_session_id: str | None = None
-    """What the backend itself calls it, where that differs from our id."""
+    agent_session_id: str  # Our id, derived before the first prompt (a UUID), or one that a person named.
+    backend: str  # Name of the backend that it is held through.
+    working_dir: str  # Folder that it began in; some programs find it from there only.
+    program_session_id: str | None = None  # What the backend itself calls it, where that differs from our id.
     created: bool = False
     """Whether the backend is known to have it; False: a first prompt was about to be sent."""
     system_sha256: str | None = None
     """Hash of the standing instruction that it was begun with; some programs keep to that whatever is said later."""
     counted: Usage | None = None
     """Sums of the conversation before the turn of `told`; None: unknown, since it was begun elsewhere."""
-    told: ReportedUsage | None = None
-    """Sums that the backend reported last, if it reports sums."""
+    told: ReportedUsage | None = None  # Sums that the backend reported last, if it reports sums.
     names: int = 0
     """How many names of ours the backend did not take, or has lost; the present one differs from them."""
-    orders: tuple[str, ...] = ()
-    """Orders of people to begin it again that were carried out."""
-    begun_at: str | None = None
-    """When the backend began it; None: unknown, or of no importance."""
+    orders: tuple[str, ...] = ()  # Orders of people to begin it again that were carried out.
+    begun_at: str | None = None  # When the backend began it; None: unknown, or of no importance.
 
     def spent(self, run_id: str, key: str, recorded: Sequence[int]) -> Usage | None:
         """Return the sums that journals account for when a turn begins; None: unknown.

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from app.domain import authors, plain, shapes
 
-MOST = 10
-"""Most keys that a gate can need."""
+MOST = 10  # Most keys that a gate can need.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

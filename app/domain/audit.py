@@ -14,8 +14,7 @@ from app.domain.authors import RunOrder
 class AuditCursor:
     """Where a page ends."""
 
-    offset: int
-    """Bytes of the audit log before it."""
+    offset: int  # Bytes of the audit log before it.
     order: tuple[str, str, str, int] | None = None
     """Place of the last order to a run that was listed; None: no such order was."""
 
@@ -24,20 +23,15 @@ class AuditCursor:
 class AuditQuery:
     """Which entries a list shows, newest first."""
 
-    author: str | None = None
-    """Only changes of this author, by name."""
+    author: str | None = None  # Only changes of this author, by name.
     action: str | None = None
     """Only this action, or all of a noun: `key` means `key.added`, `key.revoked` and so on."""
     target: str | None = None
     """Only changes of what has this id or name; a run's gates and inputs are changes of the run."""
-    created_after: str | None = None
-    """Only changes at or after this instant."""
-    created_before: str | None = None
-    """Only changes before this instant."""
-    limit: int = 100
-    """Most entries to return, 1 to 1,000."""
-    cursor: AuditCursor | None = None
-    """Where the page before ended; None: at the newest entry."""
+    created_after: str | None = None  # Only changes at or after this instant.
+    created_before: str | None = None  # Only changes before this instant.
+    limit: int = 100  # Most entries to return, 1 to 1,000.
+    cursor: AuditCursor | None = None  # Where the page before ended; None: at the newest entry.
 
     def fits(self, entry: AuditEntry | RunOrder) -> bool:
         """Return whether the filters leave an entry in."""
@@ -95,14 +89,10 @@ class AuditEntry(shapes.Shape):
 class Change:
     """A change that was checked, and how it is made."""
 
-    action: str
-    """The action, as `noun.verb`."""
-    target: str
-    """Id or name of the changed thing."""
-    make: Callable[[], None]
-    """Makes it, durably; it blocks."""
-    details: Mapping[str, plain.Json] = field(default_factory=dict)
-    """More about it; never a secret."""
+    action: str  # The action, as `noun.verb`.
+    target: str  # Id or name of the changed thing.
+    make: Callable[[], None]  # Makes it, durably; it blocks.
+    details: Mapping[str, plain.Json] = field(default_factory=dict)  # More about it; never a secret.
 
 
 class AuditLog(Protocol):

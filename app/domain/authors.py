@@ -8,12 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from app.domain import plain, shapes
 
-MOST_CHARACTERS = 100
-"""Longest name of an author."""
+MOST_CHARACTERS = 100  # Longest name of an author.
 
 
-Via: TypeAlias = Literal["local", "token", "browser", "key", "trigger"]
-"""Ways in."""
+Via: TypeAlias = Literal["local", "token", "browser", "key", "trigger"]  # Ways in.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,30 +28,21 @@ class Author(shapes.Shape):
     """
 
 
-LOCAL = Author(name=None, claimed=False, via="local")
-"""Author of what a command of this machine orders."""
+LOCAL = Author(name=None, claimed=False, via="local")  # Author of what a command of this machine orders.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
     """One order, and the line that holds it."""
 
-    run_id: str
-    """Run that it was given to."""
-    target: str
-    """What it was about: the run, or the session of a plan."""
-    file: str
-    """File of the run that holds it."""
-    line: int
-    """Number of its line, from 0."""
-    at: str
-    """When it was given."""
-    action: str
-    """What was ordered, as `noun.verb`."""
-    author: Mapping[str, plain.Json]
-    """Who gave it."""
-    details: Mapping[str, plain.Json]
-    """More about it."""
+    run_id: str  # Run that it was given to.
+    target: str  # What it was about: the run, or the session of a plan.
+    file: str  # File of the run that holds it.
+    line: int  # Number of its line, from 0.
+    at: str  # When it was given.
+    action: str  # What was ordered, as `noun.verb`.
+    author: Mapping[str, plain.Json]  # Who gave it.
+    details: Mapping[str, plain.Json]  # More about it.
 
     @property
     def place(self) -> tuple[str, str, str, int]:
@@ -61,8 +50,7 @@ class RunOrder:
         return self.at, self.run_id, self.file, self.line
 
 
-Shown: TypeAlias = Annotated[Mapping[str, plain.Json], Author]
-"""An author as plain JSON."""
+Shown: TypeAlias = Annotated[Mapping[str, plain.Json], Author]  # An author as plain JSON.
 
 
 def facts(author: Author | None) -> dict[str, plain.Json]:

@@ -9,7 +9,5 @@ from dataclasses import dataclass
 class CallLimit:
     """The worst case of a run."""
 
-    most: int | None
-    """Most calls of agents, repeated ones included; None: no limit is known."""
-    note: str | None = None
-    """Why no limit is known."""
+    most: int | None  # Most calls of agents, repeated ones included; None: no limit is known.
+    note: str | None = None  # Why no limit is known.

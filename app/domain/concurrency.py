@@ -17,8 +17,7 @@ of them that have not begun.
 KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?$"
 """Form of a key: at most 200 printable characters."""
 
-MOST_RUNS = 1_000
-"""Greatest limit."""
+MOST_RUNS = 1_000  # Greatest limit.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,57 +15,41 @@ from app.domain.limits import RunLimits
 from app.domain.states import RunState
 from app.domain.usage_sums import Reserved
 
-CRASH_LOOP_TRIES = 3
-"""Interrupted tries of one step after which the run is parked."""
+CRASH_LOOP_TRIES = 3  # Interrupted tries of one step after which the run is parked.
 
 _NOTHING: frozenset[int] = frozenset()
 
-PAUSED_BY_PERSON = "paused_by_person"
-"""Reason of a pause that a person asked for."""
+PAUSED_BY_PERSON = "paused_by_person"  # Reason of a pause that a person asked for.
 
-LINES_MISSING = "journal_lines_missing"
-"""Reason of a pause because journal lines are known to be gone."""
+LINES_MISSING = "journal_lines_missing"  # Reason of a pause because journal lines are known to be gone.
 
-TIME_LIMIT = "time_limit"
-"""Reason of a pause because a run, or one that waits for it, has taken its time."""
+TIME_LIMIT = "time_limit"  # Reason of a pause because a run, or one that waits for it, has taken its time.
 
-REPAIRED = "repaired"
-"""Reason of the pause that a repair leaves behind."""
+REPAIRED = "repaired"  # Reason of the pause that a repair leaves behind.
 
 BUDGET_EXHAUSTED = "budget_exhausted"
 """Reason of a pause because a further call of an agent does not fit into a limit or budget."""
 
-LIMIT_REASONS = frozenset({BUDGET_EXHAUSTED, TIME_LIMIT})
-"""Reasons of pauses that a raised limit ends."""
+LIMIT_REASONS = frozenset({BUDGET_EXHAUSTED, TIME_LIMIT})  # Reasons of pauses that a raised limit ends.
 
 
 class DecisionKind(StrEnum):
     """Kinds of lines in control.jsonl."""
 
-    TAKEN = "taken"
-    """A process took the run up, for the first time or again."""
+    TAKEN = "taken"  # A process took the run up, for the first time or again.
     STARTED = "started"
     """An attempt at a step is about to begin; for a limited call of an agent it holds the reserved amounts."""
-    LIMITED = "limited"
-    """A person changed what the run may take."""
-    CANCEL_REQUESTED = "cancel_requested"
-    """A person asked for the run's end."""
-    PAUSED = "paused"
-    """A person stopped the run, or the engine parked it."""
-    UNPAUSED = "unpaused"
-    """A person continued a paused run."""
-    RELEASED = "released"
-    """A stopping service let the run go: the tries it cut off do not count as crashes."""
-    RESUMED = "resumed"
-    """A person resumed an ended run; names the lines that are dead from now on."""
-    ENDED = "ended"
-    """The run ended; names the journal's length and head, and the causes of a failure."""
+    LIMITED = "limited"  # A person changed what the run may take.
+    CANCEL_REQUESTED = "cancel_requested"  # A person asked for the run's end.
+    PAUSED = "paused"  # A person stopped the run, or the engine parked it.
+    UNPAUSED = "unpaused"  # A person continued a paused run.
+    RELEASED = "released"  # A stopping service let the run go: the tries it cut off do not count as crashes.
+    RESUMED = "resumed"  # A person resumed an ended run; names the lines that are dead from now on.
+    ENDED = "ended"  # The run ended; names the journal's length and head, and the causes of a failure.
     LABELLED = "labelled"
     """A person changed the run's labels, or whether retention keeps it; of an ended run, too."""
-    VOTED = "voted"
-    """A key gave its decision at a gate that needs several."""
-    PLACED = "placed"
-    """The run was given to a worker, which performs all its steps; names the worker."""
+    VOTED = "voted"  # A key gave its decision at a gate that needs several.
+    PLACED = "placed"  # The run was given to a worker, which performs all its steps; names the worker.
     LATE = "late"
     """A try ended after a newer one had begun, or the run had ended; names the blob that keeps what came of it."""
 
@@ -95,90 +79,62 @@ EVENTS: Mapping[DecisionKind, tuple[EventType, tuple[str, ...]]] = {
 class Started:
     """A try that was begun."""
 
-    key: str
-    """Step."""
-    attempt: int
-    """Which try, from 1."""
-    operation: str
-    """Hash of its operation."""
-    at: str
-    """When it began."""
-    due_at: str | None = None
-    """When a timer, a gate or a wait is over."""
-    branch: str = ""
-    """Path of the branch that asked."""
+    key: str  # Step.
+    attempt: int  # Which try, from 1.
+    operation: str  # Hash of its operation.
+    at: str  # When it began.
+    due_at: str | None = None  # When a timer, a gate or a wait is over.
+    branch: str = ""  # Path of the branch that asked.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """The last ending of a run."""
 
-    status: RunState
-    """`done`, `failed` or `cancelled`."""
-    at: str
-    """When."""
-    lines: int
-    """Number of lines in steps.jsonl."""
-    head: str
-    """`sha256:<hex>` of its last line, or of start.json if there is none."""
-    causes: tuple[int, ...] = ()
-    """Positions of the lines that made a failure."""
-    error: Mapping[str, plain.Json] | None = None
-    """`{code, message, key, detail}` of a failure."""
-    ending: Mapping[str, plain.Json] | None = None
-    """`{reason, partial, failed_steps}`."""
+    status: RunState  # `done`, `failed` or `cancelled`.
+    at: str  # When.
+    lines: int  # Number of lines in steps.jsonl.
+    head: str  # `sha256:<hex>` of its last line, or of start.json if there is none.
+    causes: tuple[int, ...] = ()  # Positions of the lines that made a failure.
+    error: Mapping[str, plain.Json] | None = None  # `{code, message, key, detail}` of a failure.
+    ending: Mapping[str, plain.Json] | None = None  # `{reason, partial, failed_steps}`.
 
 
 @dataclass(slots=True, kw_only=True)
 class Decisions:
     """Everything decided so far; fold lines in with `apply`, in file order."""
 
-    taken: int = 0
-    """How often a process took the run up."""
-    first_taken_at: str | None = None
-    """When a process took it up for the first time."""
-    taken_since_resume: bool = False
-    """Whether a process took it up since it was created or last resumed."""
-    cancel_requested_at: str | None = None
-    """When its end was asked for, if it was since the last resume."""
-    paused: str | None = None
-    """Reason of the present pause; None while not paused."""
-    pause_error: Mapping[str, plain.Json] | None = None
-    """Error that parked the run."""
-    paused_by: Mapping[str, plain.Json] | None = None
-    """Author of the present pause, if it is known."""
+    taken: int = 0  # How often a process took the run up.
+    first_taken_at: str | None = None  # When a process took it up for the first time.
+    taken_since_resume: bool = False  # Whether a process took it up since it was created or last resumed.
+    cancel_requested_at: str | None = None  # When its end was asked for, if it was since the last resume.
+    paused: str | None = None  # Reason of the present pause; None while not paused.
+    pause_error: Mapping[str, plain.Json] | None = None  # Error that parked the run.
+    paused_by: Mapping[str, plain.Json] | None = None  # Author of the present pause, if it is known.
     cut_seconds: float = 0.0
     """Time of tries at work that a limit, a stop or a kill cut off, which no journal line has."""
-    taken_at: str | None = None
-    """When a process last took it up."""
+    taken_at: str | None = None  # When a process last took it up.
     let_go: tuple[str, dict[str, list[Started]]] | None = None
     """When a pause or a stop let its open tries go, with those begun by key; None since it was taken up again."""
-    ended: Ended | None = None
-    """Its ending, unless it was resumed since."""
-    dead: frozenset[int] = _NOTHING
-    """Positions of journal lines that replay skips."""
+    ended: Ended | None = None  # Its ending, unless it was resumed since.
+    dead: frozenset[int] = _NOTHING  # Positions of journal lines that replay skips.
     tries: dict[str, list[Started]] = field(default_factory=dict)
     """Tries begun by key, since the last unpause, release or resume."""
     due: dict[str, str] = field(default_factory=dict)
     """When timers, gates and waits are over, by key; kept through restarts and pauses."""
     asked: dict[str, str] = field(default_factory=dict)
     """When gates and other inputs were first awaited, by key; kept as long."""
-    highest_attempt: dict[str, int] = field(default_factory=dict)
-    """Highest attempt begun by key, ever."""
+    highest_attempt: dict[str, int] = field(default_factory=dict)  # Highest attempt begun by key, ever.
     reserved: dict[tuple[str, int], Reserved] = field(default_factory=dict)
     """Reserved amounts of agent calls that have left no line, by key and attempt."""
-    limits: RunLimits | None = None
-    """What the run may take, if a person has changed that."""
+    limits: RunLimits | None = None  # What the run may take, if a person has changed that.
     votes: dict[str, list[Vote]] = field(default_factory=dict)
     """Votes at gates that need several keys, by gate."""
-    last_at: str | None = None
-    """When the newest decision was made."""
-    known_lines: int = 0
-    """Lines that steps.jsonl must have, since it had them when a decision was written."""
+    last_at: str | None = None  # When the newest decision was made.
+    known_lines: int = 0  # Lines that steps.jsonl must have, since it had them when a decision was written.
     given_up: bool = False
     """Whether lost lines were reported to a person: from then on only later decisions say how many there must be."""
-    placed: str | None = None
-    """Worker that performs the run's steps; None: any."""
+    placed: str | None = None  # Worker that performs the run's steps; None: any.
     overrides: dict[str, plain.Json] = field(default_factory=dict)
     """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …), and the marks."""
 

@@ -12,60 +12,34 @@ from app.domain import plain, shapes
 class EventType(StrEnum):
     """Types of events; with their fields they are part of the public contract."""
 
-    RUN_CREATED = "run.created"
-    """The run was accepted."""
-    RUN_STARTED = "run.started"
-    """A process took the run up."""
-    RUN_PAUSED = "run.paused"
-    """Stopped at a step boundary, or parked."""
-    RUN_UNPAUSED = "run.unpaused"
-    """A paused run continues."""
-    RUN_LIMITED = "run.limited"
-    """Its limits were changed."""
-    RUN_WAITING = "run.waiting"
-    """Every open step is a gate."""
+    RUN_CREATED = "run.created"  # The run was accepted.
+    RUN_STARTED = "run.started"  # A process took the run up.
+    RUN_PAUSED = "run.paused"  # Stopped at a step boundary, or parked.
+    RUN_UNPAUSED = "run.unpaused"  # A paused run continues.
+    RUN_LIMITED = "run.limited"  # Its limits were changed.
+    RUN_WAITING = "run.waiting"  # Every open step is a gate.
     RUN_STALLED = "run.stalled"
     """An agent or program at work has been silent for long; told once per silence."""
-    RUN_CANCEL_REQUESTED = "run.cancel_requested"
-    """A person asked for the run's end."""
-    RUN_RESUMED = "run.resumed"
-    """An ended run was resumed."""
-    RUN_ENDED = "run.ended"
-    """The run ended."""
-    RUN_LABELLED = "run.labelled"
-    """A person changed the run's labels or its pin; may follow the ending."""
-    STEP_STARTED = "step.started"
-    """A try began."""
-    STEP_FINISHED = "step.finished"
-    """A step succeeded or was skipped."""
-    STEP_FAILED = "step.failed"
-    """A step failed for good."""
-    STEP_RETRYING = "step.retrying"
-    """A try failed and will be repeated."""
-    STEP_INTERRUPTED = "step.interrupted"
-    """A try was cut off and left no record."""
-    GATE_OPENED = "gate.opened"
-    """A gate waits for an answer; told again whenever its run is taken up again."""
-    GATE_VOTED = "gate.voted"
-    """A key gave its decision at a gate that needs several."""
-    GATE_DECIDED = "gate.decided"
-    """A gate has its answer."""
-    RECIPE_NOTE = "recipe.note"
-    """A note of the recipe's driver."""
-    RECOVERY_TAIL_CUT = "recovery.tail_cut"
-    """A torn end of a journal was cut off."""
-    RECOVERY_LINES_MISSING = "recovery.lines_missing"
-    """Something else knows of journal lines that are gone."""
-    RECOVERY_CORRUPT = "recovery.corrupt"
-    """A journal is damaged before its end."""
-    RECOVERY_CONTINUED = "recovery.continued"
-    """The run continues after the process that had it went away."""
-    RECOVERY_ADOPTED = "recovery.adopted"
-    """A folder without start.json was taken over."""
-    STORAGE_FAILED = "storage.failed"
-    """A write failed and waits to be repeated."""
-    STORAGE_HEALED = "storage.healed"
-    """A write that had failed was repeated."""
+    RUN_CANCEL_REQUESTED = "run.cancel_requested"  # A person asked for the run's end.
+    RUN_RESUMED = "run.resumed"  # An ended run was resumed.
+    RUN_ENDED = "run.ended"  # The run ended.
+    RUN_LABELLED = "run.labelled"  # A person changed the run's labels or its pin; may follow the ending.
+    STEP_STARTED = "step.started"  # A try began.
+    STEP_FINISHED = "step.finished"  # A step succeeded or was skipped.
+    STEP_FAILED = "step.failed"  # A step failed for good.
+    STEP_RETRYING = "step.retrying"  # A try failed and will be repeated.
+    STEP_INTERRUPTED = "step.interrupted"  # A try was cut off and left no record.
+    GATE_OPENED = "gate.opened"  # A gate waits for an answer; told again whenever its run is taken up again.
+    GATE_VOTED = "gate.voted"  # A key gave its decision at a gate that needs several.
+    GATE_DECIDED = "gate.decided"  # A gate has its answer.
+    RECIPE_NOTE = "recipe.note"  # A note of the recipe's driver.
+    RECOVERY_TAIL_CUT = "recovery.tail_cut"  # A torn end of a journal was cut off.
+    RECOVERY_LINES_MISSING = "recovery.lines_missing"  # Something else knows of journal lines that are gone.
+    RECOVERY_CORRUPT = "recovery.corrupt"  # A journal is damaged before its end.
+    RECOVERY_CONTINUED = "recovery.continued"  # The run continues after the process that had it went away.
+    RECOVERY_ADOPTED = "recovery.adopted"  # A folder without start.json was taken over.
+    STORAGE_FAILED = "storage.failed"  # A write failed and waits to be repeated.
+    STORAGE_HEALED = "storage.healed"  # A write that had failed was repeated.
 
 
 _LINE = ("position", "step_id", "duration_ms", "attempt")

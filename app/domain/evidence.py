@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 from app.domain import abstentions, operations, plain
 
-LINE_CHARACTERS = 4000
-"""Longest line of evidence."""
+LINE_CHARACTERS = 4000  # Longest line of evidence.
 
 # Invisible characters may be between letters: a second line must not hide behind them.
 _WORD = f"[{abstentions.UNSEEN}]*".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in "evidence")
@@ -38,14 +37,10 @@ _ACCEPTED: Mapping[str, Sequence[str]] = {"file": ("file",), "receipt": ("receip
 class Claim:
     """What a reply names as its evidence."""
 
-    line: int
-    """Line of the reply, from 1."""
-    quote: str | None = None
-    """Words that the file must contain; None if a receipt is named."""
-    path: str | None = None
-    """Path of the file in the workspace."""
-    receipt_id: str | None = None
-    """Receipt that is named; None where a file is quoted."""
+    line: int  # Line of the reply, from 1.
+    quote: str | None = None  # Words that the file must contain; None if a receipt is named.
+    path: str | None = None  # Path of the file in the workspace.
+    receipt_id: str | None = None  # Receipt that is named; None where a file is quoted.
 
     @property
     def form(self) -> str:
@@ -57,12 +52,9 @@ class Claim:
 class Rejection:
     """Why a reply's evidence can be refused without a look at the world."""
 
-    code: str
-    """`evidence_missing`, `evidence_repeated`, `evidence_malformed` or `evidence_kind`."""
-    message: str
-    """One sentence for people."""
-    facts: Mapping[str, plain.Json]
-    """Facts for machines."""
+    code: str  # `evidence_missing`, `evidence_repeated`, `evidence_malformed` or `evidence_kind`.
+    message: str  # One sentence for people.
+    facts: Mapping[str, plain.Json]  # Facts for machines.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +62,7 @@ class Exempt:
     """Nothing is claimed, and the role must bring nothing."""
 
 
-Reading: TypeAlias = Claim | Rejection | Exempt
-"""What a reply says of its evidence."""
+Reading: TypeAlias = Claim | Rejection | Exempt  # What a reply says of its evidence.
 
 
 def read(reply: str, requirement: str) -> Reading:

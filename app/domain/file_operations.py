@@ -19,8 +19,7 @@ class FindFiles(Operation):
 
     kind: ClassVar[str] = "find_files"
 
-    patterns: tuple[str, ...]
-    """Patterns, relative to the workspace."""
+    patterns: tuple[str, ...]  # Patterns, relative to the workspace.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +46,9 @@ class WaitForFiles(Operation):
     kind: ClassVar[str] = "wait_for_files"
     idle: ClassVar[bool] = True
 
-    pattern: str
-    """Pattern as in `FindFiles`."""
-    min_count: int = 1
-    """Files that are enough."""
-    poll_ms: float = 500
-    """Time between two looks, in milliseconds."""
+    pattern: str  # Pattern as in `FindFiles`.
+    min_count: int = 1  # Files that are enough.
+    poll_ms: float = 500  # Time between two looks, in milliseconds.
     literal: str | None = None
     """Pattern that is looked for before the other one; files that fit it are enough."""
 
@@ -67,7 +63,5 @@ class MoveFile(Operation):
     kind: ClassVar[str] = "move_file"
     outside: ClassVar[bool] = True
 
-    source: str
-    """Path from the workspace."""
-    folder: str
-    """Folder it is moved to, under the same name."""
+    source: str  # Path from the workspace.
+    folder: str  # Folder it is moved to, under the same name.

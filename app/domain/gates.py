@@ -25,18 +25,12 @@ _DIGITS = 12
 class OpenGate:
     """A question that waits for a person's answer."""
 
-    start: RunStart
-    """What the run that asks began with."""
-    key: str
-    """Step that asks."""
-    attempt: int
-    """Which try."""
-    gate: Gate
-    """The question."""
-    asked_at: str | None
-    """When it was asked first; the same after a restart."""
-    expires_at: str | None
-    """When its default is taken; None: never."""
+    start: RunStart  # What the run that asks began with.
+    key: str  # Step that asks.
+    attempt: int  # Which try.
+    gate: Gate  # The question.
+    asked_at: str | None  # When it was asked first; the same after a restart.
+    expires_at: str | None  # When its default is taken; None: never.
 
     @classmethod
     def of(cls, start: RunStart, key: str, attempt: int, gate: Gate, decided: Decisions) -> OpenGate:
@@ -90,21 +84,14 @@ class OpenGate:
 class Answer:
     """What was decided at a gate, and by whom."""
 
-    of: ClassVar[type[Gate]] = Gate
-    """Operation that it is for."""
+    of: ClassVar[type[Gate]] = Gate  # Operation that it is for.
 
-    decision: str
-    """One of the gate's options."""
-    message: str = ""
-    """What the person adds to it, for later steps."""
-    by_default: bool = False
-    """Whether the default was taken because no answer arrived in time."""
-    idempotency_key: str | None = None
-    """Key under which the same answer may be given again."""
-    author: Author | None = None
-    """Who decided, if that is known."""
-    votes: tuple[approvals.Vote, ...] = ()
-    """All votes, where several keys decided."""
+    decision: str  # One of the gate's options.
+    message: str = ""  # What the person adds to it, for later steps.
+    by_default: bool = False  # Whether the default was taken because no answer arrived in time.
+    idempotency_key: str | None = None  # Key under which the same answer may be given again.
+    author: Author | None = None  # Who decided, if that is known.
+    votes: tuple[approvals.Vote, ...] = ()  # All votes, where several keys decided.
 
     def on(self, asked: OpenGate) -> dict[str, plain.Json]:
         """Return what the answer to a gate is on record as: the output of its step, bound to what was shown."""

@@ -14,8 +14,7 @@ from app.domain.states import StepState
 MOST_NODES = 2000
 """Nodes that an answer holds at most; a larger graph is cut off there, and the answer says so."""
 
-MOST_EDGES = 4 * MOST_NODES
-"""Edges likewise."""
+MOST_EDGES = 4 * MOST_NODES  # Edges likewise.
 
 NodeKind: TypeAlias = Literal[
     "step", "agent", "tool", "command", "gate", "recipe", "branch", "loop", "start", "end", "check"
@@ -64,8 +63,7 @@ class Edge(shapes.Shape):
 class Passage:
     """One passage of the flow through a node."""
 
-    node: str
-    """The node."""
+    node: str  # The node.
     visit: str
     """What distinguishes it from other passages: the key of its step, or of its iteration; empty: it is not counted."""
     done_means: StepState | None = StepState.DONE
@@ -76,8 +74,7 @@ class Passage:
 class Location:
     """Where in a graph a step belongs."""
 
-    path: tuple[Passage, ...]
-    """Its node, behind those that contain it, the outermost first."""
+    path: tuple[Passage, ...]  # Its node, behind those that contain it, the outermost first.
     through: Passage | None = None
     """Node that the flow came through on its way there, and that has no step of its own."""
     aside: bool = False
@@ -98,12 +95,9 @@ def _no_outcome(_: Record) -> str | None:
 class Drawing:
     """The graph of a recipe, and how the steps of its runs find their places."""
 
-    nodes: Sequence[Node]
-    """The nodes, in the order of the recipe."""
-    edges: Sequence[Edge]
-    """The edges."""
-    locator: Callable[[], Locate]
-    """Makes what finds the places of one run's steps."""
+    nodes: Sequence[Node]  # The nodes, in the order of the recipe.
+    edges: Sequence[Edge]  # The edges.
+    locator: Callable[[], Locate]  # Makes what finds the places of one run's steps.
     outcome_of: Callable[[Record], str | None] = _no_outcome
     """Returns the outcome that a record leaves its node with; None where it cannot be known."""
 
@@ -162,12 +156,9 @@ class Graph(shapes.Shape):
 class Segment:
     """One part of a key, between two dots."""
 
-    name: str
-    """Name of the step."""
-    visit: str
-    """The key up to here, number of the visit included, without the positions in loops."""
-    position: str | None
-    """The key up to here with the positions in loops; None if the part has none."""
+    name: str  # Name of the step.
+    visit: str  # The key up to here, number of the visit included, without the positions in loops.
+    position: str | None  # The key up to here with the positions in loops; None if the part has none.
 
 
 _SEGMENT = re.compile(r"([^.#:\[\]]*)(#[0-9]+)?((?:\[[0-9]+\])*)")

@@ -14,15 +14,11 @@ from app.domain.records import Record
 class Delivery:
     """A value for an open `Input`."""
 
-    of: ClassVar[type[operations.Input]] = operations.Input
-    """Operation that it is for."""
+    of: ClassVar[type[operations.Input]] = operations.Input  # Operation that it is for.
 
-    value: plain.Json
-    """The delivered value."""
-    author: Author | str | None = None
-    """Who delivers it: a person, or the name of a source."""
-    idempotency_key: str | None = None
-    """Key under which the same value may be delivered again."""
+    value: plain.Json  # The delivered value.
+    author: Author | str | None = None  # Who delivers it: a person, or the name of a source.
+    idempotency_key: str | None = None  # Key under which the same value may be delivered again.
 
     def output(self) -> dict[str, plain.Json]:
         """Return the output of the input's step."""

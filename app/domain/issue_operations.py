@@ -16,8 +16,7 @@ class CloseFindings(Operation):
 
     kind: ClassVar[str] = "close_findings"
 
-    found: tuple[str, ...]
-    """Issues of what was found."""
+    found: tuple[str, ...]  # Issues of what was found.
     looked_at: tuple[str, ...]
     """Files and folders of the workspace that were looked at; other files were not checked."""
 
@@ -30,5 +29,4 @@ class CloseFailedChecks(Operation):
 
     kind: ClassVar[str] = "close_failed_checks"
 
-    keys: tuple[str, ...]
-    """Steps that opened them, if they did."""
+    keys: tuple[str, ...]  # Steps that opened them, if they did.

@@ -12,20 +12,16 @@ from app import clock, printable
 from app.domain import plain, shapes
 from app.domain.access import Scope
 
-Status = Literal["open", "closed"]
-"""Whether something is still to be done."""
+Status = Literal["open", "closed"]  # Whether something is still to be done.
 
 Severity = Literal["error", "warning", "hint"]
 """`error`: both cannot be true, or a check failed; `warning`: probably a slip; `hint`: worth a look."""
 
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")
-"""All severities, the worst first."""
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")  # All severities, the worst first.
 
-NOTES = 1000
-"""Most notes of an issue."""
+NOTES = 1000  # Most notes of an issue.
 
-KIND = "note"
-"""Kind of an issue whose record names none."""
+KIND = "note"  # Kind of an issue whose record names none.
 
 _TEXTS_OR_NULL = (
     "severity", "recipe_id", "run_id", "session_id", "key", "closed_at", "closed_by", "edited_at", "request_sha256",
@@ -131,24 +127,15 @@ class IssueSummary(shapes.Shape):
 class IssueQuery:
     """Which issues a list shows, newest first."""
 
-    status: str | None = None
-    """Only open or only closed ones."""
-    run_id: str | None = None
-    """Only those of this run."""
-    session_id: str | None = None
-    """Only those of this session."""
-    kind: str | None = None
-    """Only those of this kind."""
-    severity: str | None = None
-    """Only those of this severity."""
-    scope: Scope | None = None
-    """Only those of runs of this scope that are still there; None: of any."""
-    recipe_id: str | None = None
-    """Only those that checks of this recipe found."""
-    limit: int = 100
-    """Most issues to return, 1 to 1,000."""
-    cursor: tuple[str, str] | None = None
-    """`(created_at, issue_id)` of the last issue of the page before."""
+    status: str | None = None  # Only open or only closed ones.
+    run_id: str | None = None  # Only those of this run.
+    session_id: str | None = None  # Only those of this session.
+    kind: str | None = None  # Only those of this kind.
+    severity: str | None = None  # Only those of this severity.
+    scope: Scope | None = None  # Only those of runs of this scope that are still there; None: of any.
+    recipe_id: str | None = None  # Only those that checks of this recipe found.
+    limit: int = 100  # Most issues to return, 1 to 1,000.
+    cursor: tuple[str, str] | None = None  # `(created_at, issue_id)` of the last issue of the page before.
 
 
 class IssueStore(Protocol):

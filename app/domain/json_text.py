@@ -13,10 +13,8 @@ from typing import Any, TypeAlias
 from app import errors
 from app.domain import plain
 
-MAX_CHARACTERS = 1024 * 1024
-"""Length of a text that is read."""
-MAX_DEPTH = 64
-"""Objects and lists inside one another."""
+MAX_CHARACTERS = 1024 * 1024  # Length of a text that is read.
+MAX_DEPTH = 64  # Objects and lists inside one another.
 
 _MAX_DIGITS = 64
 _MAX_FLAWS = 50
@@ -27,8 +25,7 @@ _NO_BRACKETS = re.compile(r"[^][{}]++")
 _HALF = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
-Parts: TypeAlias = tuple[str | int, ...]
-"""Place in a value: names and positions from its root."""
+Parts: TypeAlias = tuple[str | int, ...]  # Place in a value: names and positions from its root.
 
 _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 _Items: TypeAlias = Iterator[tuple[Any, plain.Json]]

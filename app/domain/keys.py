@@ -10,51 +10,37 @@ from app.domain import access, shapes
 from app.domain.access import Role, Scope
 from app.domain.authors import Author
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$"
-"""Form of a key's name."""
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$"  # Form of a key's name.
 
-RECIPE_PATTERN = r"[^\x00-\x1f]{1,200}"
-"""Form of the id of a recipe that a key is limited to."""
+RECIPE_PATTERN = r"[^\x00-\x1f]{1,200}"  # Form of the id of a recipe that a key is limited to.
 
-LABEL_PATTERN = r"[^\x00-\x1f:]{1,200}:[^\x00-\x1f]{1,200}"
-"""Form of a label that a key is limited to."""
+LABEL_PATTERN = r"[^\x00-\x1f:]{1,200}:[^\x00-\x1f]{1,200}"  # Form of a label that a key is limited to.
 
-MOST_KEYS = 1000
-"""Most keys of a data directory."""
+MOST_KEYS = 1000  # Most keys of a data directory.
 
-MOST_NAMED = 100
-"""Most recipes, and most labels, that a key can be limited to."""
+MOST_NAMED = 100  # Most recipes, and most labels, that a key can be limited to.
 
-PREFIX = "crk_"
-"""Beginning of every secret, so that one that leaks is recognised."""
+PREFIX = "crk_"  # Beginning of every secret, so that one that leaks is recognised.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
     """A secret that opens, as its hash."""
 
-    sha256: str
-    """Bare hash of the secret; 256 bits of chance need no slower one."""
-    until: str | None = None
-    """When it stops to count after a rotation; None: it does not by itself."""
+    sha256: str  # Bare hash of the secret; 256 bits of chance need no slower one.
+    until: str | None = None  # When it stops to count after a rotation; None: it does not by itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """A key."""
 
-    name: str
-    """Name of its holder, and author of the orders given with it."""
-    role: Role
-    """What it may do."""
-    scope: Scope = access.EVERYTHING
-    """Runs that it is limited to."""
-    created_at: str
-    """When it was added."""
-    expires_at: str | None = None
-    """When it stops to count; None: never."""
-    secrets: tuple[Secret, ...] = ()
-    """Its secrets, the newest first."""
+    name: str  # Name of its holder, and author of the orders given with it.
+    role: Role  # What it may do.
+    scope: Scope = access.EVERYTHING  # Runs that it is limited to.
+    created_at: str  # When it was added.
+    expires_at: str | None = None  # When it stops to count; None: never.
+    secrets: tuple[Secret, ...] = ()  # Its secrets, the newest first.
 
     def caller(self, sha256: str) -> access.Caller:
         """Return who asks with the secret of a hash."""
@@ -108,8 +94,7 @@ class NoKeys:
         """Return no caller."""
 
 
-NONE = NoKeys()
-"""No keys."""
+NONE = NoKeys()  # No keys.
 
 
 def hashed(secret: str) -> str:

@@ -12,8 +12,7 @@ Tier = Literal["t1", "t3", "t5"]
 """Size of an agent: small and fast, middle, capable (execution-modes, tier-based step sizing)."""
 
 
-MOST_OUTPUT_TOKENS = 1_000_000
-"""Most tokens that a step or an agent can set as the longest reply."""
+MOST_OUTPUT_TOKENS = 1_000_000  # Most tokens that a step or an agent can set as the longest reply.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +63,18 @@ class Agent(shapes.Shape):
 class PromptTemplate:
     """A prompt type with its variants by tier (execution-modes, appendix F)."""
 
-    prompt_type: str
-    """Key in the registry."""
-    label: str
-    """What it is for, in a few words."""
-    variants: Mapping[str, str]
-    """Template text by tier: t1, t3, t5; at least one."""
+    prompt_type: str  # Key in the registry.
+    label: str  # What it is for, in a few words.
+    variants: Mapping[str, str]  # Template text by tier: t1, t3, t5; at least one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
     """Everything that recipes of a project can refer to."""
 
-    tools: Mapping[str, ToolSpec] = field(default_factory=dict)
-    """Tools by name."""
-    agents: tuple[Agent, ...] = ()
-    """Agents in order; the first of an archetype is used."""
-    prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
-    """Prompt templates by type."""
+    tools: Mapping[str, ToolSpec] = field(default_factory=dict)  # Tools by name.
+    agents: tuple[Agent, ...] = ()  # Agents in order; the first of an archetype is used.
+    prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)  # Prompt templates by type.
     unread_prompts: Mapping[str, str] = field(default_factory=dict)
     """Why a file cannot be read now, by the prompt type whose templates it has; by `*` if it lists those of any."""
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
@@ -107,36 +100,22 @@ NO_OPTIONS: Mapping[str, plain.Json] = {"type": "object", "properties": {}, "add
 class Recipe:
     """A parsed recipe of any dialect."""
 
-    recipe_id: str
-    """Unique id; project recipes shadow bundled ones by it."""
-    dialect: str
-    """Language it is written in."""
-    label: str
-    """Name for people."""
-    document: Mapping[str, plain.Json]
-    """The recipe itself, as plain JSON."""
-    source_sha256: str = ""
-    """Bare hash of its text, where the language shows it."""
-    args_schema: Mapping[str, plain.Json]
-    """JSON Schema of its arguments, declared or derived."""
+    recipe_id: str  # Unique id; project recipes shadow bundled ones by it.
+    dialect: str  # Language it is written in.
+    label: str  # Name for people.
+    document: Mapping[str, plain.Json]  # The recipe itself, as plain JSON.
+    source_sha256: str = ""  # Bare hash of its text, where the language shows it.
+    args_schema: Mapping[str, plain.Json]  # JSON Schema of its arguments, declared or derived.
     options_schema: Mapping[str, plain.Json] = field(default_factory=lambda: NO_OPTIONS)
     """JSON Schema of what its runs can be told beside them; strict."""
-    task_patterns: tuple[str, ...] = ()
-    """Phrases and `/expressions/` that route a task to it."""
-    done_when: tuple[str, ...] = ()
-    """What its definition of done asks for, each in a few words."""
-    leaves: tuple[str, ...] = ()
-    """Slots that its runs fill with a text, as far as the language defines them."""
-    writes: tuple[str, ...] = ()
-    """Those of them that are written to a file."""
-    total_steps: int | None = None
-    """Number of its steps; None where its flow can loop."""
-    leads_to: tuple[str, ...] = ()
-    """Other recipes that a run of it may continue to."""
-    holds_workspace: bool = False
-    """Whether its runs hold their workspace alone unless a request shares it."""
-    path: str = ""
-    """Path of its file; empty where it has none."""
+    task_patterns: tuple[str, ...] = ()  # Phrases and `/expressions/` that route a task to it.
+    done_when: tuple[str, ...] = ()  # What its definition of done asks for, each in a few words.
+    leaves: tuple[str, ...] = ()  # Slots that its runs fill with a text, as far as the language defines them.
+    writes: tuple[str, ...] = ()  # Those of them that are written to a file.
+    total_steps: int | None = None  # Number of its steps; None where its flow can loop.
+    leads_to: tuple[str, ...] = ()  # Other recipes that a run of it may continue to.
+    holds_workspace: bool = False  # Whether its runs hold their workspace alone unless a request shares it.
+    path: str = ""  # Path of its file; empty where it has none.
     line_of: Callable[[str], int | None] = field(default=lambda _: None, compare=False, repr=False)
     """Returns the line of a JSON path in its text; None where the language has no lines."""
     speaks_through: str | None = None
@@ -147,36 +126,28 @@ class Recipe:
 class BackendUse:
     """A place of a recipe at which an agent is asked."""
 
-    path: str
-    """JSON path of the place, e.g. `$.phase_b[0].agent_archetype`."""
-    backends: tuple[str, ...]
-    """Backends in order of preference; the agent can be asked if one of them works."""
-    continues: bool = False
-    """Whether a later prompt continues the same conversation."""
+    path: str  # JSON path of the place, e.g. `$.phase_b[0].agent_archetype`.
+    backends: tuple[str, ...]  # Backends in order of preference; the agent can be asked if one of them works.
+    continues: bool = False  # Whether a later prompt continues the same conversation.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramUse:
     """A place of a recipe at which a model's program is called by name."""
 
-    path: str
-    """JSON path of the place, e.g. `$.providers.claude.command[0]`."""
-    program: str
-    """Name or path of the program."""
+    path: str  # JSON path of the place, e.g. `$.providers.claude.command[0]`.
+    program: str  # Name or path of the program.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildUse:
     """A place of a recipe at which another recipe is run."""
 
-    path: str
-    """JSON path of the place."""
-    recipe_id: str
-    """The other recipe."""
+    path: str  # JSON path of the place.
+    recipe_id: str  # The other recipe.
     args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments that are known before the run; those that are computed are left out."""
-    computed: tuple[str, ...] = ()
-    """Names of arguments whose values show only in the run."""
+    computed: tuple[str, ...] = ()  # Names of arguments whose values show only in the run.
 
 
 Use: TypeAlias = BackendUse | ProgramUse | ChildUse

@@ -57,8 +57,7 @@ class RunLimits(shapes.Shape):
         return dataclasses.replace(self, **given)  # type: ignore[arg-type]
 
 
-NO_LIMITS = RunLimits()
-"""Limits that limit nothing."""
+NO_LIMITS = RunLimits()  # Limits that limit nothing.
 
 
 def flaws(limits: RunLimits, path: str = "$.limits") -> list[errors.Flaw]:

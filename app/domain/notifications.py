@@ -9,14 +9,11 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from app.domain import plain, shapes
 
-Kind: TypeAlias = Literal["waits", "failed", "done", "stalled", "budget"]
-"""Kind of a message about a run."""
+Kind: TypeAlias = Literal["waits", "failed", "done", "stalled", "budget"]  # Kind of a message about a run.
 
-Channel: TypeAlias = Literal["webhook", "email", "command"]
-"""How an endpoint is reached."""
+Channel: TypeAlias = Literal["webhook", "email", "command"]  # How an endpoint is reached.
 
-MOST_DELIVERED = 2000
-"""Ids of delivered messages that an endpoint remembers."""
+MOST_DELIVERED = 2000  # Ids of delivered messages that an endpoint remembers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,32 +49,20 @@ class Message(shapes.Shape):
 class Endpoint:
     """A receiver of messages and its progress; exactly the content of its file."""
 
-    endpoint_id: str
-    """Id of the endpoint."""
-    name: str
-    """What people call it."""
-    channel: Channel
-    """How it is reached."""
-    url: str | None = None
-    """Address of a webhook."""
-    signing_secret: str | None = None
-    """Secret of the signatures of a webhook."""
-    to: tuple[str, ...] = ()
-    """Addresses of e-mail."""
-    argv: tuple[str, ...] = ()
-    """Program and arguments of a command."""
-    kinds: tuple[Kind, ...] = ()
-    """Kinds of messages that it receives; empty: all."""
-    recipe_id: str | None = None
-    """Only runs of this recipe."""
-    label: str | None = None
-    """Only runs with this label, `name:value`."""
-    created_at: str
-    """When it was added."""
+    endpoint_id: str  # Id of the endpoint.
+    name: str  # What people call it.
+    channel: Channel  # How it is reached.
+    url: str | None = None  # Address of a webhook.
+    signing_secret: str | None = None  # Secret of the signatures of a webhook.
+    to: tuple[str, ...] = ()  # Addresses of e-mail.
+    argv: tuple[str, ...] = ()  # Program and arguments of a command.
+    kinds: tuple[Kind, ...] = ()  # Kinds of messages that it receives; empty: all.
+    recipe_id: str | None = None  # Only runs of this recipe.
+    label: str | None = None  # Only runs with this label, `name:value`.
+    created_at: str  # When it was added.
     request_sha256: str | None = None
     """Hash that distinguishes a repetition of the request from another request with the same key."""
-    since: str
-    """Everything before this instant was delivered, or is a dead letter."""
+    since: str  # Everything before this instant was delivered, or is a dead letter.
     delivered: tuple[str, ...] = ()
     """Ids of the newest messages that were delivered or given up, oldest first."""
 

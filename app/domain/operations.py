@@ -13,8 +13,7 @@ from app.domain import plain
 fingerprint = plain.labelled_sha256
 """Returns the hash by which replay compares operations, from a body in canonical form."""
 
-INLINE_BODY_BYTES = 4096
-"""Operations up to this size are in the journal line, next to their hash."""
+INLINE_BODY_BYTES = 4096  # Operations up to this size are in the journal line, next to their hash.
 
 COST_CAP_REACHED = "cost_cap_reached"
 """Code of a call of an agent that its program ended because it cost as much as it was allowed to."""
@@ -30,43 +29,31 @@ OnInterrupted = Literal["rerun", "ask", "fail"]
 class RetryPolicy:
     """When a failed try is made again; the delays survive a restart."""
 
-    max_attempts: int = 1
-    """Tries in all, the first included."""
-    codes: tuple[str, ...] = ()
-    """Error codes that are worth another try; empty: every code."""
-    initial_seconds: float = 1.0
-    """Delay before the second try."""
-    factor: float = 2.0
-    """What each further delay is multiplied by; 1 keeps it level."""
+    max_attempts: int = 1  # Tries in all, the first included.
+    codes: tuple[str, ...] = ()  # Error codes that are worth another try; empty: every code.
+    initial_seconds: float = 1.0  # Delay before the second try.
+    factor: float = 2.0  # What each further delay is multiplied by; 1 keeps it level.
     added_seconds: float = 0.0
     """Amount added to each further delay instead of multiplying it; 0: it is multiplied."""
-    max_seconds: float = 300.0
-    """Longest delay."""
-    exit_codes: tuple[int, ...] = ()
-    """Exit codes of commands that are worth another try, beside `codes`."""
-    final_exit_codes: tuple[int, ...] = ()
-    """Exit codes of commands that never are."""
+    max_seconds: float = 300.0  # Longest delay.
+    exit_codes: tuple[int, ...] = ()  # Exit codes of commands that are worth another try, beside `codes`.
+    final_exit_codes: tuple[int, ...] = ()  # Exit codes of commands that never are.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """Base of all operations."""
 
-    kind: ClassVar[str]
-    """Name of the operation in journals; the key under which its performer is registered."""
+    kind: ClassVar[str]  # Name of the operation in journals; the key under which its performer is registered.
     idle: ClassVar[bool] = False
     """Whether performing it only waits, so that a run with nothing else open holds no slot."""
     outside: ClassVar[bool] = False
     """Whether it leaves traces that a crash does not undo, so that its `started` line is synced."""
 
-    retry: RetryPolicy | None = None
-    """Further tries; None: the first try is final."""
-    timeout_seconds: float | None = None
-    """Wall-clock limit of one try; None: the performer's own."""
-    idle_seconds: float | None = None
-    """Longest silence within one try; None: the performer's own."""
-    on_interrupted: OnInterrupted = "rerun"
-    """What a restart does when it finds the step in flight."""
+    retry: RetryPolicy | None = None  # Further tries; None: the first try is final.
+    timeout_seconds: float | None = None  # Wall-clock limit of one try; None: the performer's own.
+    idle_seconds: float | None = None  # Longest silence within one try; None: the performer's own.
+    on_interrupted: OnInterrupted = "rerun"  # What a restart does when it finds the step in flight.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +62,8 @@ class ToolCall(Operation):
 
     kind: ClassVar[str] = "tool_call"
 
-    tool: str
-    """Id of the tool in the registry."""
-    args: Mapping[str, plain.Json]
-    """Arguments, all references resolved."""
+    tool: str  # Id of the tool in the registry.
+    args: Mapping[str, plain.Json]  # Arguments, all references resolved.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,34 +73,26 @@ class AgentCall(Operation):
     kind: ClassVar[str] = "agent_call"
     outside: ClassVar[bool] = True
 
-    agent_id: str
-    """Configured agent that speaks; the backend's name where a recipe chooses no agent."""
-    archetype: str | None = None
-    """Role the agent was chosen for, where the recipe names a role."""
-    backend: str
-    """Way to reach the agent, by its name in `agents.json`."""
-    model: str | None = None
-    """Model or tier name; None: the backend's default."""
+    agent_id: str  # Configured agent that speaks; the backend's name where a recipe chooses no agent.
+    archetype: str | None = None  # Role the agent was chosen for, where the recipe names a role.
+    backend: str  # Way to reach the agent, by its name in `agents.json`.
+    model: str | None = None  # Model or tier name; None: the backend's default.
     prompt: tuple[plain.Json, ...]
     """Parts in order: a text, or `{"blob": <blob reference>}` for one kept outside the journal."""
-    system: str | None = None
-    """Role contract or other standing instruction; programs append it to their own."""
-    tools: bool = False
-    """Whether the agent may use its own tools."""
+    system: str | None = None  # Role contract or other standing instruction; programs append it to their own.
+    tools: bool = False  # Whether the agent may use its own tools.
     agent_session_id: str | None = None
     """Conversation to speak in, by the id that we gave it; None: one prompt without a past."""
     session_created: bool = False
     """Whether that conversation exists already, so that it is resumed and not created."""
     reply_schema: Mapping[str, plain.Json] | None = None
     """JSON Schema the reply must fit, for backends that can hold a model to it."""
-    max_tokens: int | None = None
-    """Longest reply, in tokens; None: the backend's default."""
+    max_tokens: int | None = None  # Longest reply, in tokens; None: the backend's default.
     on_cut_off: OnCutOff = "fail"
     """What happens to a reply that hit the length limit; with a schema it always fails the try."""
     may_abstain: bool = False
     """Whether `ABSTAIN` or `ABSTAIN: reason` is a reply; otherwise it fails the try."""
-    may_be_blank: bool = False
-    """Whether a reply that says nothing is a reply; otherwise it fails the try."""
+    may_be_blank: bool = False  # Whether a reply that says nothing is a reply; otherwise it fails the try.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +101,8 @@ class Check(Operation):
 
     kind: ClassVar[str] = "check"
 
-    check: str
-    """Kind of check, e.g. `file_exists`."""
-    subject: plain.Json
-    """The subject, e.g. a path inside the workspace."""
+    check: str  # Kind of check, e.g. `file_exists`.
+    subject: plain.Json  # The subject, e.g. a path inside the workspace.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +115,9 @@ class CheckEvidence(Operation):
 
     kind: ClassVar[str] = "check_evidence"
 
-    quote: str | None = None
-    """Words that the file must contain; None if a receipt is named."""
-    path: str | None = None
-    """File in the workspace that they are quoted from."""
-    receipt_id: str | None = None
-    """Receipt that must be one of the session's; None where a file is quoted."""
+    quote: str | None = None  # Words that the file must contain; None if a receipt is named.
+    path: str | None = None  # File in the workspace that they are quoted from.
+    receipt_id: str | None = None  # Receipt that must be one of the session's; None where a file is quoted.
     text: str | None = None
     """Text that the words are quoted from, if `path` does not name a file; None: the file is read."""
 
@@ -157,12 +129,9 @@ class CommitFile(Operation):
     kind: ClassVar[str] = "commit_file"
     outside: ClassVar[bool] = True
 
-    path: str
-    """Path inside the workspace."""
-    text: plain.Json
-    """The text, or `{"blob": <blob reference>}`."""
-    overwrite: bool = False
-    """Whether an existing file is replaced; otherwise it fails the step."""
+    path: str  # Path inside the workspace.
+    text: plain.Json  # The text, or `{"blob": <blob reference>}`.
+    overwrite: bool = False  # Whether an existing file is replaced; otherwise it fails the step.
     otherwise: str | None = None
     """Path that is written where `path` has a file already; None: that fails the step."""
 
@@ -171,12 +140,10 @@ class CommitFile(Operation):
 class Capture:
     """What a command's standard output is read as, and what it must hold."""
 
-    mode: Literal["text", "lines", "json"] = "text"
-    """A text, a list of its lines, or one JSON document."""
+    mode: Literal["text", "lines", "json"] = "text"  # A text, a list of its lines, or one JSON document.
     allow_parse_error: bool = False
     """Whether output that is not JSON is kept as text instead of failing the step."""
-    schema_file: str | None = None
-    """Path inside the workspace of a JSON Schema that the JSON must fit."""
+    schema_file: str | None = None  # Path inside the workspace of a JSON Schema that the JSON must fit.
     require: tuple[Mapping[str, plain.Json], ...] = ()
     """Places of the JSON by JSON Pointer, and what each must contain."""
 
@@ -188,20 +155,15 @@ class Command(Operation):
     kind: ClassVar[str] = "command"
     outside: ClassVar[bool] = True
 
-    argv: tuple[str, ...]
-    """The program and its arguments; no shell reads them."""
-    cwd: str = "."
-    """Folder it runs in, relative to the run's working folder and inside it."""
+    argv: tuple[str, ...]  # The program and its arguments; no shell reads them.
+    cwd: str = "."  # Folder it runs in, relative to the run's working folder and inside it.
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Variables set for it, over the service's own environment and the secrets."""
     secrets: tuple[str, ...] = ()
     """Names of variables of the service's environment that it must get; their values are masked in what it says."""
-    stdin: plain.Json = None
-    """What it reads: a text, `{"blob": <blob reference>}`, or None for nothing."""
-    output_file: str | None = None
-    """Path inside the workspace that gets its standard output, byte for byte."""
-    exit_codes: tuple[int, ...] = (0,)
-    """Exit codes that are a success."""
+    stdin: plain.Json = None  # What it reads: a text, `{"blob": <blob reference>}`, or None for nothing.
+    output_file: str | None = None  # Path inside the workspace that gets its standard output, byte for byte.
+    exit_codes: tuple[int, ...] = (0,)  # Exit codes that are a success.
     output_limit_bytes: int = 1024 * 1024
     """How much of each of its two outputs is held: the beginning of standard output, the end of standard error."""
     capture: Capture | None = None
@@ -220,16 +182,12 @@ class OpenIssue(Operation):
 
     kind: ClassVar[str] = "open_issue"
 
-    title: str
-    """One line."""
-    body: str = ""
-    """What was found, as text."""
+    title: str  # One line.
+    body: str = ""  # What was found, as text.
     facts: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
     """Fields for machines, e.g. the failed check."""
-    receipts: tuple[str, ...] = ()
-    """Receipts that prove it."""
-    severity: str | None = None
-    """`error`, `warning` or `hint`; None if not given."""
+    receipts: tuple[str, ...] = ()  # Receipts that prove it.
+    severity: str | None = None  # `error`, `warning` or `hint`; None if not given.
     identity: Mapping[str, plain.Json] | None = None
     """`{kind, file, words}` of a finding, by which the same recipe finds its issue again, and the `files` it names."""
 
@@ -240,18 +198,12 @@ class Refusal(Operation):
 
     kind: ClassVar[str] = "refusal"
 
-    code: str
-    """Stable name of why."""
-    message: str
-    """One sentence for people."""
-    detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
-    """Facts for machines."""
-    tool: str | None = None
-    """Tool that would have been called."""
-    agent_id: str | None = None
-    """Agent that would have been asked."""
-    archetype: str | None = None
-    """Role that the agent would have been chosen for."""
+    code: str  # Stable name of why.
+    message: str  # One sentence for people.
+    detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)  # Facts for machines.
+    tool: str | None = None  # Tool that would have been called.
+    agent_id: str | None = None  # Agent that would have been asked.
+    archetype: str | None = None  # Role that the agent would have been chosen for.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,10 +212,8 @@ class Skip(Operation):
 
     kind: ClassVar[str] = "skip"
 
-    reason: str
-    """Why, in a sentence."""
-    detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
-    """Facts for machines."""
+    reason: str  # Why, in a sentence.
+    detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)  # Facts for machines.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,8 +223,7 @@ class Timer(Operation):
     kind: ClassVar[str] = "timer"
     idle: ClassVar[bool] = True
 
-    seconds: float
-    """Duration."""
+    seconds: float  # Duration.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,10 +233,8 @@ class Input(Operation):
     kind: ClassVar[str] = "input"
     idle: ClassVar[bool] = True
 
-    name: str = ""
-    """The awaited input."""
-    shown: plain.Json = None
-    """Content shown to the sender, so that the delivery is known to refer to it."""
+    name: str = ""  # The awaited input.
+    shown: plain.Json = None  # Content shown to the sender, so that the delivery is known to refer to it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,16 +243,12 @@ class Gate(Input):
 
     kind: ClassVar[str] = "gate"
 
-    prompt: str
-    """The question."""
-    options: tuple[str, ...] = ("approve", "deny")
-    """Decisions that can be given."""
-    denials: tuple[str, ...] = ("deny",)
-    """Those of them that are final: no resume ever continues past one."""
+    prompt: str  # The question.
+    options: tuple[str, ...] = ("approve", "deny")  # Decisions that can be given.
+    denials: tuple[str, ...] = ("deny",)  # Those of them that are final: no resume ever continues past one.
     default: str | None = None
     """Decision taken when time runs out, a denial as final as a person's; None: the gate waits for ever."""
-    expires_seconds: float | None = None
-    """Time until the default is taken."""
+    expires_seconds: float | None = None  # Time until the default is taken.
     shown_sha256: str | None = None
     """Bare hash of what the person is shown and decides on; None: that of prompt and options."""
 
@@ -317,12 +260,9 @@ class ChildRun(Operation):
     kind: ClassVar[str] = "child_run"
     idle: ClassVar[bool] = True
 
-    recipe_id: str
-    """Recipe of the child."""
-    args: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
-    """Its arguments."""
-    description: str | None = None
-    """Its task, as text."""
+    recipe_id: str  # Recipe of the child.
+    args: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)  # Its arguments.
+    description: str | None = None  # Its task, as text.
     timeout_seconds: float | None = None
     """Longest time that it may take, waiting for people included; it is cancelled then. None: no limit."""
 

@@ -15,13 +15,10 @@ import orjson
 from app import errors
 from app.domain import secret_spellings
 
-Json: TypeAlias = Any
-"""None, bool, int, float, str, list or dict of these; keys are strings."""
-Object: TypeAlias = Mapping[str, Json]
-"""A JSON object that is only read."""
+Json: TypeAlias = Any  # None, bool, int, float, str, list or dict of these; keys are strings.
+Object: TypeAlias = Mapping[str, Json]  # A JSON object that is only read.
 
-PREVIEW_CHARACTERS = 200
-"""Length of a preview."""
+PREVIEW_CHARACTERS = 200  # Length of a preview.
 
 _MASK = "***"
 _PART = 8
@@ -32,8 +29,7 @@ _ENCODER = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=lambda value: dataclasses.asdict(value)
 )
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
-SHORTEST_SECRET = secret_spellings.SHORTEST
-"""Characters of the shortest secret that is masked."""
+SHORTEST_SECRET = secret_spellings.SHORTEST  # Characters of the shortest secret that is masked.
 
 
 def plain(value: object) -> Json:

@@ -16,8 +16,7 @@ class StartTask(operations.Operation):
     kind: ClassVar[str] = "plan_start_task"
     idle: ClassVar[bool] = True
 
-    plan: plain.Json
-    """The plan with this task alone."""
+    plan: plain.Json  # The plan with this task alone.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +26,7 @@ class AskChief(operations.Operation):
     kind: ClassVar[str] = "plan_ask_chief"
     idle: ClassVar[bool] = True
 
-    plan: plain.Json
-    """The plan, without tasks."""
+    plan: plain.Json  # The plan, without tasks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +36,8 @@ class TakeTasks(operations.Operation):
     kind: ClassVar[str] = "plan_take_tasks"
     idle: ClassVar[bool] = True
 
-    plan: plain.Json
-    """The plan, without tasks."""
-    run_id: str
-    """The chief's run."""
+    plan: plain.Json  # The plan, without tasks.
+    run_id: str  # The chief's run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +47,8 @@ class CheckTask(operations.Operation):
     kind: ClassVar[str] = "plan_check_task"
     idle: ClassVar[bool] = True
 
-    run_id: str
-    """The task's run."""
-    checks: tuple[Mapping[str, plain.Json], ...]
-    """Checks as recipes have them."""
+    run_id: str  # The task's run.
+    checks: tuple[Mapping[str, plain.Json], ...]  # Checks as recipes have them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +58,7 @@ class ReadOutputs(operations.Operation):
     kind: ClassVar[str] = "plan_read_outputs"
     idle: ClassVar[bool] = True
 
-    wanted: tuple[Mapping[str, plain.Json], ...]
-    """The source: `{run_id, task}` with `output` or `path`."""
+    wanted: tuple[Mapping[str, plain.Json], ...]  # The source: `{run_id, task}` with `output` or `path`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +68,7 @@ class StartReview(operations.Operation):
     kind: ClassVar[str] = "plan_start_review"
     idle: ClassVar[bool] = True
 
-    plan: plain.Json
-    """The plan with this task alone."""
+    plan: plain.Json  # The plan with this task alone.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +78,5 @@ class ReadReview(operations.Operation):
     kind: ClassVar[str] = "plan_read_review"
     idle: ClassVar[bool] = True
 
-    session_id: str
-    """The plan."""
-    run_id: str
-    """Run of the review."""
+    session_id: str  # The plan.
+    run_id: str  # Run of the review.

@@ -13,26 +13,20 @@ from app.domain import authors, plain, shapes, task_reviews
 from app.domain.access import Scope
 from app.domain.records import Failure
 
-BY_CHIEF = "chief"
-"""Who made a plan, or asked a question: an agent."""
+BY_CHIEF = "chief"  # Who made a plan, or asked a question: an agent.
 
-BY_USER = "user"
-"""Who made a plan, or asked a question: a person or another service."""
+BY_USER = "user"  # Who made a plan, or asked a question: a person or another service.
 
-BY_SYSTEM = "system"
-"""Who asked a question: Control Room itself, because a task cannot be started as it is."""
+BY_SYSTEM = "system"  # Who asked a question: Control Room itself, because a task cannot be started as it is.
 
-CHANGED = "plan_changed"
-"""Code of a change that is refused because the file has changed since."""
+CHANGED = "plan_changed"  # Code of a change that is refused because the file has changed since.
 
-DAMAGED = "plan_damaged"
-"""Code of a file that cannot be read as a plan."""
+DAMAGED = "plan_damaged"  # Code of a file that cannot be read as a plan.
 
 SessionId = Annotated[str, shapes.Keywords({"examples": ["sp_5h2m9q0x7c"]})]
 """Id of a plan, and of its work session."""
 
-SHOWN_CHARACTERS = 1000
-"""Most characters of an intent that lists show."""
+SHOWN_CHARACTERS = 1000  # Most characters of an intent that lists show.
 
 
 class PlanState(StrEnum):
@@ -348,16 +342,11 @@ class PlanSummary(shapes.Shape):
 class PlanQuery:
     """Which plans a list shows, newest first."""
 
-    status: str | None = None
-    """Only plans in this state."""
-    limit: int = 100
-    """Most plans to return, 1 to 1,000."""
-    cursor: tuple[str, str] | None = None
-    """`(created_at, session_id)` of the last plan of the page before."""
-    scope: Scope | None = None
-    """Only plans of this scope; None: of any."""
-    partial: bool = False
-    """Whether plans that cannot be read now are left out."""
+    status: str | None = None  # Only plans in this state.
+    limit: int = 100  # Most plans to return, 1 to 1,000.
+    cursor: tuple[str, str] | None = None  # `(created_at, session_id)` of the last plan of the page before.
+    scope: Scope | None = None  # Only plans of this scope; None: of any.
+    partial: bool = False  # Whether plans that cannot be read now are left out.
 
 
 def summary(plan: Plan) -> PlanSummary:

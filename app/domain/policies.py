@@ -15,11 +15,9 @@ from app.domain import limits, shapes
 from app.domain.approvals import MOST, Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 
-ANY = "*"
-"""Stands for every recipe."""
+ANY = "*"  # Stands for every recipe.
 
-MOST_POLICIES = 500
-"""Most policies of a project."""
+MOST_POLICIES = 500  # Most policies of a project.
 
 _RECIPE_PATTERN = r"^(\*|[A-Za-z0-9][A-Za-z0-9_.:/-]{0,199})$"
 _APPROVALS = {"count": int, "not_starter": bool}
@@ -77,8 +75,7 @@ class Policies(shapes.Shape):
         return [found[name] for name in (recipe_id, ANY) if name in found]
 
 
-NONE = Policies()
-"""No policies."""
+NONE = Policies()  # No policies.
 
 
 def _policy(value: dict[str, Any]) -> RecipePolicy:

@@ -12,8 +12,7 @@ from app import errors
 from app.domain import plain, shapes
 from app.domain.records import Usage
 
-MOST_MODELS = 2_000
-"""Most entries of a price file."""
+MOST_MODELS = 2_000  # Most entries of a price file.
 
 _MILLION = 1_000_000
 _FIELDS = ("input_per_million_usd", "output_per_million_usd")

@@ -16,14 +16,10 @@ _LISTED = ("receipt_id", "session_id", "run_id", "key", "tool", "sha256", "start
 class ReceiptQuery:
     """Which receipts a list shows: those of a session in the order in which they were written."""
 
-    run_id: str | None = None
-    """Only receipts of this run, which may be deleted."""
-    session_id: str | None = None
-    """Only receipts of this work session."""
-    scope: Scope | None = None
-    """Only receipts of runs of this scope that are still there; None: of any."""
-    limit: int = 100
-    """Most receipts to return, 1 to 1,000."""
+    run_id: str | None = None  # Only receipts of this run, which may be deleted.
+    session_id: str | None = None  # Only receipts of this work session.
+    scope: Scope | None = None  # Only receipts of runs of this scope that are still there; None: of any.
+    limit: int = 100  # Most receipts to return, 1 to 1,000.
     cursor: tuple[str, int] | None = None
     """`(session_id, offset_bytes)` of the last receipt of the page before."""
 

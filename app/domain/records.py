@@ -12,16 +12,14 @@ from app.domain.states import StepState
 ADOPTED = "adopted"
 """In place of the hash of an operation of an adopted step: what was asked then is not known."""
 
-BLOB_BYTES = 64 * 1024
-"""Outputs above this size are kept as blobs; drivers get a handle."""
+BLOB_BYTES = 64 * 1024  # Outputs above this size are kept as blobs; drivers get a handle.
 
 _Amount = TypeVar("_Amount", int, float)
 
 Finish: TypeAlias = Literal["length"]
 """Why a reply ended, where it did not end by itself: it had reached its longest."""
 
-LENGTH: Finish = "length"
-"""The reply ended because it had reached its longest."""
+LENGTH: Finish = "length"  # The reply ended because it had reached its longest.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,26 +91,20 @@ class StepError(shapes.Shape):
     """Facts for programs."""
 
 
-Failure = Annotated[Mapping[str, plain.Json], StepError]
-"""A `StepError` as plain JSON."""
+Failure = Annotated[Mapping[str, plain.Json], StepError]  # A `StepError` as plain JSON.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Place of a step in its recipe, for people; not part of the operation's identity."""
 
-    step_id: str
-    """Name of the step in the recipe."""
+    step_id: str  # Name of the step in the recipe.
     step_index: int | None = None
     """Position in the recipe, from 0; micro-steps share their parent's; None outside it."""
-    phase: str | None = None
-    """`a`, `b` or `dod` in pipelines, None elsewhere."""
-    output_slot: str | None = None
-    """Slot that the step fills."""
-    input_slot_refs: tuple[str, ...] = ()
-    """Slots read to build the input."""
-    visit: int = 1
-    """How often the flow has come through this step, this time included."""
+    phase: str | None = None  # `a`, `b` or `dod` in pipelines, None elsewhere.
+    output_slot: str | None = None  # Slot that the step fills.
+    input_slot_refs: tuple[str, ...] = ()  # Slots read to build the input.
+    visit: int = 1  # How often the flow has come through this step, this time included.
     instructions: str | None = None
     """A prompt's own words, without filled-in values, to detect a reply that only echoes them; None: not known."""
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -123,18 +115,12 @@ class Place:
 class Result:
     """What a performer returns."""
 
-    status: StepState = StepState.DONE
-    """`done`, `failed` or `skipped`."""
-    output: plain.Json = None
-    """Payload or text; encoded and masked by the engine."""
-    summary: str | None = None
-    """One line about the output; None: its beginning is shown."""
-    error: StepError | None = None
-    """Set if and only if the try failed."""
-    usage: Usage | None = None
-    """What it cost; None where nothing is metered."""
-    agent_session_id: str | None = None
-    """Conversation that an agent spoke in."""
+    status: StepState = StepState.DONE  # `done`, `failed` or `skipped`.
+    output: plain.Json = None  # Payload or text; encoded and masked by the engine.
+    summary: str | None = None  # One line about the output; None: its beginning is shown.
+    error: StepError | None = None  # Set if and only if the try failed.
+    usage: Usage | None = None  # What it cost; None where nothing is metered.
+    agent_session_id: str | None = None  # Conversation that an agent spoke in.
     finish: Finish | None = None
     """`length` if an agent's reply reached its longest; None if it ended by itself, or the reason is unknown."""
     covers: int | None = None
@@ -181,48 +167,27 @@ class StepLine(TypedDict):
 class Record:
     """One line of the journal, read."""
 
-    position: int
-    """Number of the line in the journal, from 0."""
-    key: str
-    """Name of the step."""
-    attempt: int
-    """Which try it was, from 1."""
-    status: StepState
-    """Its result."""
-    operation: str
-    """Hash of the operation performed."""
-    branch: str
-    """Path of the branch that asked; empty for the main one."""
-    output: plain.Json
-    """The output; None where `blob` is set or there is none."""
-    blob: BlobRef | None
-    """Handle of an output over 64 kB."""
-    output_sha256: str | None
-    """Bare hash of the whole output; None without one."""
-    summary: str
-    """One line about the output, at most 200 characters."""
-    error: StepError | None
-    """Why it failed."""
-    usage: Usage | None
-    """What it cost."""
-    receipt_id: str | None
-    """Receipt of a tool execution."""
-    agent_session_id: str | None
-    """Conversation that an agent spoke in."""
-    finish: Finish | None
-    """`length` if an agent's reply reached its longest."""
-    covers: int | None = None
-    """Earlier try, left without a line, whose usage is contained in this one's."""
-    final: bool
-    """Whether the driver sees it; a try that will be repeated is not final."""
-    retry_at: str | None
-    """When the next try is due, for a try that is not final."""
-    started_at: str
-    """When the try began."""
-    completed_at: str
-    """When the try was over."""
-    line: Mapping[str, plain.Json]
-    """The whole line, as written."""
+    position: int  # Number of the line in the journal, from 0.
+    key: str  # Name of the step.
+    attempt: int  # Which try it was, from 1.
+    status: StepState  # Its result.
+    operation: str  # Hash of the operation performed.
+    branch: str  # Path of the branch that asked; empty for the main one.
+    output: plain.Json  # The output; None where `blob` is set or there is none.
+    blob: BlobRef | None  # Handle of an output over 64 kB.
+    output_sha256: str | None  # Bare hash of the whole output; None without one.
+    summary: str  # One line about the output, at most 200 characters.
+    error: StepError | None  # Why it failed.
+    usage: Usage | None  # What it cost.
+    receipt_id: str | None  # Receipt of a tool execution.
+    agent_session_id: str | None  # Conversation that an agent spoke in.
+    finish: Finish | None  # `length` if an agent's reply reached its longest.
+    covers: int | None = None  # Earlier try, left without a line, whose usage is contained in this one's.
+    final: bool  # Whether the driver sees it; a try that will be repeated is not final.
+    retry_at: str | None  # When the next try is due, for a try that is not final.
+    started_at: str  # When the try began.
+    completed_at: str  # When the try was over.
+    line: Mapping[str, plain.Json]  # The whole line, as written.
 
     @property
     def done(self) -> bool:

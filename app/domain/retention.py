@@ -9,8 +9,7 @@ from typing import Any
 from app.domain import shapes
 from app.domain.states import RunState
 
-FINISHED = tuple(state.value for state in RunState if state.finished)
-"""States of runs that can be removed."""
+FINISHED = tuple(state.value for state in RunState if state.finished)  # States of runs that can be removed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from app.domain.authors import RunOrder
 from app.domain.decisions import DecisionKind
 from app.domain.records import Record
 
-CONTROL, STEPS = "control.jsonl", "steps.jsonl"
-"""Journals of a run that contain orders."""
+CONTROL, STEPS = "control.jsonl", "steps.jsonl"  # Journals of a run that contain orders.
 
 _ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     DecisionKind.LIMITED: ("run.limited", ("limits",)),

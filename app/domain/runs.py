@@ -14,20 +14,15 @@ from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.states import MOVES, RunState
 from app.domain.usage_sums import RunFacts
 
-RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
-"""Form of a run id, foreign ones included."""
+RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"  # Form of a run id, foreign ones included.
 
-INTERNAL_PREFIX = "sp_"
-"""Beginning of the ids of runs that are session plans; no list of runs shows them."""
+INTERNAL_PREFIX = "sp_"  # Beginning of the ids of runs that are session plans; no list of runs shows them.
 
-LABELS = 32
-"""Most labels of a run."""
+LABELS = 32  # Most labels of a run.
 
-ARTIFACTS = "artifacts"
-"""Folder in a run's own that its steps may use."""
+ARTIFACTS = "artifacts"  # Folder in a run's own that its steps may use.
 
-COMPLETED = "completed"
-"""Reason of a run that came to the end of its recipe."""
+COMPLETED = "completed"  # Reason of a run that came to the end of its recipe.
 
 CUT_OFF = "reply_cut_off"
 """Reason of a run that kept replies that reached their longest; also the code of a step that such a reply fails."""
@@ -195,20 +190,13 @@ class Ending(shapes.Shape):
 class Transition:
     """One move of a run, complete by construction; a store applies it only from an expected state."""
 
-    run_id: str
-    """Run that moves."""
-    to: RunState
-    """State it moves to."""
-    since: frozenset[RunState]
-    """States it may move from."""
-    at: str
-    """When."""
-    error_code: str | None = None
-    """Code of the error of a failed or parked run."""
-    reason: str | None = None
-    """Why a paused run rests."""
-    facts: RunFacts | None = None
-    """What its journals add up to by now; None: what the row shows of it stays."""
+    run_id: str  # Run that moves.
+    to: RunState  # State it moves to.
+    since: frozenset[RunState]  # States it may move from.
+    at: str  # When.
+    error_code: str | None = None  # Code of the error of a failed or parked run.
+    reason: str | None = None  # Why a paused run rests.
+    facts: RunFacts | None = None  # What its journals add up to by now; None: what the row shows of it stays.
 
     @classmethod
     def take(cls, run_id: str, at: str) -> Transition:

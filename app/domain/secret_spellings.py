@@ -13,8 +13,7 @@ import shlex
 import string
 from collections.abc import Iterable, Iterator, Mapping
 
-SHORTEST = 4
-"""Characters of the shortest secret that is masked."""
+SHORTEST = 4  # Characters of the shortest secret that is masked.
 
 _SHORTEST_ENCODED = 8
 _MOST_LINES = 2_000

@@ -31,15 +31,13 @@ class Shape:
 class Keywords:
     """Further keywords of the schema of a field, as a note in its type."""
 
-    keywords: Mapping[str, Any]
-    """Keywords of JSON Schema."""
+    keywords: Mapping[str, Any]  # Keywords of JSON Schema.
 
 
 Instant = Annotated[str, Keywords({"format": "date-time", "examples": ["2026-02-10T14:30:00.000Z"]})]
 """A point in time in UTC."""
 
-RunId = Annotated[str, Keywords({"examples": ["20260210T143000Z-k3x9af"]})]
-"""Id of a run."""
+RunId = Annotated[str, Keywords({"examples": ["20260210T143000Z-k3x9af"]})]  # Id of a run.
 
 
 def all_json(shapes: Iterable[Shape]) -> list[dict[str, plain.Json]]:

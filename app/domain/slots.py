@@ -17,20 +17,13 @@ class Slot:
 
     type: Literal["pointer", "artifact"]
     """`pointer`: the payload is in a receipt; `artifact`: the text is here."""
-    sha256: str
-    """Bare hash of the payload or text."""
-    summary: str
-    """One line about it."""
-    key: str
-    """Step that filled it."""
-    receipt_id: str | None = None
-    """Receipt of a pointer."""
-    agent_id: str | None = None
-    """Agent that wrote an artifact."""
-    text: str | None = None
-    """Text of an artifact; None for a pointer, and where `blob` holds it."""
-    blob: BlobRef | None = None
-    """Handle of an artifact's text over 64 kB."""
+    sha256: str  # Bare hash of the payload or text.
+    summary: str  # One line about it.
+    key: str  # Step that filled it.
+    receipt_id: str | None = None  # Receipt of a pointer.
+    agent_id: str | None = None  # Agent that wrote an artifact.
+    text: str | None = None  # Text of an artifact; None for a pointer, and where `blob` holds it.
+    blob: BlobRef | None = None  # Handle of an artifact's text over 64 kB.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the slot as cache.json shows it."""
@@ -114,12 +107,9 @@ def artifact(record: Record, agent_id: str) -> Slot:
 class Progress:
     """How far the driver says its run is."""
 
-    phase: str | None = None
-    """`a`, `b` or `dod` in pipelines."""
-    finished_steps: int = 0
-    """Number of finished steps; `current_step_index` in run.json."""
-    total_steps: int | None = None
-    """Steps of the recipe, None where its flow can loop."""
+    phase: str | None = None  # `a`, `b` or `dod` in pipelines.
+    finished_steps: int = 0  # Number of finished steps; `current_step_index` in run.json.
+    total_steps: int | None = None  # Steps of the recipe, None where its flow can loop.
     machine: Mapping[str, plain.Json] | None = None
     """State of a recipe that is a state machine; None for others."""
 
@@ -128,10 +118,8 @@ class Progress:
 class ShownState:
     """Facts about a run that its driver does not know and its files in the run folder show."""
 
-    status: RunState
-    """State of the run."""
-    updated_at: str
-    """When it last changed."""
+    status: RunState  # State of the run.
+    updated_at: str  # When it last changed.
 
 
 Projection: TypeAlias = Callable[[ShownState], Mapping[str, plain.Json]]
@@ -142,8 +130,7 @@ Projection: TypeAlias = Callable[[ShownState], Mapping[str, plain.Json]]
 class Board:
     """What the driver shows of its run; made anew by every replay, so never trusted from disk."""
 
-    progress: Progress = field(default_factory=Progress)
-    """How far it is."""
+    progress: Progress = field(default_factory=Progress)  # How far it is.
     slots: Mapping[str, Slot] = field(default_factory=dict)
     """Its named outputs, in the order they were filled."""
     files: Mapping[str, plain.Json] = field(default_factory=dict)

@@ -6,18 +6,15 @@ from dataclasses import dataclass
 
 from app.domain import decisions
 
-BY_PERSON = decisions.PAUSED_BY_PERSON
-"""A person asked for the pause."""
+BY_PERSON = decisions.PAUSED_BY_PERSON  # A person asked for the pause.
 
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
     """Why a run rests, and what to do."""
 
-    text: str
-    """What it means, where the run has no error that says so."""
-    act: str | None = "control-room runs unpause {run_id}"
-    """Command that sends it on."""
+    text: str  # What it means, where the run has no error that says so.
+    act: str | None = "control-room runs unpause {run_id}"  # Command that sends it on.
 
 
 _REPAIRED = StopReason("a repair cut the run back to its intact lines")

@@ -13,12 +13,9 @@ from app import errors
 class Node:
     """A task as far as its dependencies go."""
 
-    id: int
-    """Its number."""
-    deps: Sequence[int]
-    """Numbers of the tasks that it depends on."""
-    path: str
-    """Its position in the input, e.g. `$.tasks[2]`."""
+    id: int  # Its number.
+    deps: Sequence[int]  # Numbers of the tasks that it depends on.
+    path: str  # Its position in the input, e.g. `$.tasks[2]`.
 
 
 def flaws(nodes: Sequence[Node], *, told_at: int | None = None) -> list[errors.Flaw]:

@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from app import errors
 from app.domain import json_text, plain, task_graphs
 
-NAME = "$task"
-"""Field that makes an object a reference; its value is the task: `1`, `"1"` or `"t1"`."""
+NAME = "$task"  # Field that makes an object a reference; its value is the task: `1`, `"1"` or `"t1"`.
 
 OUTPUT = "output"
 """Field that names a slot of the task's run, or a place inside one: `discovery.matches[0].path`."""
 
-PATH = "path"
-"""Field that names a slot in place of that: the file that its text was written to."""
+PATH = "path"  # Field that names a slot in place of that: the file that its text was written to.
 
-MAX_CHARACTERS = 500
-"""Longest name of an output."""
+MAX_CHARACTERS = 500  # Longest name of an output.
 
 _FORM = f'a reference has the form {{"{NAME}": 1, "{OUTPUT}": "slot"}} or {{"{NAME}": 1, "{PATH}": "slot"}}'
 _TASK = re.compile(r"t?([1-9][0-9]{0,5})")
@@ -29,12 +26,9 @@ _TASK = re.compile(r"t?([1-9][0-9]{0,5})")
 class Reference:
     """A reference, read."""
 
-    task: int
-    """Number of the task."""
-    field: str
-    """`output` or `path`."""
-    name: str
-    """The slot, or the place inside it."""
+    task: int  # Number of the task.
+    field: str  # `output` or `path`.
+    name: str  # The slot, or the place inside it.
 
     def __str__(self) -> str:
         return f"the {self.field} {self.name!r:.80} of task {self.task}"
@@ -44,14 +38,10 @@ class Reference:
 class User:
     """A task as far as references go."""
 
-    id: int
-    """Its number."""
-    deps: Sequence[int]
-    """Tasks that it depends on."""
-    args: Mapping[str, plain.Json]
-    """Its arguments."""
-    path: str
-    """Its position in the input, e.g. `$.tasks[2]`."""
+    id: int  # Its number.
+    deps: Sequence[int]  # Tasks that it depends on.
+    args: Mapping[str, plain.Json]  # Its arguments.
+    path: str  # Its position in the input, e.g. `$.tasks[2]`.
 
 
 def read(value: plain.Object) -> Reference:

@@ -9,28 +9,23 @@ from typing import Any
 
 import re2
 
-MAX_CHARACTERS = 500
-"""Length of a pattern."""
+MAX_CHARACTERS = 500  # Length of a pattern.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """An occurrence of a pattern in a text."""
 
-    length: int
-    """Characters that the pattern covers."""
-    parts: Mapping[str, str]
-    """What an expression's named groups cover."""
+    length: int  # Characters that the pattern covers.
+    parts: Mapping[str, str]  # What an expression's named groups cover.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
     """A pattern, ready to be used; matching takes time linear in the text."""
 
-    source: str
-    """The pattern as the recipe has it."""
-    expression: Any = field(default=None, repr=False)
-    """Compiled expression; None for a phrase."""
+    source: str  # The pattern as the recipe has it.
+    expression: Any = field(default=None, repr=False)  # Compiled expression; None for a phrase.
 
     @property
     def groups(self) -> tuple[str, ...]:

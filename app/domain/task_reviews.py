@@ -10,11 +10,9 @@ from typing import Annotated, ClassVar, Literal
 
 from app.domain import plain, shapes
 
-ON, OFF = "on", "off"
-"""Whether definitions of done in words are reviewed."""
+ON, OFF = "on", "off"  # Whether definitions of done in words are reviewed.
 
-BY_PERSON = "person"
-"""Who decided: a person, at a gate; otherwise the chief."""
+BY_PERSON = "person"  # Who decided: a person, at a gate; otherwise the chief.
 
 
 class ReviewState(StrEnum):

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from app.domain import plain, shapes
 
-Kind: TypeAlias = Literal["schedule", "webhook", "files"]
-"""What a trigger waits for."""
+Kind: TypeAlias = Literal["schedule", "webhook", "files"]  # What a trigger waits for.
 
 Overlap: TypeAlias = Literal["allow", "skip", "queue", "cancel"]
 """What happens to an occurrence while the run of an earlier one is unfinished."""
@@ -18,17 +17,14 @@ Overlap: TypeAlias = Literal["allow", "skip", "queue", "cancel"]
 CatchUp: TypeAlias = Literal["none", "one", "all"]
 """Which occurrences of a time without a service are made up for."""
 
-Scheme: TypeAlias = Literal["none", "github", "standard"]
-"""How deliveries of a webhook are signed."""
+Scheme: TypeAlias = Literal["none", "github", "standard"]  # How deliveries of a webhook are signed.
 
 Result: TypeAlias = Literal["started", "repeated", "queued", "skipped", "missed", "refused"]
 """What came of an occurrence."""
 
-MOST_HISTORY = 100
-"""Occurrences whose results are kept."""
+MOST_HISTORY = 100  # Occurrences whose results are kept.
 
-MOST_WAITING = 100
-"""Occurrences that wait for their start at most."""
+MOST_WAITING = 100  # Occurrences that wait for their start at most.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +99,10 @@ class Occurrence(shapes.Shape):
 class Waiting:
     """An occurrence that has not started its run yet."""
 
-    occurrence: str
-    """Name of the occurrence."""
-    due_at: str
-    """When it was due, or arrived."""
-    args: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Arguments that it brings."""
-    subject: str | None = None
-    """What it is about."""
+    occurrence: str  # Name of the occurrence.
+    due_at: str  # When it was due, or arrived.
+    args: Mapping[str, plain.Json] = field(default_factory=dict)  # Arguments that it brings.
+    subject: str | None = None  # What it is about.
 
     def ended(self, result: Result, at: str, run_id: str | None = None, reason: str | None = None) -> Occurrence:
         """Return what came of it."""
@@ -122,54 +114,32 @@ class Waiting:
 class Trigger:
     """What starts runs of one recipe, and how far it has come; exactly what its file holds."""
 
-    trigger_id: str
-    """Id of the trigger."""
-    name: str
-    """What people call it."""
-    kind: Kind
-    """What it waits for."""
-    recipe_id: str
-    """Recipe that it starts."""
-    args: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Arguments of every run."""
+    trigger_id: str  # Id of the trigger.
+    name: str  # What people call it.
+    kind: Kind  # What it waits for.
+    recipe_id: str  # Recipe that it starts.
+    args: Mapping[str, plain.Json] = field(default_factory=dict)  # Arguments of every run.
     args_from: Mapping[str, str] = field(default_factory=dict)
     """Arguments that each occurrence brings: JSON pointers into what happened."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of every run."""
-    priority: int = 0
-    """Priority of every run."""
-    working_dir: str | None = None
-    """Workspace of every run; None: the project."""
-    overlap: Overlap = "skip"
-    """What happens while the run of an earlier occurrence is unfinished."""
-    catch_up: CatchUp = "one"
-    """Which missed occurrences are made up for."""
-    paused: bool = False
-    """Whether it starts nothing now."""
-    schedule: Schedule | None = None
-    """When it starts runs."""
-    webhook: Webhook | None = None
-    """Requests that start runs."""
-    files: Files | None = None
-    """Files that start runs."""
-    created_at: str
-    """When it was created."""
-    created_by: Mapping[str, plain.Json] | None = None
-    """Who created it."""
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels of every run.
+    priority: int = 0  # Priority of every run.
+    working_dir: str | None = None  # Workspace of every run; None: the project.
+    overlap: Overlap = "skip"  # What happens while the run of an earlier occurrence is unfinished.
+    catch_up: CatchUp = "one"  # Which missed occurrences are made up for.
+    paused: bool = False  # Whether it starts nothing now.
+    schedule: Schedule | None = None  # When it starts runs.
+    webhook: Webhook | None = None  # Requests that start runs.
+    files: Files | None = None  # Files that start runs.
+    created_at: str  # When it was created.
+    created_by: Mapping[str, plain.Json] | None = None  # Who created it.
     request_sha256: str | None = None
     """Hash that distinguishes a repetition of the request from another request with the same key."""
-    updated_at: str
-    """When it was last changed by a person."""
-    revision: int = 1
-    """Rises with each change by a person."""
-    cursor: str
-    """Occurrences of a schedule up to this instant have been dealt with, or wait."""
-    last_run_id: str | None = None
-    """The newest run that it started."""
-    waiting: tuple[Waiting, ...] = ()
-    """Occurrences that have not started their runs yet, oldest first."""
-    history: tuple[Occurrence, ...] = ()
-    """Newest results, oldest first."""
+    updated_at: str  # When it was last changed by a person.
+    revision: int = 1  # Rises with each change by a person.
+    cursor: str  # Occurrences of a schedule up to this instant have been dealt with, or wait.
+    last_run_id: str | None = None  # The newest run that it started.
+    waiting: tuple[Waiting, ...] = ()  # Occurrences that have not started their runs yet, oldest first.
+    history: tuple[Occurrence, ...] = ()  # Newest results, oldest first.
     seen: Mapping[str, str] = field(default_factory=dict)
     """Identity of each file that was dealt with and still exists, by its path."""
 

@@ -20,28 +20,17 @@ _MOST = 2**53
 class UsageSum:
     """Calls of one agent with one model that ended in one period."""
 
-    quarter: str
-    """Instant at which the period of 15 minutes begins, in the form of instants in the index."""
-    agent_id: str
-    """Agent; empty where the journal names none."""
-    model: str
-    """Model or tier as it was asked for; empty for the backend's default."""
-    calls: int
-    """Calls that reported their usage."""
-    input_tokens: int
-    """Tokens read."""
-    output_tokens: int
-    """Tokens written."""
-    cost_usd: float | None
-    """Sum of the reported prices; None if there are none."""
-    calls_without_price: int
-    """Calls without a reported price."""
-    cost_estimated_usd: float | None = None
-    """Sum of the estimates for those calls; None where there is none."""
-    calls_silent: int = 0
-    """Further calls, which reported nothing; those that were cut off among them."""
-    tokens_reserved: int = 0
-    """Tokens that were reserved for calls that told of none."""
+    quarter: str  # Instant at which the period of 15 minutes begins, in the form of instants in the index.
+    agent_id: str  # Agent; empty where the journal names none.
+    model: str  # Model or tier as it was asked for; empty for the backend's default.
+    calls: int  # Calls that reported their usage.
+    input_tokens: int  # Tokens read.
+    output_tokens: int  # Tokens written.
+    cost_usd: float | None  # Sum of the reported prices; None if there are none.
+    calls_without_price: int  # Calls without a reported price.
+    cost_estimated_usd: float | None = None  # Sum of the estimates for those calls; None where there is none.
+    calls_silent: int = 0  # Further calls, which reported nothing; those that were cut off among them.
+    tokens_reserved: int = 0  # Tokens that were reserved for calls that told of none.
     cost_reserved_usd: float = 0.0
     """Price that was reserved for calls whose price is neither told nor estimated."""
 
@@ -64,12 +53,9 @@ _SILENT, _TOKENS, _COST = 6, 7, 8
 class Reserved:
     """What was reserved for a call of an agent before it began; it counts until the call leaves a line."""
 
-    at: str
-    """When."""
-    tokens: int | None = None
-    """Tokens; None: the number is unknown."""
-    cost_usd: float | None = None
-    """Price; None: unknown."""
+    at: str  # When.
+    tokens: int | None = None  # Tokens; None: the number is unknown.
+    cost_usd: float | None = None  # Price; None: unknown.
 
     @classmethod
     def from_json(cls, value: Any, at: str) -> Reserved:
@@ -99,12 +85,9 @@ class Reserved:
 class RunFacts:
     """What the journals of a run add up to, for its row."""
 
-    started_at: str | None = None
-    """When a process took it up for the first time; None: not yet."""
-    usage: Usage
-    """What it cost in all."""
-    sums: tuple[UsageSum, ...] = ()
-    """What it cost in parts."""
+    started_at: str | None = None  # When a process took it up for the first time; None: not yet.
+    usage: Usage  # What it cost in all.
+    sums: tuple[UsageSum, ...] = ()  # What it cost in parts.
 
 
 class UsageTally:

@@ -21,15 +21,13 @@ from app.domain.states import RunState, StepState
 from app.domain.unreadable import Unreadable
 from app.domain.usage_sums import UsageSum
 
-NEWEST_STEPS = 200
-"""Steps that a run's consolidated answer lists at most; the whole log has its own address."""
+NEWEST_STEPS = 200  # Steps that a run's consolidated answer lists at most; the whole log has its own address.
 
 
 Queued = step_signs.Queued
 Stalled = step_signs.Stalled
 
-MOST_ATTEMPTS = 20
-"""Earlier attempts of a step that an answer lists at most, the newest ones."""
+MOST_ATTEMPTS = 20  # Earlier attempts of a step that an answer lists at most, the newest ones.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,64 +50,41 @@ class AttemptShown(shapes.Shape):
 class OpenStep:
     """A step that is being performed."""
 
-    key: str
-    """Step."""
-    attempt: int
-    """Which try."""
-    kind: str
-    """Kind of its operation."""
-    place: Place
-    """Its state in the recipe."""
-    facts: Mapping[str, plain.Json]
-    """`tool`, or `agent_archetype` and `agent_id`."""
-    started_at: str
-    """When the try began."""
-    tools: bool = False
-    """Whether an agent that speaks in it may use tools of its own."""
-    output_at: str | None = None
-    """When its newest output came, to the second; None before the first."""
-    queued: Queued | None = None
-    """Its place in the queue of its backend; None while it does not wait there."""
-    stalled: Stalled | None = None
-    """Its present silence, once that has been told."""
+    key: str  # Step.
+    attempt: int  # Which try.
+    kind: str  # Kind of its operation.
+    place: Place  # Its state in the recipe.
+    facts: Mapping[str, plain.Json]  # `tool`, or `agent_archetype` and `agent_id`.
+    started_at: str  # When the try began.
+    tools: bool = False  # Whether an agent that speaks in it may use tools of its own.
+    output_at: str | None = None  # When its newest output came, to the second; None before the first.
+    queued: Queued | None = None  # Its place in the queue of its backend; None while it does not wait there.
+    stalled: Stalled | None = None  # Its present silence, once that has been told.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """One run at one moment."""
 
-    start: RunStart
-    """What it began with."""
-    status: RunState
-    """Its state."""
+    start: RunStart  # What it began with.
+    status: RunState  # Its state.
     reason: str | None = None
     """Why it is in this state, e.g. `workspace_busy` of a pending run or `paused_by_person`."""
-    board: Board = field(default_factory=Board)
-    """Progress and slots."""
-    records: Sequence[Record] = ()
-    """All journal lines."""
-    dead: AbstractSet[int] = frozenset()
-    """Positions of lines that a resume declared dead."""
+    board: Board = field(default_factory=Board)  # Progress and slots.
+    records: Sequence[Record] = ()  # All journal lines.
+    dead: AbstractSet[int] = frozenset()  # Positions of lines that a resume declared dead.
     counted: Sequence[Record] | None = None
     """The records that count, if the maker of the view has them already."""
-    open: Sequence[OpenStep] = ()
-    """Steps being performed."""
-    usage: Usage = field(default_factory=Usage)
-    """What the run cost so far, dead and repeated tries included."""
+    open: Sequence[OpenStep] = ()  # Steps being performed.
+    usage: Usage = field(default_factory=Usage)  # What the run cost so far, dead and repeated tries included.
     usage_sums: Callable[[], tuple[UsageSum, ...]] = tuple
     """Returns its cost in parts; empty for a run at rest, whose row has it."""
-    error: Mapping[str, plain.Json] | None = None
-    """Error of a failed or parked run."""
-    ending: Mapping[str, plain.Json] | None = None
-    """`{reason, partial, failed_steps}` of an ended run."""
-    limits: RunLimits = NO_LIMITS
-    """What it may take by now."""
-    updated_at: str = ""
-    """When it last changed."""
-    started_at: str | None = None
-    """When a worker first took it; None before."""
-    completed_at: str | None = None
-    """When it ended."""
+    error: Mapping[str, plain.Json] | None = None  # Error of a failed or parked run.
+    ending: Mapping[str, plain.Json] | None = None  # `{reason, partial, failed_steps}` of an ended run.
+    limits: RunLimits = NO_LIMITS  # What it may take by now.
+    updated_at: str = ""  # When it last changed.
+    started_at: str | None = None  # When a worker first took it; None before.
+    completed_at: str | None = None  # When it ended.
     unreadable: Unreadable | None = None
     """File of it that cannot be read now; the last known state is shown then."""
 

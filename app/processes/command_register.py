@@ -24,31 +24,21 @@ _FREE = b" "
 class Owner(NamedTuple):
     """The first line."""
 
-    boot_id: str
-    """Id of the boot."""
-    owner_pid: int
-    """Process id of the service."""
-    owner_started: int
-    """When the service started, in ticks."""
-    launcher_pid: int
-    """Process id of the launcher."""
-    launcher_started: int
-    """When the launcher started, in ticks."""
-    pid_namespace: int = 0
-    """Namespace in which processes have these ids; 0: the reader's."""
+    boot_id: str  # Id of the boot.
+    owner_pid: int  # Process id of the service.
+    owner_started: int  # When the service started, in ticks.
+    launcher_pid: int  # Process id of the launcher.
+    launcher_started: int  # When the launcher started, in ticks.
+    pid_namespace: int = 0  # Namespace in which processes have these ids; 0: the reader's.
 
 
 class Entry(NamedTuple):
     """A command that had not ended."""
 
-    number: int
-    """Its number at its launcher."""
-    run_id: str
-    """Run that it belongs to."""
-    pid: int
-    """Its first process; 0 if it was about to be started."""
-    started_by: int
-    """Time by which that process had started, in ticks."""
+    number: int  # Its number at its launcher.
+    run_id: str  # Run that it belongs to.
+    pid: int  # Its first process; 0 if it was about to be started.
+    started_by: int  # Time by which that process had started, in ticks.
 
 
 class Register:

@@ -21,10 +21,8 @@ _PROBE_SECONDS = 10.0
 class Examined:
     """The containment that works here."""
 
-    containment: str
-    """`namespace`, `user_namespace` (without rights over the machine) or `guard`."""
-    reason: str = ""
-    """Why there is no namespace; empty if there is one."""
+    containment: str  # `namespace`, `user_namespace` (without rights over the machine) or `guard`.
+    reason: str = ""  # Why there is no namespace; empty if there is one.
 
 
 def examine(wanted: str = namespace_init.AUTO) -> Examined:

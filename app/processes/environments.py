@@ -18,8 +18,7 @@ from app.processes import process_markers
 OWN_PREFIX = "CONTROL_ROOM_"
 """Prefix of the variables that configure this process, a token among them; commands do not get them."""
 
-NOT_INHERITED = ("PWD", "OLDPWD")
-"""Variables that name a folder other than the command's own."""
+NOT_INHERITED = ("PWD", "OLDPWD")  # Variables that name a folder other than the command's own.
 
 
 def inherited(environ: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str, str]:

@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 
 from app.processes import launcher_protocol, namespace_init, namespaces, output_files, process_tree
 
-GRACE_SECONDS = 0.2
-"""Time between SIGTERM and SIGKILL."""
+GRACE_SECONDS = 0.2  # Time between SIGTERM and SIGKILL.
 
 _KILL_AGAIN_SECONDS = 0.02
 _KILL_SECONDS = 5.0
@@ -26,12 +25,9 @@ _NO_REPORT = namespace_init.Report("", 0, 0, 0.0, 0, False)
 class Child(NamedTuple):
     """A process that was started."""
 
-    pid: int
-    """Its id."""
-    flags: int | None
-    """Flags of its namespaces if it is a namespace init."""
-    reports: int | None
-    """Descriptor that its report is read from if it is one."""
+    pid: int  # Its id.
+    flags: int | None  # Flags of its namespaces if it is a namespace init.
+    reports: int | None  # Descriptor that its report is read from if it is one.
 
 
 class Job:

@@ -27,96 +27,62 @@ Cause = Literal["", "asked", "timeout", "idle", "output"]
 class Start(NamedTuple):
     """Start a command."""
 
-    number: int
-    """Which one; not used before."""
-    run_id: str
-    """Run that it belongs to."""
-    argv: list[bytes]
-    """The program and its arguments."""
-    cwd: bytes | None
-    """Folder that it runs in; None: the open folder passed along, the first file."""
-    env: dict[bytes, bytes | None]
-    """Variables to set, and to leave out where the value is None."""
-    inherits: bool
-    """Whether they are set over the launcher's own."""
-    stdin: bytes | None
-    """Its standard input."""
-    reads_from_file: bool
-    """Whether it reads from an open file passed along, the one after the folder."""
-    timeout_seconds: float | None
-    """Wall-clock limit."""
-    idle_seconds: float | None
-    """Longest time without output."""
-    cap_bytes: int
-    """Size of either output at which it is ended."""
-    contained: bool
-    """Whether it gets a namespace of its own where the system allows it."""
-    writes_to_file: bool
-    """Whether its standard output goes to the open file passed along, the last one."""
-    passes_output: bool
-    """Whether what it writes is passed on while it runs."""
+    number: int  # Which one; not used before.
+    run_id: str  # Run that it belongs to.
+    argv: list[bytes]  # The program and its arguments.
+    cwd: bytes | None  # Folder that it runs in; None: the open folder passed along, the first file.
+    env: dict[bytes, bytes | None]  # Variables to set, and to leave out where the value is None.
+    inherits: bool  # Whether they are set over the launcher's own.
+    stdin: bytes | None  # Its standard input.
+    reads_from_file: bool  # Whether it reads from an open file passed along, the one after the folder.
+    timeout_seconds: float | None  # Wall-clock limit.
+    idle_seconds: float | None  # Longest time without output.
+    cap_bytes: int  # Size of either output at which it is ended.
+    contained: bool  # Whether it gets a namespace of its own where the system allows it.
+    writes_to_file: bool  # Whether its standard output goes to the open file passed along, the last one.
+    passes_output: bool  # Whether what it writes is passed on while it runs.
 
 
 class End(NamedTuple):
     """End a command, with every process that belongs to it."""
 
-    number: int
-    """Which one."""
+    number: int  # Which one.
 
 
 class Ended(NamedTuple):
     """A command has ended, and none of its processes is left."""
 
-    number: int
-    """Which one."""
-    pid: int
-    """Its first process."""
-    status: int
-    """Wait status of that process."""
-    cause: Cause
-    """Why it was ended."""
-    stdout: bytes | None
-    """Its standard output; None: too long, the open file is passed."""
-    stderr: bytes | None
-    """The same for standard error; that file comes last."""
-    leftovers: int
-    """Processes that it left running and that were ended after it."""
-    survivors: int
-    """Processes that could not be ended."""
-    cpu_seconds: float
-    """Processor time of it and its children."""
-    peak_bytes: int
-    """Most memory that one of its processes held."""
-    containment: str
-    """How it was contained."""
+    number: int  # Which one.
+    pid: int  # Its first process.
+    status: int  # Wait status of that process.
+    cause: Cause  # Why it was ended.
+    stdout: bytes | None  # Its standard output; None: too long, the open file is passed.
+    stderr: bytes | None  # The same for standard error; that file comes last.
+    leftovers: int  # Processes that it left running and that were ended after it.
+    survivors: int  # Processes that could not be ended.
+    cpu_seconds: float  # Processor time of it and its children.
+    peak_bytes: int  # Most memory that one of its processes held.
+    containment: str  # How it was contained.
 
 
 class Written(NamedTuple):
     """A command that still runs has written something."""
 
-    number: int
-    """Which one."""
-    stream: int
-    """1 for standard output, 2 for standard error."""
-    content: bytes
-    """A part of what it wrote since the last message."""
-    skipped_bytes: int
-    """Bytes before the content that were left out because there were too many."""
+    number: int  # Which one.
+    stream: int  # 1 for standard output, 2 for standard error.
+    content: bytes  # A part of what it wrote since the last message.
+    skipped_bytes: int  # Bytes before the content that were left out because there were too many.
 
 
 class Refused(NamedTuple):
     """A command could not be started."""
 
-    number: int
-    """Which one."""
-    what: str
-    """The cause: `program`, `cwd`, `output` or `containment`."""
-    errno: int
-    """The system's reason."""
+    number: int  # Which one.
+    what: str  # The cause: `program`, `cwd`, `output` or `containment`.
+    errno: int  # The system's reason.
 
 
-Message = Start | End | Ended | Refused | Written
-"""Any message."""
+Message = Start | End | Ended | Refused | Written  # Any message.
 
 Received = tuple[Message, list[int]]
 """A message, and the descriptors of the open files that came with it, now the receiver's."""

@@ -35,18 +35,12 @@ _FIRST_FREE = 3
 class Report(NamedTuple):
     """What an init reports, once."""
 
-    fault: Literal["", "program", "containment"]
-    """What kept the command from being started; empty if it was."""
-    errno: int
-    """The system's reason."""
-    status: int
-    """Wait status of the command's first process."""
-    cpu_seconds: float
-    """Processor time of that process and its children."""
-    peak_bytes: int
-    """Most memory that one of them held."""
-    has_leftovers: bool
-    """Whether other processes are left."""
+    fault: Literal["", "program", "containment"]  # What kept the command from being started; empty if it was.
+    errno: int  # The system's reason.
+    status: int  # Wait status of the command's first process.
+    cpu_seconds: float  # Processor time of that process and its children.
+    peak_bytes: int  # Most memory that one of them held.
+    has_leftovers: bool  # Whether other processes are left.
 
 
 class Containment:

@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-LINUX = sys.platform == "linux"
-"""Whether parents, markers and pidfds of processes are available."""
+LINUX = sys.platform == "linux"  # Whether parents, markers and pidfds of processes are available.
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -29,14 +28,11 @@ _PARENT, _THREADS, _START = 1, 17, 19
 class Process(NamedTuple):
     """A living process."""
 
-    parent: int
-    """Id of its parent."""
-    started: int
-    """When it started, in ticks since boot; with the id it identifies the process for ever."""
+    parent: int  # Id of its parent.
+    started: int  # When it started, in ticks since boot; with the id it identifies the process for ever.
 
 
-Table = dict[int, Process]
-"""Living processes by their ids."""
+Table = dict[int, Process]  # Living processes by their ids.
 
 
 def become_subreaper() -> None:

@@ -28,12 +28,9 @@ _log = logging.getLogger(__name__)
 class Swept:
     """The result for one register."""
 
-    run_ids: tuple[str, ...]
-    """Runs whose commands had not ended."""
-    killed: int
-    """Processes that had to be killed."""
-    survivors: int
-    """Processes that SIGKILL did not end."""
+    run_ids: tuple[str, ...]  # Runs whose commands had not ended.
+    killed: int  # Processes that had to be killed.
+    survivors: int  # Processes that SIGKILL did not end.
 
 
 def sweep(folder: Path) -> list[Swept]:

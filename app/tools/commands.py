@@ -16,8 +16,7 @@ from app.processes import commands, environments
 from app.tools import captures, command_paths, command_results
 from app.tools.workspace import Workspace, Workspaces
 
-MAX_STDIN_BYTES = 16 * 1024 * 1024
-"""Most that a command is given to read."""
+MAX_STDIN_BYTES = 16 * 1024 * 1024  # Most that a command is given to read.
 
 _STREAMS = {1: "stdout", 2: "stderr"}
 _MUCH_BYTES = 128 * 1024

@@ -9,8 +9,7 @@ import orjson
 
 from app.domain import plain
 
-MOST_LINE = 4000
-"""Characters of a line that is not an agent's words; a longer one is cut off."""
+MOST_LINE = 4000  # Characters of a line that is not an agent's words; a longer one is cut off.
 
 _MOST_TORN = 4 * 1024 * 1024
 _MOST_DEPTH = 8

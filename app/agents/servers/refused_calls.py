@@ -9,8 +9,7 @@ from typing import Any
 
 from app import clock
 
-TOO_MANY = 429
-"""Status of a request that came too soon."""
+TOO_MANY = 429  # Status of a request that came too soon.
 
 _USUAL_SECONDS = 1.0
 

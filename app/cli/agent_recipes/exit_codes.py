@@ -8,14 +8,10 @@ from typing import Any
 from app import errors
 from app.cli.exit_codes import ExitCode
 
-RECIPE = 1
-"""The recipe is not valid."""
-ORCHESTRATION = 2
-"""The agent reported no outcome, even when asked again; or the run broke in another way."""
-GUARDRAIL = 3
-"""A limit of steps, visits or restarts was reached."""
-BACKEND = 4
-"""The agent failed."""
+RECIPE = 1  # The recipe is not valid.
+ORCHESTRATION = 2  # The agent reported no outcome, even when asked again; or the run broke in another way.
+GUARDRAIL = 3  # A limit of steps, visits or restarts was reached.
+BACKEND = 4  # The agent failed.
 CONFIGURATION = 5
 """Nothing could begin: usage, unknown recipe or backend, a missing program, arguments, a workspace that is held."""
 

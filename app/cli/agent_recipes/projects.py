@@ -19,8 +19,7 @@ _PROJECT = settings.PREFIX + "PROJECT"
 class Project(options.Place):
     """A working directory with the project that it belongs to."""
 
-    working_dir: Path
-    """Folder that agents work in, absolute and without symbolic links."""
+    working_dir: Path  # Folder that agents work in, absolute and without symbolic links.
 
     def command(self, *words: str) -> str:
         """Return a command line of `control-room` that works on this project from the current folder."""

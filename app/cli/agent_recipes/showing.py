@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
     from app.services import requests
 
-DIALECT = "agent_recipes"
-"""Language of the recipes that are listed and run."""
+DIALECT = "agent_recipes"  # Language of the recipes that are listed and run.
 
 _LACKING = frozenset({"missing_arg", "args_required"})
 

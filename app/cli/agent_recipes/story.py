@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 from app.cli import terminal
 
-Note: TypeAlias = Mapping[str, Any]
-"""Fields of a `recipe.note`."""
+Note: TypeAlias = Mapping[str, Any]  # Fields of a `recipe.note`.
 
 Said = Callable[[int], Awaitable[str]]
 """Returns what an agent said in a step, by the step's position in the journal."""

@@ -17,8 +17,7 @@ DRAFTING: Mapping[str, Any] = {
     "description": "Draft scene 22, The Locked Lamp Room",
     "args": {"scene_path": SCENE, "canon_paths": ["Compendium/Characters", "Compendium/Places/PLACE-lantern-tower.md"]},
 }
-KILLED_IN = "draft"
-"""Step in the middle of which the service is killed."""
+KILLED_IN = "draft"  # Step in the middle of which the service is killed.
 
 _SHOWN_CHARACTERS = 72
 

@@ -27,16 +27,11 @@ _RESTART_SECONDS = 1.0
 class Program:
     """What a member executes."""
 
-    name: str
-    """Name for people, and of its log."""
-    command: Sequence[str]
-    """Command line."""
-    environ: Mapping[str, str]
-    """Its environment."""
-    user: int | None = None
-    """User that it runs as; None: the same."""
-    stop: signal.Signals = signal.SIGTERM
-    """Signal that ends it."""
+    name: str  # Name for people, and of its log.
+    command: Sequence[str]  # Command line.
+    environ: Mapping[str, str]  # Its environment.
+    user: int | None = None  # User that it runs as; None: the same.
+    stop: signal.Signals = signal.SIGTERM  # Signal that ends it.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,8 +45,7 @@ class _Member:
 class Members:
     """The processes, in the order of their start; they end in the reverse order, also when this process is killed."""
 
-    logs: Path
-    """Folder of their logs."""
+    logs: Path  # Folder of their logs.
     _running: list[_Member] = field(default_factory=list)
 
     def start(self, program: Program, is_ready: Callable[[], bool]) -> int:

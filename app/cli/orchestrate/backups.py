@@ -16,11 +16,9 @@ from app.cli.orchestrate.places import STATE
 from app.domain import operations, records
 from app.engine import ports
 
-KEPT = 3
-"""Backups that a run keeps."""
+KEPT = 3  # Backups that a run keeps.
 
-Show = Callable[[str], Awaitable[None]]
-"""Writes the files of a run out as they should stand now."""
+Show = Callable[[str], Awaitable[None]]  # Writes the files of a run out as they should stand now.
 
 
 class Backups:

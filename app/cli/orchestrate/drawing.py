@@ -13,8 +13,7 @@ from app import clock
 from app.cli import formats, terminal
 from app.cli.orchestrate import keys
 
-Items = Callable[[str], Awaitable[Sequence[Any]]]
-"""Returns the items of a loop, by its key."""
+Items = Callable[[str], Awaitable[Sequence[Any]]]  # Returns the items of a loop, by its key.
 
 _SECOND = 1.0
 _WORDS = {"done": "Completed", "skipped": "Skipped", "failed": "Failed"}

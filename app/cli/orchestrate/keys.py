@@ -15,16 +15,13 @@ _PART = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)(?:#\d+)?(?:\[(?P<index>
 class Key:
     """A key, taken apart."""
 
-    step: str
-    """Key of the step itself, that of its loops included."""
-    name: str
-    """The step's name."""
+    step: str  # Key of the step itself, that of its loops included.
+    name: str  # The step's name.
     outermost: str
     """Name of the step of the workflow that it belongs to: itself, or the outermost loop around it."""
     loops: tuple[tuple[str, int], ...]
     """Loops around it by their keys, the outermost first, each with the index of its item."""
-    part: str
-    """The part of the step's work; empty for the step's own operation."""
+    part: str  # The part of the step's work; empty for the step's own operation.
 
 
 def read(key: str) -> Key:

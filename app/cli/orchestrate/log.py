@@ -16,8 +16,7 @@ from app.cli import terminal
 from app.cli.orchestrate import keys
 from app.domain import plain
 
-NAME = "orchestrator.log"
-"""Name of the log in the run's `logs/`."""
+NAME = "orchestrator.log"  # Name of the log in the run's `logs/`.
 LEVELS: Mapping[str, int] = {
     "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR,
 }  # fmt: skip
@@ -40,10 +39,8 @@ _log = logging.getLogger("orchestrate")
 class Log:
     """The log of a run."""
 
-    run_id: str
-    """The run."""
-    trace: bool
-    """Whether lines carry trace ids."""
+    run_id: str  # The run.
+    trace: bool  # Whether lines carry trace ids.
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Log an event of the run."""

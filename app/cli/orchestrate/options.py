@@ -19,8 +19,7 @@ from app.cli.terminal import Output
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LEVELS = ("debug", "info", "warn", "error")
-KEEP = "ORCHESTRATE_KEEP_RUNS"
-"""Days for which runs are kept by default; `clean` can override it."""
+KEEP = "ORCHESTRATE_KEEP_RUNS"  # Days for which runs are kept by default; `clean` can override it.
 
 _INTERACTIVE = (
     "--on-error interactive is not supported: use stop, look at the run, and continue it with `orchestrate resume`."

@@ -17,14 +17,10 @@ from app.cli import options
 
 DATA = ".orchestrate"
 """Name of the data directory, in the workspace or below the state directory that is asked for."""
-RUNS = "runs"
-"""Folder of the runs in it."""
-STATE_DIR = "ORCHESTRATE_STATE_DIR"
-"""Variable that names the state directory."""
-STATE = "state.json"
-"""The state file in a run's folder."""
-LATEST = "latest"
-"""Name that stands for the newest run."""
+RUNS = "runs"  # Folder of the runs in it.
+STATE_DIR = "ORCHESTRATE_STATE_DIR"  # Variable that names the state directory.
+STATE = "state.json"  # The state file in a run's folder.
+LATEST = "latest"  # Name that stands for the newest run.
 
 _GRACE = settings.PREFIX + "STOP_GRACE_SECONDS"
 
@@ -33,12 +29,9 @@ _GRACE = settings.PREFIX + "STOP_GRACE_SECONDS"
 class Place(options.Place):
     """Where the command works."""
 
-    workspace: Path
-    """Folder that paths of workflows are relative to, absolute and without links."""
-    data: Path
-    """Data directory, absolute."""
-    shown: Path | None
-    """Folder that gets a link to each run; None: the runs lie where they are looked for."""
+    workspace: Path  # Folder that paths of workflows are relative to, absolute and without links.
+    data: Path  # Data directory, absolute.
+    shown: Path | None  # Folder that gets a link to each run; None: the runs lie where they are looked for.
 
     def run_root(self, run_id: str) -> Path:
         """Return a run's folder."""

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from app.cli.orchestrate.workflows import Workflow
     from app.tools import reserved
 
-ARCHIVE = "processed.zip"
-"""Name of the archive in the run's folder."""
+ARCHIVE = "processed.zip"  # Name of the archive in the run's folder.
 
 _LINK = (stat.S_IFLNK | 0o777) << 16
 
@@ -32,10 +31,8 @@ _LINK = (stat.S_IFLNK | 0o777) << 16
 class Processed:
     """The folder `processed_dir` of a workflow, found safe."""
 
-    root: reserved.Root
-    """Its real path: inside the workspace, and not the workspace itself."""
-    name: str
-    """Its name, under which an archive holds it."""
+    root: reserved.Root  # Its real path: inside the workspace, and not the workspace itself.
+    name: str  # Its name, under which an archive holds it.
 
     @property
     def folder(self) -> Path:

@@ -27,12 +27,9 @@ if TYPE_CHECKING:
 class How(Enum):
     """Ways to continue a run."""
 
-    AS_IT_IS = "as it is"
-    """It continues after its last step; a damaged run or a changed workflow is refused."""
-    REPAIRED = "repaired"
-    """It is cut back to what can be believed first."""
-    ANEW = "anew"
-    """Another run begins in its place; it stays as it is."""
+    AS_IT_IS = "as it is"  # It continues after its last step; a damaged run or a changed workflow is refused.
+    REPAIRED = "repaired"  # It is cut back to what can be believed first.
+    ANEW = "anew"  # Another run begins in its place; it stays as it is.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,24 +24,18 @@ if TYPE_CHECKING:
     from app.cli.orchestrate.workflows import Workflow
     from app.services import requests
 
-ONLY = "only_step"
-"""Label of runs that take a single step of their workflow."""
-INSTEAD = "instead_of"
-"""Label of runs that were begun anew in place of another."""
+ONLY = "only_step"  # Label of runs that take a single step of their workflow.
+INSTEAD = "instead_of"  # Label of runs that were begun anew in place of another.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """How a run is to be gone about."""
 
-    place: Place
-    """Where it works and is kept."""
-    output: Output
-    """Its reports."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the run, those that were given."""
-    backup: bool = False
-    """Whether the state is backed up before each step."""
+    place: Place  # Where it works and is kept.
+    output: Output  # Its reports.
+    options: Mapping[str, Any] = field(default_factory=dict)  # Options of the run, those that were given.
+    backup: bool = False  # Whether the state is backed up before each step.
     heeds_late_stops: bool = False
     """Whether a stop counts that came when the run was over already, since others would follow it."""
 
@@ -50,8 +44,7 @@ class Asked:
 class Queue:
     """What becomes of the folder of finished task files."""
 
-    clean: bool = False
-    """Whether it is emptied before the run."""
+    clean: bool = False  # Whether it is emptied before the run.
     archive: str | None = None
     """Path of an archive that is made when the run has completed; empty: in the folder of the run;
     None: none is made.

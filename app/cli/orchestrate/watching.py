@@ -12,11 +12,9 @@ from app.cli import terminal
 from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import exit_codes
 
-POLL_SECONDS = 0.5
-"""Time between two looks."""
+POLL_SECONDS = 0.5  # Time between two looks.
 
-Run = Callable[[], int]
-"""Runs the workflow as it stands now; returns the exit code."""
+Run = Callable[[], int]  # Runs the workflow as it stands now; returns the exit code.
 
 
 class Watcher:

@@ -17,22 +17,17 @@ if TYPE_CHECKING:
     from app.domain import library, plain
     from app.services import recipe_versions
 
-DIALECT = "orchestrate"
-"""Language of the files."""
+DIALECT = "orchestrate"  # Language of the files.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
     """A workflow that can be run."""
 
-    path: Path
-    """Its file, absolute."""
-    shown: str
-    """The same relative to the workspace, if it is in there."""
-    text: str
-    """What the file holds."""
-    recipe: library.Recipe
-    """What it means."""
+    path: Path  # Its file, absolute.
+    shown: str  # The same relative to the workspace, if it is in there.
+    text: str  # What the file holds.
+    recipe: library.Recipe  # What it means.
 
     @property
     def checksum(self) -> str:

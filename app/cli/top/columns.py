@@ -39,14 +39,10 @@ LIVE = ("running", "waiting", "paused", "pending")
 class Column:
     """A column of a table."""
 
-    name: str
-    """Its heading."""
-    width: int
-    """Characters that it takes."""
-    show: Callable[[Row, datetime], str]
-    """Returns the text of a cell."""
-    right: bool = False
-    """Whether the text stands at the right."""
+    name: str  # Its heading.
+    width: int  # Characters that it takes.
+    show: Callable[[Row, datetime], str]  # Returns the text of a cell.
+    right: bool = False  # Whether the text stands at the right.
     grows: bool = False
     """Whether it takes the room that remains; the last column does where none is chosen that grows."""
 

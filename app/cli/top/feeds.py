@@ -10,22 +10,17 @@ from typing import Any
 from app import clock, errors
 from app.cli import http_client
 
-_WAIT_SECONDS = 15.0
-"""How long the service holds a poll back while nothing changes."""
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.5, 5.0
-"""Time until the next attempt after a failed one; it doubles."""
+_WAIT_SECONDS = 15.0  # How long the service holds a poll back while nothing changes.
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.5, 5.0  # Time until the next attempt after a failed one; it doubles.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
     """Something that the service shows."""
 
-    name: str
-    """Field of the board that holds it."""
-    path: str
-    """Address, with a place for the instant at which the local day began."""
-    kind: type
-    """Type of the answer."""
+    name: str  # Field of the board that holds it.
+    path: str  # Address, with a place for the instant at which the local day began.
+    kind: type  # Type of the answer.
 
 
 FEEDS = (
@@ -40,18 +35,13 @@ FEEDS = (
 class Board:
     """What was last seen of the service."""
 
-    stats: dict[str, Any] = field(default_factory=dict)
-    """Counts and sums over all runs."""
-    gates: list[Any] = field(default_factory=list)
-    """Open gates."""
-    live: list[Any] = field(default_factory=list)
-    """Runs that have not ended, newest first."""
-    newest: list[Any] = field(default_factory=list)
-    """The newest runs, ended or not."""
+    stats: dict[str, Any] = field(default_factory=dict)  # Counts and sums over all runs.
+    gates: list[Any] = field(default_factory=list)  # Open gates.
+    live: list[Any] = field(default_factory=list)  # Runs that have not ended, newest first.
+    newest: list[Any] = field(default_factory=list)  # The newest runs, ended or not.
     lost: dict[str, str] = field(default_factory=dict)
     """Why a feed gets no answer, by its name; empty while the service answers."""
-    lost_at: float | None = None
-    """Monotonic time of the first failure; None while the service answers."""
+    lost_at: float | None = None  # Monotonic time of the first failure; None while the service answers.
 
     @property
     def runs(self) -> list[Any]:

@@ -18,8 +18,7 @@ Kind: TypeAlias = plain.Object
 `writes` where there are any.
 """
 
-MOST_KINDS = 200
-"""Kinds that a run freezes."""
+MOST_KINDS = 200  # Kinds that a run freezes.
 
 _MOST_PHRASES = 12
 _MOST_ARGS = 20

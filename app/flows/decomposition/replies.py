@@ -12,8 +12,7 @@ from app import errors
 from app.domain import json_schemas, json_text, plain, records, task_graphs, task_outputs
 from app.flows.decomposition import schema
 
-MAX_BYTES = records.BLOB_BYTES
-"""All tasks together, as JSON."""
+MAX_BYTES = records.BLOB_BYTES  # All tasks together, as JSON.
 
 _FENCE = "```"
 _NOTHING = frozenset({"", "null", "none"})
@@ -23,18 +22,13 @@ _NOTHING = frozenset({"", "null", "none"})
 class TaskDraft:
     """A task as the chief gives it."""
 
-    id: int
-    """Its number, unique among the tasks."""
-    description: str
-    """What the task does."""
-    deps: tuple[int, ...] = ()
-    """Numbers of the tasks that must be done before; each of them precedes it."""
-    dod: str = ""
-    """When it is done."""
+    id: int  # Its number, unique among the tasks.
+    description: str  # What the task does.
+    deps: tuple[int, ...] = ()  # Numbers of the tasks that must be done before; each of them precedes it.
+    dod: str = ""  # When it is done.
     args: plain.Object = field(default_factory=dict)
     """Arguments, as far as the chief knows them; nothing has checked them yet."""
-    scoping_question: str | None = None
-    """What a person must answer first."""
+    scoping_question: str | None = None  # What a person must answer first.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the task as the slot holds it."""

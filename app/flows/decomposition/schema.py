@@ -11,26 +11,19 @@ from dataclasses import dataclass
 from app.domain import library, plain, task_outputs
 from app.flows.decomposition import kinds
 
-INTENT = "intent"
-"""Argument that holds the intent."""
+INTENT = "intent"  # Argument that holds the intent.
 
-INTENT_CHARACTERS = 20_000
-"""Longest intent."""
+INTENT_CHARACTERS = 20_000  # Longest intent.
 
-DESCRIPTION_CHARACTERS = 4_000
-"""Longest description of a task."""
+DESCRIPTION_CHARACTERS = 4_000  # Longest description of a task.
 
-DOD_CHARACTERS = 2_000
-"""Longest definition of done."""
+DOD_CHARACTERS = 2_000  # Longest definition of done.
 
-QUESTION_CHARACTERS = 2_000
-"""Longest scoping question."""
+QUESTION_CHARACTERS = 2_000  # Longest scoping question.
 
-HIGHEST_ID = 9_999
-"""Highest number that the chief may give a task."""
+HIGHEST_ID = 9_999  # Highest number that the chief may give a task.
 
-SMALL_CHARACTERS = 100
-"""Longest description by a T1 agent."""
+SMALL_CHARACTERS = 100  # Longest description by a T1 agent.
 
 _MOST_ARGS = 50
 _MOST_DEPS = 200
@@ -56,22 +49,14 @@ ARGS: plain.Object = {
 class Size:
     """Size of one prompt and reply for an agent of a tier (execution-modes, tier-based step sizing)."""
 
-    tasks: int
-    """Most tasks of a plan."""
-    files: int
-    """Most files in a prompt."""
-    kinds: int
-    """Most kinds of tasks in a prompt; those that the intent names come first."""
-    phrases: int
-    """Most phrases that are shown of a kind."""
-    whole: bool
-    """Whether a prompt describes arguments and asks for them, and for questions."""
-    tokens: int
-    """Longest reply."""
-    repeated_characters: int
-    """How much of a faulty reply it is shown once more."""
-    flaws: int
-    """Most flaws in one correction."""
+    tasks: int  # Most tasks of a plan.
+    files: int  # Most files in a prompt.
+    kinds: int  # Most kinds of tasks in a prompt; those that the intent names come first.
+    phrases: int  # Most phrases that are shown of a kind.
+    whole: bool  # Whether a prompt describes arguments and asks for them, and for questions.
+    tokens: int  # Longest reply.
+    repeated_characters: int  # How much of a faulty reply it is shown once more.
+    flaws: int  # Most flaws in one correction.
 
 
 SIZES: Mapping[library.Tier, Size] = {

@@ -41,12 +41,9 @@ _EXAMPLES: Sequence[tuple[str, Sequence[int], str]] = (
 class Part:
     """A part of an intent that names a kind of task."""
 
-    phrase: str
-    """The words of the intent that name it."""
-    text: str
-    """From there to the next part."""
-    done_when: tuple[str, ...] = ()
-    """What the recipes of its kind ask for before they are done."""
+    phrase: str  # The words of the intent that name it.
+    text: str  # From there to the next part.
+    done_when: tuple[str, ...] = ()  # What the recipes of its kind ask for before they are done.
 
     @property
     def tasks(self) -> int:

@@ -15,20 +15,16 @@ from app.domain.task_reviews import BY_PERSON, Verdict
 from app.engine import ports
 from app.flows.review import prompts, replies
 
-FILES = "files"
-"""Step that reads the files that the task's run has written."""
+FILES = "files"  # Step that reads the files that the task's run has written.
 
 REVIEW = "review"
 """Step in which the chief is asked, and the slot of the result; evidence and correction have names behind a dot."""
 
-DECIDE = "decide"
-"""Step at which a person is asked."""
+DECIDE = "decide"  # Step at which a person is asked.
 
-STEPS = 2
-"""Steps of a review."""
+STEPS = 2  # Steps of a review.
 
-TIMEOUT_SECONDS = 60 * 60.0
-"""Longest wait for a reply."""
+TIMEOUT_SECONDS = 60 * 60.0  # Longest wait for a reply.
 
 _FILE_BYTES = 256 * 1024
 _FAULTY = frozenset({"empty_reply", "reply_cut_off", "reply_degenerate"})

@@ -12,23 +12,18 @@ from typing import Any
 from app import errors
 from app.domain import json_schemas, plain, task_reviews
 
-OUTPUT = "output:"
-"""Prefix of the names under which evidence quotes outputs that are in no file."""
+OUTPUT = "output:"  # Prefix of the names under which evidence quotes outputs that are in no file.
 
-MARK = "| "
-"""Beginning of every line that is shown and not said."""
+MARK = "| "  # Beginning of every line that is shown and not said.
 
-MOST_PROPOSALS = 10
-"""Most proposals of a review that are read."""
+MOST_PROPOSALS = 10  # Most proposals of a review that are read.
 
-WHY_CHARACTERS = 1_000
-"""Longest reason that is kept."""
+WHY_CHARACTERS = 1_000  # Longest reason that is kept.
 
 TASK_CHARACTERS = 8_000
 """How much of a task's description, with its answers, and of its words of done is shown."""
 
-GATE_CHARACTERS = 3_000
-"""How much of the work a person is shown."""
+GATE_CHARACTERS = 3_000  # How much of the work a person is shown.
 
 _MOST_RECEIPTS = 20
 _MOST_TASKS = 60
@@ -52,10 +47,8 @@ ARGS: plain.Object = json_schemas.closed(
 class Size:
     """How much a chief is shown and asked for."""
 
-    characters: int
-    """Most characters of the work."""
-    tokens: int
-    """Longest reply."""
+    characters: int  # Most characters of the work.
+    tokens: int  # Longest reply.
 
 
 SIZES: Mapping[str, Size] = {
@@ -69,14 +62,10 @@ SIZES: Mapping[str, Size] = {
 class Shown:
     """An output of the task's run."""
 
-    name: str
-    """Slot."""
-    path: str | None
-    """File that it was written to; None: none."""
-    text: str | None
-    """Its text, or its beginning; None if the file is gone."""
-    characters: int
-    """Length of the whole, as far as it is known."""
+    name: str  # Slot.
+    path: str | None  # File that it was written to; None: none.
+    text: str | None  # Its text, or its beginning; None if the file is gone.
+    characters: int  # Length of the whole, as far as it is known.
 
     @property
     def source(self) -> str:

@@ -40,12 +40,9 @@ _PROPOSAL_BYTES = 8_000
 class Reply:
     """What the chief says."""
 
-    verdict: task_reviews.Verdict
-    """What it says of the task."""
-    why: str
-    """Its reason."""
-    evidence: str
-    """Its line of evidence; empty where it gives none."""
+    verdict: task_reviews.Verdict  # What it says of the task.
+    why: str  # Its reason.
+    evidence: str  # Its line of evidence; empty where it gives none.
     proposals: tuple[plain.Object, ...] = ()
     """Proposals, each `{kind, task, fields, why, problem}`; `problem` is None, or says why it is refused."""
 

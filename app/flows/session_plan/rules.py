@@ -16,17 +16,13 @@ from typing import Any, TypeVar
 from app import errors
 from app.domain import plain, plans, states, task_outputs, task_reviews
 
-RUN_DELETED = "run_deleted"
-"""Code of a task whose run was deleted before it had ended."""
+RUN_DELETED = "run_deleted"  # Code of a task whose run was deleted before it had ended.
 
-DOD_FAILED = "task_dod_failed"
-"""Code of a task whose run is done and does not pass the task's own checks."""
+DOD_FAILED = "task_dod_failed"  # Code of a task whose run is done and does not pass the task's own checks.
 
-NOT_MET = "task_not_met"
-"""Code of a task whose run is done, and which a review found not to be."""
+NOT_MET = "task_not_met"  # Code of a task whose run is done, and which a review found not to be.
 
-REVIEW_FAILED = "task_review_failed"
-"""Code of a task whose run is done, and whose review came to no verdict."""
+REVIEW_FAILED = "task_review_failed"  # Code of a task whose run is done, and whose review came to no verdict.
 
 OUTPUT_INVALID = "task_output_invalid"
 """Code of a task whose argument names an output in a form that does not exist."""
@@ -41,14 +37,10 @@ T = TypeVar("T", plans.Plan, plans.Task, task_reviews.Review)
 class RunFact:
     """What a plan must know of the run of one of its tasks."""
 
-    status: states.RunState | None
-    """Where the run stands; None: it was deleted."""
-    error: Mapping[str, plain.Json] | None = None
-    """Why it failed: `{code, message, key, detail}`."""
-    ended_at: str | None = None
-    """When it had ended."""
-    gate_id: str | None = None
-    """Gate at which it asks a person; only of runs that review."""
+    status: states.RunState | None  # Where the run stands; None: it was deleted.
+    error: Mapping[str, plain.Json] | None = None  # Why it failed: `{code, message, key, detail}`.
+    ended_at: str | None = None  # When it had ended.
+    gate_id: str | None = None  # Gate at which it asks a person; only of runs that review.
 
 
 def settled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
