@@ -20,7 +20,7 @@ CREATE TABLE runs (
 	working_dir VARCHAR NOT NULL, 
 	exclusive_workspace BOOLEAN NOT NULL, 
 	idempotency_key VARCHAR, 
-	request_sha256 VARCHAR, started_at VARCHAR(24), reason VARCHAR, input_tokens BIGINT, output_tokens BIGINT, cost_usd FLOAT, search VARCHAR, counted BOOLEAN DEFAULT 0 NOT NULL, cost_estimated_usd FLOAT, concurrency_key VARCHAR, concurrency_limit INTEGER, concurrency_policy VARCHAR(16), 
+	request_sha256 VARCHAR, started_at VARCHAR(24), reason VARCHAR, input_tokens BIGINT, output_tokens BIGINT, cost_usd FLOAT, search VARCHAR, counted BOOLEAN DEFAULT 0 NOT NULL, cost_estimated_usd FLOAT, concurrency_key VARCHAR, concurrency_limit INTEGER, concurrency_policy VARCHAR(16), pinned BOOLEAN DEFAULT 0 NOT NULL, 
 	PRIMARY KEY (run_id), 
 	CONSTRAINT ck_runs_status CHECK (status IN ('pending', 'running', 'waiting', 'paused', 'done', 'failed', 'cancelled')), 
 	CONSTRAINT ck_runs_completed CHECK ((status IN ('done', 'failed', 'cancelled')) = (completed_at IS NOT NULL)), 

@@ -33,7 +33,8 @@ def runs(summaries: Sequence[Mapping[str, Any]]) -> str:
     if not summaries:
         return "no runs"
     names = ("run_id", "status", "recipe_id", "created_at", "description")
-    return table(names, [[summary.get(name) for name in names] for summary in summaries])
+    rows = [dict(run) | ({"status": f"{run['status']} (pinned)"} if run.get("pinned") else {}) for run in summaries]
+    return table(names, [[row.get(name) for name in names] for row in rows])
 
 
 def run(detail: Mapping[str, Any]) -> str:

@@ -115,9 +115,7 @@ class RunLog(Waiting, Protocol):
         """
 
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
-        """Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them; soon they
-        are.
-        """
+        """Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them."""
 
     async def rest(self) -> None:
         """Write snapshots and events out now."""
@@ -215,6 +213,8 @@ class RunSummary(shapes.Shape):
     """Why it is in this state, e.g. `paused_by_person`."""
     usage: Usage = field(default_factory=Usage)
     """What its steps cost, repeated attempts included."""
+    pinned: bool = False
+    """Whether it is never pruned."""
     unreadable: Unreadable | None = None
     """File that cannot be read now, None if all can; until it can, the last known state is shown."""
 

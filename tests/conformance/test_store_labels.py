@@ -46,8 +46,7 @@ async def test_an_ended_run_is_labelled(harness: StoreHarness) -> None:
 
     assert dict(start.labels) == dict(after.labels) == dict(rebuilt.labels) == dict(read.start.labels) == LEFT
     assert found == await labelled(harness.store) == [RUN]
-    assert start.pinned
-    assert read.start.pinned
+    assert (before.pinned, start.pinned, after.pinned, rebuilt.pinned, read.start.pinned) == (False, *[True] * 4)
     assert read.decisions.status is RunState.DONE
     assert (after.status, after.updated_at, after.completed_at) == ("done", before.updated_at, before.completed_at)
     assert (rebuilt.updated_at, rebuilt.completed_at) == (before.updated_at, before.completed_at)
@@ -70,7 +69,8 @@ async def test_row_and_journal_agree_after_a_crash(harness: StoreHarness, writte
     read = await store.read(RUN)
     found = await labelled(store)
 
-    assert dict((await store.summary(RUN)).labels) == dict(read.start.labels)
+    row = await store.summary(RUN)
+    assert (dict(row.labels), row.pinned) == (dict(read.start.labels), read.start.pinned)
     assert found == ([RUN] if written else [])
 
 

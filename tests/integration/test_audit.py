@@ -22,7 +22,7 @@ async def test_changes_without_a_journal_name_their_author(project: Project) -> 
         await service.until(run_id, "done")
         await http.post("/api/runs/bulk", json={"action": "delete", "run_ids": [run_id]}, headers=ADA)
         plan = {"tasks": [{"description": "Draft", "recipe_id": "unguarded"}]}
-        session_id = (await http.post("/api/sessions", json=plan)).json()["session_id"]
+        session_id = (await http.post("/api/sessions", json=plan, headers=ADA)).json()["session_id"]
         await http.delete(f"/api/sessions/{session_id}", headers=ADA)
         listed = (await http.get("/api/audit")).json()
         first = await http.get("/api/audit", params={"limit": 1, "author": "Ada"})
@@ -31,6 +31,7 @@ async def test_changes_without_a_journal_name_their_author(project: Project) -> 
 
     assert [(entry["action"], entry["target"]) for entry in listed] == [
         ("plan.deleted", session_id),
+        ("plan.created", session_id),
         ("run.deleted", run_id),
         ("issue.edited", made),
         ("issue.created", made),
@@ -38,7 +39,7 @@ async def test_changes_without_a_journal_name_their_author(project: Project) -> 
     assert {json.dumps(entry["author"]) for entry in listed} == {
         json.dumps({"name": "Ada", "claimed": True, "via": "local"})
     }
-    assert listed[2]["details"] == {"changed": ["status", "note"], "revision": 2}
+    assert listed[3]["details"] == {"changed": ["status", "note"], "revision": 2}
     assert first.json() + second.json() == listed[:2]
     assert refused.json()["code"] == "bad_cursor"
 
@@ -67,3 +68,52 @@ async def test_orders_to_a_run_name_their_authors(project: Project) -> None:
     assert by_eve[0]["details"] == {"labels": {"book": "one"}}
     assert {entry["run_id"] for entry in listed} == {run_id}
     assert before == []
+
+
+async def test_orders_to_a_plan_name_their_authors(project: Project) -> None:
+    """Who made, approved and started a plan, and who answered its question, is in the list, also after a restart."""
+    tasks = [{"description": "Look around", "recipe_id": "quick", "scoping_question": "Where?"}]
+    async with served.in_process(project) as service:
+        http = service.http
+        session_id = (await http.post("/api/sessions", json={"tasks": tasks}, headers=ADA)).json()["session_id"]
+        address = f"/api/sessions/{session_id}"
+        await http.post(f"{address}/approve", headers=ADA)
+        await http.post(f"{address}/start", headers={"X-Control-Room-Author": "Eve"})
+        answered = await http.post(f"{address}/tasks/1/answer", json={"answer": "Here"}, headers=ADA)
+        live = (await http.get("/api/audit", params={"target": session_id})).json()
+    async with served.in_process(project) as service:
+        kept = (await service.http.get("/api/audit", params={"action": "plan"})).json()
+    for file in project.data.glob("index.db*"):
+        file.unlink()
+    async with served.in_process(project) as service:
+        rebuilt = (await service.http.get("/api/audit", params={"action": "plan"})).json()
+
+    assert answered.status_code == 200
+    assert [(entry["action"], entry["author"]["name"], entry["details"].get("status")) for entry in live] == [
+        ("plan.changed", "Ada", "running"),
+        ("plan.changed", "Eve", "running"),
+        ("plan.changed", "Ada", "approved"),
+        ("plan.created", "Ada", None),
+    ]
+    assert live == kept == rebuilt
+
+
+async def test_lists_say_which_runs_are_pinned(project: Project) -> None:
+    """A pin shows in the row at once, after a restart, and in an index made anew."""
+    async with served.in_process(project) as service:
+        pinned, other = [await service.start("quick") for _ in range(2)]
+        for run_id in (pinned, other):
+            await service.until(run_id, "done")
+        await service.http.patch(f"/api/runs/{pinned}", json={"pinned": True})
+        found = [(await service.http.get("/api/runs")).json()]
+        await service.http.patch(f"/api/runs/{other}", json={"pinned": True})
+        await service.http.patch(f"/api/runs/{other}", json={"pinned": False})
+        found.append((await service.http.get("/api/runs")).json())
+    async with served.in_process(project) as service:
+        found.append((await service.http.get("/api/runs")).json())
+    for file in project.data.glob("index.db*"):
+        file.unlink()
+    async with served.in_process(project) as service:
+        found.append((await service.http.get("/api/runs")).json())
+
+    assert [[row["run_id"] for row in rows if row["pinned"]] for rows in found] == [[pinned]] * 4

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -107,10 +107,10 @@ class Index(Protocol):
         """Note who continues a run from now on."""
 
     async def doubt(self, run_id: str) -> None:
-        """Note, durably, that a run's labels are about to change; the next service reads them from its folder."""
+        """Note, durably, that a run's labels or pin are about to change; the next service reads its folder."""
 
-    async def relabel(self, run_id: str, labels: Mapping[str, str]) -> None:
-        """Put a run's labels in place of those of its row, which is doubted no more."""
+    async def relabel(self, run_id: str, labels: Mapping[str, str], *, pinned: bool) -> None:
+        """Put a run's labels and pin in place of those of its row, which is doubted no more."""
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
         """Return a run's row."""
@@ -252,26 +252,34 @@ def row_of(
         started_at=instant(facts.started_at) if facts.started_at is not None else None,
         reason=reason,
         usage=facts.usage,
+        pinned=start.pinned,
     )
     return IndexedRun(
         summary=summary,
         idempotency_key=start.idempotency_key if keyed else None,
         request_sha256=start.request_sha256 if keyed else None,
         sums=facts.sums,
-        orders=(_starting(start, name),) if start.started_by is not None else (),
+        orders=tuple(_starting(start, name)),
     )
 
 
-def _starting(start: runs.RunStart, name: str) -> RunOrder:
-    return RunOrder(
+def _starting(start: runs.RunStart, name: str) -> Iterator[RunOrder]:
+    """Yield the order that made a run, or a session plan; that of a plan is in its first revision."""
+    is_plan = runs.is_internal(name)
+    plan = start.args.get("plan") if is_plan else None
+    first = plan if isinstance(plan, dict) and plan.get("revision") == 1 else {}
+    author = first.get("changed_by") if is_plan else start.started_by
+    if not isinstance(author, Mapping):
+        return
+    yield RunOrder(
         run_id=name,
-        target=start.session_id if runs.is_internal(name) else name,
+        target=start.session_id if is_plan else name,
         file=layout.START,
         line=0,
         at=start.created_at,
-        action="run.started",
-        author=start.started_by or {},
-        details={"recipe_id": start.recipe_id},
+        action="plan.created" if is_plan else "run.started",
+        author=author,
+        details={"revision": 1} if is_plan else {"recipe_id": start.recipe_id},
     )
 
 

@@ -156,10 +156,10 @@ class IndexQueue:
         await self.settle()
         await self._inner.doubt(run_id)
 
-    async def relabel(self, run_id: str, labels: Mapping[str, str]) -> None:
+    async def relabel(self, run_id: str, labels: Mapping[str, str], *, pinned: bool) -> None:
         self.changes += 1
         await self.settle()
-        await self._inner.relabel(run_id, labels)
+        await self._inner.relabel(run_id, labels, pinned=pinned)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
         if (known := self._waiting.rows.get(run_id)) is not None:

@@ -100,10 +100,10 @@ class MemoryIndex:
     async def doubt(self, run_id: str) -> None:
         self._doubted.add(run_id)
 
-    async def relabel(self, run_id: str, labels: Mapping[str, str]) -> None:
+    async def relabel(self, run_id: str, labels: Mapping[str, str], *, pinned: bool) -> None:
         self.changes += 1
         if run := self._runs.get(run_id):
-            summary = dataclasses.replace(run.summary, labels=dict(labels))
+            summary = dataclasses.replace(run.summary, labels=dict(labels), pinned=pinned)
             self._runs[run_id] = dataclasses.replace(run, summary=summary)
         self._doubted.discard(run_id)
 
@@ -125,7 +125,7 @@ class MemoryIndex:
     async def count_again(self, found: Iterable[IndexedRun]) -> None:
         for run in found:
             if run.summary.run_id in self._doubted:
-                await self.relabel(run.summary.run_id, run.summary.labels)
+                await self.relabel(run.summary.run_id, run.summary.labels, pinned=run.summary.pinned)
                 await self.add_orders(run.orders)
 
     async def run_ids(self) -> set[str]:

@@ -49,7 +49,7 @@ def run_of(row: Sequence[Any], labels: Mapping[str, str]) -> IndexedRun:
     key, request_sha256 = fields.pop("idempotency_key"), fields.pop("request_sha256")
     usage = Usage(**{name: fields.pop(name) for name in USAGE})
     # SQLite has no booleans of its own.
-    fields["exclusive_workspace"] = bool(fields["exclusive_workspace"])
+    fields |= {name: bool(fields[name]) for name in ("exclusive_workspace", "pinned")}
     summary = stores.RunSummary(**fields, labels=labels, usage=usage)
     return IndexedRun(summary=summary, idempotency_key=key, request_sha256=request_sha256)
 

@@ -333,9 +333,9 @@ class FolderLog:
         self._projections.start = start
         self._context.probes.reach("storage.label.before_row")
         if (owed := self._context.ended.get(self.run_id)) is not None:
-            self._context.ended[self.run_id] = dataclasses.replace(owed, labels=start.labels)
+            self._context.ended[self.run_id] = dataclasses.replace(owed, labels=start.labels, pinned=start.pinned)
         try:
-            await self._context.index.relabel(self.run_id, start.labels)
+            await self._context.index.relabel(self.run_id, start.labels, pinned=start.pinned)
         except errors.StorageFault as fault:
             _log.warning("labels are missing in the row: %s", fault.message, extra={"run_id": self.run_id})
 

@@ -37,6 +37,7 @@ RUN = index_port.IndexedRun(
         started_at="2026-02-10T14:30:00.500Z",
         reason="paused_by_person",
         usage=records.Usage(input_tokens=10, output_tokens=5, cost_usd=0.25),
+        pinned=True,
     ),
     idempotency_key="key",
     request_sha256="request",

@@ -106,8 +106,8 @@ class SqlIndex:
     async def doubt(self, run_id: str) -> None:
         await self._write_durably(writes.doubt, run_id)
 
-    async def relabel(self, run_id: str, labels: Mapping[str, str]) -> None:
-        await self._write(writes.relabel, run_id, labels)
+    async def relabel(self, run_id: str, labels: Mapping[str, str], *, pinned: bool) -> None:
+        await self._write(writes.relabel, run_id, labels, pinned=pinned)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
         return await self._read(reads.get_run, run_id)

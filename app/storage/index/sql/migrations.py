@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from app import resources
 from app.storage.index.sql.sessions import writing
 
-HEAD = "20261126_orders_to_runs"
+HEAD = "20261126_pins_of_runs"
 """Newest migration; a test compares it with the folder `migrations/`."""
 
 NEW = "sqlite.sql"

@@ -109,6 +109,8 @@ class RunRow(sqlmodel.SQLModel, table=True):
     """How many those are."""
     concurrency_policy: str | None = sqlmodel.Field(default=None, max_length=16)
     """What happens at that limit."""
+    pinned: bool = sqlmodel.Field(default=False, sa_column_kwargs={"server_default": false()})
+    """Whether it is never pruned."""
     counted: bool = sqlmodel.Field(default=False, sa_column_kwargs={"server_default": false()})
     """Whether the columns since `started_at` are known; the release before does not write them."""
 

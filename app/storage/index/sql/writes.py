@@ -49,7 +49,9 @@ _UNCOUNTED = "NOT counted AND started_at IS NULL"
 _DOUBT = "UPDATE runs SET counted = :counted WHERE run_id = :of_run"
 _SET_COUNTED = ", ".join(f"{name} = :to_{name}" for name in ("reason", *_COUNTED))
 _COUNT = f"UPDATE runs SET {_SET_COUNTED} WHERE run_id = :of_run"  # noqa: S608 - names of this module
-_MAKE_SEARCHED = "UPDATE runs SET search = :search, counted = :counted WHERE run_id = :of_run AND NOT counted"
+_SETTLE = (
+    "UPDATE runs SET search = :search, pinned = :pinned, counted = :counted WHERE run_id = :of_run AND NOT counted"
+)
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
@@ -134,7 +136,7 @@ def count_again(session: WriteSession, found: Sequence[IndexedRun]) -> None:
         if run.summary.run_id in doubted:
             _replace_labels(session, run.summary)
     if fresh:
-        session.execute(_MAKE_SEARCHED, [_searched(run) for run in fresh])
+        session.execute(_SETTLE, [_settled(run) for run in fresh])
         add_orders(session, [order for run in fresh for order in run.orders])
 
 
@@ -143,14 +145,15 @@ def doubt(session: WriteSession, run_id: str) -> None:
     session.execute(_DOUBT, {"of_run": run_id, "counted": False})
 
 
-def relabel(session: WriteSession, run_id: str, labels: Mapping[str, str]) -> None:
-    """Put a run's labels in place of those that it had; the row is doubted no more."""
+def relabel(session: WriteSession, run_id: str, labels: Mapping[str, str], *, pinned: bool) -> None:
+    """Put a run's labels and pin in place of those that it had; the row is doubted no more."""
     found = reads.get_run(session, run_id)
     if found is not None:
-        fresh = dataclasses.replace(found, summary=dataclasses.replace(found.summary, labels=labels))
+        summary = dataclasses.replace(found.summary, labels=labels, pinned=pinned)
+        fresh = dataclasses.replace(found, summary=summary)
         doubt(session, run_id)
         _replace_labels(session, fresh.summary)
-        session.execute(_MAKE_SEARCHED, [_searched(fresh)])
+        session.execute(_SETTLE, [_settled(fresh)])
 
 
 def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
@@ -221,8 +224,10 @@ def _counting(run: IndexedRun) -> dict[str, Any]:
     }
 
 
-def _searched(run: IndexedRun) -> dict[str, Any]:
-    return {"of_run": run.summary.run_id, "search": index_port.searched(run.summary), "counted": True}
+def _settled(run: IndexedRun) -> dict[str, Any]:
+    summary = run.summary
+    values = {"search": index_port.searched(summary), "pinned": summary.pinned, "counted": True}
+    return values | {"of_run": summary.run_id}
 
 
 def _remove_row(session: WriteSession, run_id: str) -> None:

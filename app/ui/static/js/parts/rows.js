@@ -27,7 +27,7 @@ function RunRow({ run, to, chosen, onChoose }) {
   const title = run.description || run.recipe_id;
   return html`${onChoose && html`<span role="cell" class="check"><label><input type="checkbox" aria-label=${`Select ${title}`} checked=${chosen?.has(run.run_id)}
       onChange=${(/** @type {any} */ event) => onChoose(run.run_id, event.target.checked)} /></label></span>`}
-    <span role="cell"><${Status} of=${run.status} note=${run.unreadable ? "unreadable" : ""} /></span>
+    <span role="cell"><${Status} of=${run.status} note=${run.unreadable ? "unreadable" : run.pinned && "pinned"} /></span>
     <span role="cell" class="name"><a class="row-link cut" href=${to + run.run_id} title=${title}>${title}</a>
       <span class="cut muted">${run.error_code ? html`<span class="wrong-text">${run.error_code}</span>` : run.live_step ? liveStep(run.live_step) : html`<span class="mono">${run.run_id}</span>`}</span></span>
     <span role="cell" class="recipe cut"><a href=${`/runs?recipe_id=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a></span>
