@@ -181,6 +181,7 @@ class EngineSettings:
     worker_gone_seconds: float = _setting(
         300.0, "WORKER_GONE_SECONDS", "Absence of a worker after which its runs are paused with `worker_gone`.", 1
     )
+    serve: tuple[str, ...] = _setting((), "SERVE", "What a worker performs, e.g. `tools,commands,backend:claude`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ class BackendType:
     forgets: Callable[[BackendConfig], str | None] = lambda _: None  # Why it cannot continue a conversation.
     key_variable: str | None = None  # Environment variable that its key is in where `agents.json` names no other.
     models: Mapping[str, str] = field(default_factory=dict)  # Default models for haiku, sonnet and opus.
+    is_service: bool = False  # Whether it is a model behind HTTP, which sees no workspace.
     ends_silence: bool = False  # Whether it ends a silent prompt itself, with everything that the prompt has started.
 
 
@@ -54,6 +55,13 @@ class Backends:
             config = self._config(name)
             self._made[name] = type_of(config.type).make(config, self._surroundings)
         return self._made[name]
+
+    @property
+    def services(self) -> frozenset[str]:
+        """Return the names of those that are models behind HTTP, which need no workspace."""
+        return frozenset(
+            name for name, config in self._configs.items() if config.type in TYPES and TYPES[config.type].is_service
+        )
 
     async def ask(self, name: str, prompt: ports.AgentPrompt) -> ports.AgentReply:
         """Send a prompt, and end it once it has been silent for too long.
@@ -212,6 +220,7 @@ def _service(vendor: services.Vendor) -> BackendType:
         fields=frozenset({"base_url", "api_key_env", "idle_seconds"}),
         key_variable=vendor.key_variable,
         models=vendor.models,
+        is_service=True,
     )
 
 

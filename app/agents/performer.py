@@ -19,7 +19,7 @@ from app.agents import degeneration, reply_forms
 from app.agents.backends import Backends
 from app.agents.pricing import Pricing
 from app.agents.programs import conversations as conversations_of_programs
-from app.domain import abstentions, agent_sessions, json_text, operations, plain, records, runs, states
+from app.domain import abstentions, agent_sessions, capabilities, json_text, operations, plain, records, runs, states
 from app.engine import conversation_claims, live_output, live_steps, ports
 from app.processes import commands
 
@@ -59,7 +59,8 @@ class AgentPerformer:
         """
         operation = call.operation
         assert isinstance(operation, operations.AgentCall)
-        self._check_folder(call.run)
+        if not capabilities.is_anywhere(operation, self._backends.services):
+            self._check_folder(call.run)
         text = await _text(call, operation.prompt)
         output = live_output.LiveOutput(call.live, call.append_log, _log_name(call, "output", "txt"), call.masker)
         prompt = self._prompt(call, operation, text, output.hear)

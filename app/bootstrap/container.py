@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,7 +29,7 @@ from app.bootstrap.statistics import statistics_of
 from app.bootstrap.unattended import Unattended, unattended_of
 from app.bootstrap.use_cases import api_keys_of, conversation_service_of, gates_of, inventory_of, issues_of
 from app.dialects import registry as dialects
-from app.domain import file_operations, operations, plain
+from app.domain import capabilities, file_operations, operations, plain
 from app.engine import conversation_claims, ports, refusals, runner
 from app.processes import environments, supervisor
 from app.services import (
@@ -120,7 +121,12 @@ async def build(
         prices = definitions.terms.pricing
         performer = agent_performer.AgentPerformer(agent_backends, claims, workspaces.check, prices)
         equipment = _equipment(chosen, agents, platform, workspaces, definitions, performer, processes, store)
-        equipment = dataclasses.replace(equipment, spending=spending.ledger_of(store, prices, platform.clock))
+        equipment = dataclasses.replace(
+            equipment,
+            spending=spending.ledger_of(store, prices, platform.clock),
+            services=agent_backends.services,
+            capabilities=functools.partial(_capabilities, agent_backends),
+        )
         application = _application(chosen, platform, definitions, equipment, store, claims, sessions, processes)
         closing.push_async_callback(application.engine.stop)
         serves = mode.address is not None
@@ -320,6 +326,12 @@ def _application(
         conversations=claims,
         engine=engine,
     )
+
+
+def _capabilities(speaking: backends.Backends) -> dict[str, str | None]:
+    lacks = dict(speaking.check())
+    prompts = {capabilities.of_backend(name): lacks.get(name) for name in speaking.names()}
+    return {capabilities.TOOLS: None, capabilities.COMMANDS: None, **prompts}
 
 
 def _health(store: Store, engine: Engine, planner: control_planner.Planner, unattended: Unattended) -> health.Health:

@@ -59,6 +59,9 @@ class _Idle:
     def waits(self, run_id: str) -> None:
         return None
 
+    async def lacks(self, run_id: str, asked: Any) -> dict[str, str]:
+        return {}
+
     def queue_place(self, run_id: str) -> None:
         return None
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Mapping, Sequence
 
 from app import errors, settings
+from app.agents import documents
 from app.bootstrap.engines import Engine, EngineParts, Store
 from app.bootstrap.platform import OpenMode, Platform, directory_of
 from app.storage import folder_store
@@ -46,6 +48,8 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         errors.ConfigurationError: `temporal_missing`, the extra is not installed; `temporal_address`, `temporal_away`,
             `temporal_namespace`; `unsupported_on_engine`, a setting that only the embedded engine heeds;
             `index_not_shared`, services and workers could not share the index.
+
+    What it makes raises `unknown_capability` or `capability_missing` where the worker cannot serve what it is to.
     """
     if chosen.engine.engine != "temporal" or not (mode.works or mode.address is not None):
         return platform
@@ -78,6 +82,8 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         limits = worker.WorkerLimits(
             queue=messages.queue(parts.store.identity),
             placement=placement,
+            serves=_served(chosen.engine.serve, parts.equipment.capabilities()) if mode.works else frozenset(),
+            services=parts.equipment.services,
             steps=chosen.pool.max_running,
             grace_seconds=chosen.pool.stop_grace_seconds,
         )
@@ -94,3 +100,19 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         )
 
     return dataclasses.replace(platform, make_engine=make)
+
+
+def _served(wanted: Sequence[str], lacks: Mapping[str, str | None]) -> frozenset[str]:
+    if not wanted:
+        for name, lack in lacks.items():
+            if lack is not None:
+                _log.warning("does not serve %s: %s", name, lack)
+        return frozenset(name for name, lack in lacks.items() if lack is None)
+    for name in wanted:
+        if name not in lacks:
+            message = f"no worker can serve {name!r:.80}; {documents.nearest(name, sorted(lacks))}"
+            raise errors.ConfigurationError(message, code="unknown_capability", detail={"known": sorted(lacks)})
+        if (lack := lacks[name]) is not None:
+            message = f"this machine cannot serve {name}: {lack}"
+            raise errors.ConfigurationError(message, code="capability_missing", detail={"capability": name})
+    return frozenset(wanted)

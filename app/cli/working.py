@@ -21,6 +21,7 @@ from app.cli.serving import store_option
 @store_option
 @click.option("--workspaces", "WORKSPACES", metavar="HOW", help="With --store: sticky (default) or shared.")
 @click.option("--worker-gone-seconds", "WORKER_GONE_SECONDS", metavar="N", help="Absence that pauses placed runs.")
+@click.option("--serve", "SERVE", metavar="WHAT", help="E.g. tools,commands,backend:claude; default: all it can.")
 @click.option("--max-running", "MAX_RUNNING", metavar="N", help="Steps that are performed at the same time.")
 def worker(**given: str | None) -> int:
     """Perform the steps of runs that services on Temporal have accepted, until SIGTERM or Ctrl-C.

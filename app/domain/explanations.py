@@ -19,6 +19,7 @@ CauseKind: TypeAlias = Literal[
     "timer",
     "files",
     "retry",
+    "no_worker",
     "backend_queue",
     "agent",
     "agent_silent",

@@ -77,6 +77,10 @@ class Equipment:
     """Returns the fault that parks a run whose working folder cannot be used here; if asked to, it looks at the disk,
     which is meant for a thread.
     """
+    capabilities: Callable[[], Mapping[str, str | None]] = dict
+    """Returns what steps can need, by name, with what this process lacks for it; None where it lacks nothing."""
+    services: frozenset[str] = frozenset()
+    """Backends that are models behind HTTP, which need no workspace."""
     observe: Callable[[str, str, float], None] | None = None
     """Counts a performed try by the kind of its operation, its status and its seconds; not those that only wait."""
 

@@ -18,6 +18,7 @@ from app.domain.views import OpenStep, RunView
 
 if TYPE_CHECKING:
     from app.domain.inputs import Delivery
+    from app.domain.operations import Operation
     from app.engine.open_steps import StepWait
     from app.engine.spending import Spending
     from app.engine.stores import RunSummary
@@ -240,6 +241,9 @@ class RunEngine(Protocol):
 
     def waits(self, run_id: str) -> Sequence[StepWait] | None:
         """Return what the open steps of a run wait for; None for one that is neither loaded nor asleep."""
+
+    async def lacks(self, run_id: str, asked: Sequence[Operation]) -> Mapping[str, str]:
+        """Return why steps of a run cannot be performed now, by the capability that they need; empty where all can."""
 
     def queue_place(self, run_id: str) -> QueuePlace | None:
         """Return the place of a run in the queue for capacity; None if it does not wait there."""

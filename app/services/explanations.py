@@ -180,7 +180,10 @@ class Explanations:
     async def _of_steps(self, run_id: str, view: views.RunView, before: list[Cause]) -> _Found:
         waits = await self._waits(run_id)
         now, stalled_after = self._clock.now(), self._surroundings.stalled_after_seconds
-        found = step_causes.causes(run_id, waits, now, stalled_after)
+        lacks = await self._engine.lacks(
+            run_id, [wait.operation for wait in waits if step_causes.is_performed(wait.operation)]
+        )
+        found = step_causes.causes(run_id, waits, now, stalled_after, lacks)
         first = found[0]
         if first.kind == "between_steps" and (place := self._engine.queue_place(run_id)) is not None and place.place:
             found[0] = dataclasses.replace(self._place(run_id, first.since), key=first.key)

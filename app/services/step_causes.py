@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 
 from app import clock
-from app.domain import explanations, file_operations, gates, operations, plain
+from app.domain import capabilities, explanations, file_operations, gates, operations, plain
 from app.engine import open_steps
 
 _ORDER: tuple[explanations.CauseKind, ...] = (
     "gate",
     "input",
+    "no_worker",
     "agent_silent",
     "agent",
     "step",
@@ -30,10 +32,18 @@ _MORE = 5
 
 
 def causes(
-    run_id: str, waits: Sequence[open_steps.StepWait], now: datetime, stalled_after_seconds: float
+    run_id: str,
+    waits: Sequence[open_steps.StepWait],
+    now: datetime,
+    stalled_after_seconds: float,
+    lacks: Mapping[str, str] = MappingProxyType({}),
 ) -> list[explanations.Cause]:
-    """Return the cause that explains a run with these open steps, and one that names the others."""
-    found = [_cause(run_id, wait, now, stalled_after_seconds) for wait in waits]
+    """Return the cause that explains a run with these open steps, and one that names the others.
+
+    Args:
+        lacks: Why steps cannot be performed now, by the capability that they need.
+    """
+    found = [_unserved(run_id, wait, lacks) or _cause(run_id, wait, now, stalled_after_seconds) for wait in waits]
     if not found:
         return [_of(run_id, "between_steps", "It is between two steps", None)]
     found.sort(key=lambda cause: _ORDER.index(cause.kind))
@@ -51,6 +61,20 @@ def spoken(seconds: float) -> str:
     if whole < 120:
         return f"{whole} s"
     return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def is_performed(operation: operations.Operation) -> bool:
+    """Return whether a step is performed, and does not wait for a person, a run or a time."""
+    return not isinstance(operation, operations.Input | operations.ChildRun | operations.Timer)
+
+
+def _unserved(run_id: str, wait: open_steps.StepWait, lacks: Mapping[str, str]) -> explanations.Cause | None:
+    capability = capabilities.needed(wait.operation)
+    if not is_performed(wait.operation) or capability not in lacks:
+        return None
+    text = f"Step {wait.key} cannot be performed: {lacks[capability]}"
+    act = f"control-room worker --serve {capability}"
+    return _of(run_id, "no_worker", text, wait.since, wait.key, act=act)
 
 
 def _cause(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_after: float) -> explanations.Cause:

@@ -6,15 +6,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from app import errors
 from app.engine import equipment
 from app.temporal import messages
+from app.temporal.capacity import NoCapacity, StepCapacity
 from app.temporal.codec import reference
 from app.temporal.placing import Placing
 from app.temporal.rehearsal import Superseded
@@ -24,16 +26,19 @@ from app.temporal.steps import Steps
 BEAT_SECONDS = 0.4
 """Time between two heartbeats; with the next one a worker hears that a step is cut off."""
 
+_AGAIN = timedelta(seconds=0.1)
+
 _log = logging.getLogger(__name__)
 
 
 class Activities:
     """The activities of one worker."""
 
-    def __init__(self, steps: Steps, runs: Runs, placing: Placing) -> None:
+    def __init__(self, steps: Steps, runs: Runs, placing: Placing, capacity: StepCapacity) -> None:
         self._steps = steps
         self._runs = runs
         self._placing = placing
+        self._capacity = capacity
 
     def short(self) -> list[Callable[..., Any]]:
         """Return those that read and write a journal, and take no capacity."""
@@ -60,6 +65,13 @@ class Activities:
     @activity.defn
     async def perform(self, order: messages.StepOrder) -> RawValue:
         """Perform one try of a step."""
+        async with _reported():
+            with self._capacity.taken():
+                return reference(await self._steps.perform(order))
+
+    @activity.defn(name="perform")
+    async def perform_idle(self, order: messages.StepOrder) -> RawValue:
+        """Perform one try of a step that only waits, and takes no capacity."""
         async with _reported():
             return reference(await self._steps.perform(order))
 
@@ -121,6 +133,13 @@ async def _reported() -> AsyncIterator[None]:
             yield
     except Superseded as superseded:
         raise ApplicationError("superseded", type=messages.SUPERSEDED, non_retryable=True) from superseded
+    except NoCapacity as full:
+        raise ApplicationError(
+            "no capacity here",
+            type=messages.NO_CAPACITY,
+            next_retry_delay=_AGAIN,
+            category=ApplicationErrorCategory.BENIGN,
+        ) from full
     except equipment.Parked as parked:
         error = parked.error
         facts = messages.Parking(reason=parked.reason, code=error.code, message=error.message, key=error.key)

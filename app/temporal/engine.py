@@ -19,8 +19,9 @@ from app.domain import gates, inputs, limits, operations, plain, records, runs, 
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, input_results, open_steps, ports, run_engine, runner, stores
-from app.temporal import codec, messages, steps, worker
+from app.temporal import codec, messages, roll, steps, worker
 from app.temporal.activities import Activities
+from app.temporal.capacity import StepCapacity
 from app.temporal.claims import Claims
 from app.temporal.follower import LOOK_SECONDS, Follower
 from app.temporal.keeping import Keeper
@@ -71,6 +72,7 @@ class TemporalEngine:
         self._client = Client(**config)
         self._steps = steps.Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
         self._placing = Placing(store, self._steps.leases, bounds.placement)
+        self._roll = roll.Roll(self._client, bounds.queue, equipment.clock, bounds.services)
         self._claims = Claims(store, self._client, bounds.queue, self._placing)
         self._runs = Runs(
             steps=self._steps,
@@ -78,6 +80,7 @@ class TemporalEngine:
             claims=self._claims,
             equipment=equipment,
             contents=self.contents,
+            services=bounds.services,
             rested=self._run_rested,
         )
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
@@ -250,6 +253,10 @@ class TemporalEngine:
         """Return None: what the steps of a run wait for is read from its journal."""
         return None
 
+    async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, str]:
+        """Return why steps of a run cannot be performed now, by the capability that they need."""
+        return await self._roll.lacks(asked, (await self._store.read(run_id)).decisions.placed)
+
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
         """Return None: the queue is the server's."""
         return None
@@ -306,8 +313,10 @@ class TemporalEngine:
 
     async def _begin(self, recover: bool) -> int:
         if self._works:
-            activities = Activities(self._steps, self._runs, self._placing)
-            await self._working.enter_async_context(worker.working(self._client, activities, self._bounds))
+            _log.info("serves %s", ", ".join(sorted(self._bounds.serves)))
+            capacity = StepCapacity(self._bounds.steps)
+            activities = Activities(self._steps, self._runs, self._placing, capacity)
+            await self._working.enter_async_context(worker.working(self._client, activities, capacity, self._bounds))
         if not recover:
             return 0
         # Paused ones, too: an order may have been written before a kill and not been told.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from app.domain import capabilities
+
 WORKFLOW = "control_room_run"
 """Name of the workflow of a run."""
 
@@ -16,6 +18,9 @@ HOLDER = "run_id"
 
 SUPERSEDED = "superseded"
 """Type of the failure of an activity that the run needs no more."""
+
+NO_CAPACITY = "no_capacity"
+"""Type of the failure of an activity whose worker has no capacity for it, so that another one takes it."""
 
 PARKED = "parked"
 """Type of the failure of a step that lets its run wait for a person."""
@@ -101,8 +106,19 @@ def queue(identity: str) -> str:
 
 
 def steps_queue(queue: str) -> str:
-    """Return the task queue of steps, for workers that share their workspaces, and of runs that need a worker."""
+    """Return the task queue of the steps that any worker performs."""
     return f"{queue}-steps"
+
+
+def capability_queue(steps: str, capability: str) -> str:
+    """Return the task queue of those steps of a queue that need a capability; tools have the queue itself."""
+    return steps if capability == capabilities.TOOLS else f"{steps}-{capability}"
+
+
+def placing_queue(queue: str, capability: str) -> str:
+    """Return the task queue of runs that need a worker, by the capability that their first step needs."""
+    steps = steps_queue(queue)
+    return steps if capability == capabilities.TOOLS else f"{steps}-place-{capability}"
 
 
 def idle_queue(steps: str) -> str:
@@ -118,6 +134,11 @@ def worker_queue(queue: str, worker: str) -> str:
 def presence_queue(queue: str, worker: str) -> str:
     """Return the task queue on which a worker answers while all its capacity is taken."""
     return f"{queue}-at-{worker}"
+
+
+def workers_queue(queue: str) -> str:
+    """Return the task queue on which every worker is listed with what it serves."""
+    return f"{queue}-workers"
 
 
 def workflow_id(run_id: str) -> str:

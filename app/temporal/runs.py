@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from app import clock, errors
@@ -33,8 +33,11 @@ class Runs:
         claims: Claims,
         equipment: runner.Equipment,
         contents: Contents,
+        services: Iterable[str],
         rested: Rested,
     ) -> None:
+        """Args: services: Backends that are models behind HTTP."""
+        self._services = sorted(services)
         self._claims = claims
         self._steps = steps
         self._placing = placing
@@ -62,6 +65,7 @@ class Runs:
                 await self._take(log)
             dead = decisions.ranges(decided.dead)
             facts = {**_facts(log.loaded), **self._placing.facts(decided), "dead": dead}
+            facts |= {"services": self._services} if self._services else {}
             wanted = Slice(run_id=run_id, count=len(log.loaded.records), facts=facts, whole=True)
             return self._contents.of(log.loaded, wanted)
 

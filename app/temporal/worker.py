@@ -9,11 +9,13 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.worker import Replayer, Worker
+from temporalio.worker import FixedSizeSlotSupplier, PollerBehaviorSimpleMaximum, Replayer, Worker, WorkerTuner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from app.temporal import codec, messages
+from app.domain import capabilities
+from app.temporal import codec, messages, roll
 from app.temporal.activities import Activities
+from app.temporal.capacity import StepCapacity
 from app.temporal.claim_workflow import ClaimWorkflow
 from app.temporal.slices import Contents
 from app.temporal.workflow import RunWorkflow
@@ -27,6 +29,8 @@ IDLE_BEAT = timedelta(seconds=2)
 IDLE_STEPS = 200
 """Steps that one worker performs at a time of those that only wait, such as for files; they take no capacity."""
 
+_POLLERS = 2
+
 TASK_TIMEOUT = timedelta(seconds=60)
 """Longest time of a workflow task; a long journal is replayed in one."""
 
@@ -39,6 +43,10 @@ class WorkerLimits:
     """Task queue of the store: its workflows, and what they ask of journals."""
     placement: messages.Placement | None = None
     """This worker, where runs are placed on one; None: workers share their workspaces."""
+    serves: frozenset[str] = frozenset()
+    """Capabilities of the steps that it performs."""
+    services: frozenset[str] = frozenset()
+    """Backends that are models behind HTTP, whose steps need no placed worker."""
     steps: int = 8
     """Steps that it performs."""
     grace_seconds: float = 10.0
@@ -55,45 +63,67 @@ def runner() -> SandboxedWorkflowRunner:
 
 
 @asynccontextmanager
-async def working(client: Client, activities: Activities, limits: WorkerLimits) -> AsyncIterator[None]:
+async def working(
+    client: Client, activities: Activities, capacity: StepCapacity, limits: WorkerLimits
+) -> AsyncIterator[None]:
     """Work for the block, then finish or cancel steps in flight."""
     shared: Any = {
         "client": client,
         "graceful_shutdown_timeout": timedelta(seconds=limits.grace_seconds),
     }
-    drives = Worker(
-        task_queue=limits.queue,
-        workflows=[RunWorkflow, ClaimWorkflow],
-        activities=activities.short(),
-        workflow_runner=runner(),
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
-        **_beats(BEAT),
-        **shared,
+    tuner = WorkerTuner.create_composite(
+        workflow_supplier=FixedSizeSlotSupplier(1),
+        activity_supplier=capacity,
+        local_activity_supplier=FixedSizeSlotSupplier(1),
+        nexus_supplier=FixedSizeSlotSupplier(1),
     )
+    few: Any = {"activity_task_poller_behavior": PollerBehaviorSimpleMaximum(_POLLERS), **shared}
     async with AsyncExitStack() as working:
         for queue, performs in _step_queues(activities, limits).items():
-            performing = Worker(
-                task_queue=queue,
-                activities=performs,
-                max_concurrent_activities=limits.steps,
-                **_beats(BEAT),
-                **shared,
+            await working.enter_async_context(
+                Worker(task_queue=queue, activities=performs, tuner=tuner, **_beats(BEAT), **few)
             )
-            await working.enter_async_context(performing)
-        idles = Worker(
-            task_queue=messages.idle_queue(_own_queue(limits)),
-            activities=[activities.perform],
-            max_concurrent_activities=IDLE_STEPS,
-            **_beats(IDLE_BEAT),
-            **shared,
-        )
-        await working.enter_async_context(idles)
-        await working.enter_async_context(drives)
+        for queue, answers in _other_queues(activities, limits).items():
+            await working.enter_async_context(
+                Worker(
+                    task_queue=queue,
+                    activities=answers,
+                    max_concurrent_activities=IDLE_STEPS,
+                    identity=roll.Entry(worker=_identity(limits), serves=limits.serves).written(),
+                    **_beats(IDLE_BEAT),
+                    **few,
+                )
+            )
+        if is_home(limits):
+            await working.enter_async_context(
+                Worker(
+                    task_queue=limits.queue,
+                    workflows=[RunWorkflow, ClaimWorkflow],
+                    activities=activities.short(),
+                    workflow_runner=runner(),
+                    sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+                    **_beats(BEAT),
+                    **shared,
+                )
+            )
         yield
+
+
+def is_home(limits: WorkerLimits) -> bool:
+    """Return whether runs can be placed on this worker, which drives them, too."""
+    return limits.placement is None or bool(limits.serves - _anywhere(limits))
 
 
 def _beats(interval: timedelta) -> dict[str, Any]:
     return {"max_heartbeat_throttle_interval": interval, "default_heartbeat_throttle_interval": interval}
+
+
+def _identity(limits: WorkerLimits) -> str:
+    return "" if limits.placement is None else limits.placement.worker
+
+
+def _anywhere(limits: WorkerLimits) -> frozenset[str]:
+    return limits.serves & {capabilities.of_backend(name) for name in limits.services}
 
 
 def _own_queue(limits: WorkerLimits) -> str:
@@ -103,14 +133,24 @@ def _own_queue(limits: WorkerLimits) -> str:
 
 
 def _step_queues(activities: Activities, limits: WorkerLimits) -> dict[str, list[Callable[..., Any]]]:
-    steps, here = messages.steps_queue(limits.queue), limits.placement
-    if here is None:
-        return {steps: [activities.perform]}
-    return {
-        steps: [activities.place],
-        _own_queue(limits): [activities.perform],
-        messages.presence_queue(limits.queue, here.worker): [activities.here],
-    }
+    own = _own_queue(limits)
+    queues = {messages.capability_queue(own, each): [activities.perform] for each in limits.serves}
+    common = messages.steps_queue(limits.queue)
+    if own != common:
+        queues |= {messages.capability_queue(common, each): [activities.perform] for each in _anywhere(limits)}
+    return queues
+
+
+def _other_queues(activities: Activities, limits: WorkerLimits) -> dict[str, list[Callable[..., Any]]]:
+    queues: dict[str, list[Callable[..., Any]]] = {messages.workers_queue(limits.queue): [activities.here]}
+    if capabilities.TOOLS in limits.serves:
+        queues[messages.idle_queue(_own_queue(limits))] = [activities.perform_idle]
+    if limits.placement is not None:
+        queues[messages.presence_queue(limits.queue, limits.placement.worker)] = [activities.here]
+    if limits.placement is not None and is_home(limits):
+        # A run is placed where its first step can be performed.
+        queues |= {messages.placing_queue(limits.queue, each): [activities.place] for each in limits.serves}
+    return queues
 
 
 def replayer(contents: Contents) -> Replayer:

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from temporalio import exceptions, workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, is_cancelled_exception
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from app import clock, errors
@@ -26,14 +25,9 @@ with workflow.unsafe.imports_passed_through():
     from app.engine import driver_context, driver_scheduler, replay, stores
     from app.flows import registry as flows
     from app.temporal import messages, slices
+    from app.temporal.performing import Performing, ask, is_superseded
 
-_SOON = timedelta(seconds=30)
-_HEARTBEAT = timedelta(seconds=5)
 _LOOK = timedelta(seconds=30)
-_A_YEAR = timedelta(days=365)
-_PERSISTENT = RetryPolicy(
-    initial_interval=timedelta(milliseconds=200), backoff_coefficient=2, maximum_interval=timedelta(seconds=10)
-)
 
 _WAITING = (operations.Input, operations.Timer, operations.ChildRun)
 # Others that hold no capacity, as those of plans, are performed like any step, on a queue of their own.
@@ -57,7 +51,7 @@ class RunWorkflow:
         self._news = self._looking = False
         self._turn = 0
         self._parking: messages.Parking | None = None
-        self._placement: messages.Placement | None = None
+        self._performing = Performing("", None, ())
         self._taken_at = 0
         self._loaded: stores.Loaded
 
@@ -69,9 +63,7 @@ class RunWorkflow:
         if journal["facts"].get("rests"):
             return await self._settle()
         self._note(journal["facts"])
-        if "gone_seconds" in journal["facts"]:
-            facts = journal["facts"]
-            self._placement = messages.Placement(worker=facts["placed"] or "", gone_seconds=facts["gone_seconds"])
+        self._performing = Performing(run_id, _placement(journal["facts"]), journal["facts"].get("services", ()))
         scheduler = None
         if not self._cancelled:
             scheduler = await self._replayed(journal)
@@ -88,7 +80,7 @@ class RunWorkflow:
     async def _taken(self, again: bool) -> dict[str, Any]:
         while True:
             turn = self._turn
-            journal: dict[str, Any] = json.loads(await self._ask("take", self._run_id, again))
+            journal: dict[str, Any] = json.loads(await ask("take", self._run_id, again))
             if "busy" not in journal["facts"]:
                 return journal
             if workflow.info().is_continue_as_new_suggested():
@@ -137,7 +129,7 @@ class RunWorkflow:
         return scheduler
 
     async def _read(self, blob: Any) -> Any:
-        return json.loads(await self._ask("read", self._run_id, blob.to_json()))
+        return json.loads(await ask("read", self._run_id, blob.to_json()))
 
     # -- drive
 
@@ -152,7 +144,7 @@ class RunWorkflow:
                     self._begin_to_look()
                 elif self._waits() and not self._shows_waiting:
                     self._shows_waiting = True
-                    await self._ask("wait", self._run_id, self._awaited(), result_type=None)
+                    await ask("wait", self._run_id, self._awaited(), result_type=None)
                     continue
                 await workflow.wait_condition(lambda turn=turn: self._turn != turn or self._has_next())  # type: ignore[misc]
                 await self._hand_out(scheduler)
@@ -184,10 +176,10 @@ class RunWorkflow:
         if self._drains():
             return
         unopened, scheduler.unopened = scheduler.unopened, {}
-        for ask in unopened.values():
-            if isinstance(ask.operation, _WAITING):
-                self._idle[ask.key] = isinstance(ask.operation, operations.Input)
-            self._steps[ask.key] = asyncio.create_task(self._carry_out(ask))
+        for asked in unopened.values():
+            if isinstance(asked.operation, _WAITING):
+                self._idle[asked.key] = isinstance(asked.operation, operations.Input)
+            self._steps[asked.key] = asyncio.create_task(self._carry_out(asked))
 
     async def _hand_out(self, scheduler: driver_scheduler.DriverScheduler) -> None:
         while (record := self._landed.pop(len(self._records), None)) is not None:
@@ -208,7 +200,7 @@ class RunWorkflow:
 
     async def _look(self) -> None:
         try:
-            found = json.loads(await self._ask("look", self._run_id, len(self._records)))
+            found = json.loads(await ask("look", self._run_id, len(self._records)))
             self._note(found["facts"])
             for record in slices.lines_of(found):
                 self._land(record)
@@ -225,75 +217,46 @@ class RunWorkflow:
 
     # -- steps
 
-    async def _carry_out(self, ask: driver_scheduler.Ask) -> None:
-        order = messages.StepOrder(run_id=self._run_id, key=ask.key, operation=ask.fingerprint, branch=ask.branch)
+    async def _carry_out(self, asked: driver_scheduler.Ask) -> None:
+        order = messages.StepOrder(run_id=self._run_id, key=asked.key, operation=asked.fingerprint, branch=asked.branch)
         while True:
             try:
-                await (self._wait(ask, order) if isinstance(ask.operation, _WAITING) else self._perform(ask, order))
+                carry_out = self._wait if isinstance(asked.operation, _WAITING) else self._perform
+                await carry_out(asked, order)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                if _is_superseded(error):
+                if is_superseded(error):
                     # The journal has a newer try or an order; if it has neither, the step is still to do.
                     self._news = True
                     self._turn += 1
                     await workflow.sleep(1)
                     continue
-                self._fail(ask.key, error)
+                self._fail(asked.key, error)
             break
         self._turn += 1
 
-    async def _perform(self, ask: driver_scheduler.Ask, order: messages.StepOrder) -> None:
+    async def _perform(self, asked: driver_scheduler.Ask, order: messages.StepOrder) -> None:
         while True:
-            record = self._record_in(await self._performed(order, is_idle=ask.operation.idle))
+            record = self._record_in(await self._performing.perform(order, asked.operation))
             self._land(record)
             if record.final or record.retry_at is None:
                 return
             await self._until(record.retry_at)
 
-    async def _performed(self, order: messages.StepOrder, *, is_idle: bool) -> bytes:
-        queue = workflow.info().task_queue
-        if self._placement is None:
-            steps = messages.steps_queue(queue)
-            steps = messages.idle_queue(steps) if is_idle else steps
-            return bytes(await self._ask("perform", order, queue=steps, at_length=True))
-        if not self._placement.worker:
-            placed = await self._ask("place", self._run_id, queue=messages.steps_queue(queue), result_type=str)
-            self._placement = dataclasses.replace(self._placement, worker=placed)
-        worker = self._placement.worker
-        steps = messages.worker_queue(queue, worker)
-        steps = messages.idle_queue(steps) if is_idle else steps
-        while True:
-            try:
-                return bytes(
-                    await self._ask(
-                        "perform",
-                        order,
-                        queue=steps,
-                        at_length=True,
-                        begins_within=timedelta(seconds=self._placement.gone_seconds),
-                    )
-                )
-            except ActivityError as error:
-                if not _has_not_begun(error):
-                    raise
-            # A worker whose capacity is taken still answers.
-            presence = messages.presence_queue(queue, worker)
-            await self._ask("here", queue=presence, result_type=None, begins_within=_SOON)
-
-    async def _wait(self, ask: driver_scheduler.Ask, order: messages.StepOrder) -> None:
-        announced: messages.Announced = await self._ask("announce", order, result_type=messages.Announced)
+    async def _wait(self, asked: driver_scheduler.Ask, order: messages.StepOrder) -> None:
+        announced: messages.Announced = await ask("announce", order, result_type=messages.Announced)
         if announced.recorded:
             self._news = True
             return
-        self._announced.add(ask.key)
+        self._announced.add(asked.key)
         self._turn += 1
         if announced.is_given:
             await self._collect_given(dataclasses.replace(order, is_given=True))
         if announced.child is not None:
-            order = self._collected[ask.key] = dataclasses.replace(order, child=announced.child)
+            order = self._collected[asked.key] = dataclasses.replace(order, child=announced.child)
             await self._collect(order)
-        if announced.due_at is None or _is_open_ended(ask.operation):
+        if announced.due_at is None or _is_open_ended(asked.operation):
             return
         await self._until(announced.due_at)
         await self._collect(dataclasses.replace(order, is_over=True))
@@ -306,7 +269,7 @@ class RunWorkflow:
             await workflow.sleep(_LOOK)
 
     async def _collect(self, order: messages.StepOrder) -> None:
-        found = await self._ask("finish", order)
+        found = await ask("finish", order)
         if found is not None:
             self._collected.pop(order.key, None)
             self._land(self._record_in(found))
@@ -317,21 +280,8 @@ class RunWorkflow:
         self._turn += 1
 
     def _fail(self, key: str, error: ActivityError) -> None:
-        cause = error.cause
         self._steps.pop(key, None)
-        if _has_not_begun(error) and self._placement is not None:
-            message = (
-                f"the worker {self._placement.worker}, which has the workspace of the run, has been away for more than "
-                f"{self._placement.gone_seconds:g} s; start it again, then: control-room runs unpause {self._run_id}"
-            )
-            reason = messages.WORKER_GONE
-            self._parking = self._parking or messages.Parking(reason=reason, code=reason, message=message, key=key)
-        elif isinstance(cause, ApplicationError) and cause.type == messages.PARKED:
-            self._parking = self._parking or messages.Parking(**cause.details[0])
-        else:
-            reason = (cause.type if isinstance(cause, ApplicationError) else None) or "activity_failed"
-            message = cause.message if isinstance(cause, ApplicationError) else str(cause)
-            self._parking = self._parking or messages.Parking(reason=reason, code=reason, message=message, key=key)
+        self._parking = self._parking or self._performing.parking(key, error)
 
     def _forget(self, key: str) -> None:
         self._collected.pop(key, None)
@@ -364,36 +314,13 @@ class RunWorkflow:
 
     async def _settle(self) -> str:
         order = messages.Settle(run_id=self._run_id, parking=self._parking)
-        return str(await self._ask("settle", order, result_type=str))
-
-    async def _ask(
-        self,
-        name: str,
-        *args: Any,
-        queue: str | None = None,
-        at_length: bool = False,
-        begins_within: timedelta | None = None,
-        result_type: Any = bytes,
-    ) -> Any:
-        return await workflow.execute_activity(
-            name,
-            args=args,
-            task_queue=queue or workflow.info().task_queue,
-            result_type=result_type,
-            schedule_to_start_timeout=begins_within,
-            start_to_close_timeout=_A_YEAR if at_length else 2 * _SOON,
-            heartbeat_timeout=_HEARTBEAT,
-            retry_policy=_PERSISTENT,
-            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        )
+        return str(await ask("settle", order, result_type=str))
 
 
-def _has_not_begun(error: ActivityError) -> bool:
-    return isinstance(error.cause, exceptions.TimeoutError) and error.cause.type is TimeoutType.SCHEDULE_TO_START
-
-
-def _is_superseded(error: ActivityError) -> bool:
-    return isinstance(error.cause, ApplicationError) and error.cause.type == messages.SUPERSEDED
+def _placement(facts: Mapping[str, Any]) -> messages.Placement | None:
+    if "gone_seconds" not in facts:
+        return None
+    return messages.Placement(worker=facts["placed"] or "", gone_seconds=facts["gone_seconds"])
 
 
 def _is_open_ended(operation: operations.Operation) -> bool:

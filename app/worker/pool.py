@@ -221,6 +221,10 @@ class Pool:
         found = None if active_run is None else active_run.runner or active_run.evicted
         return None if found is None else found.waits()
 
+    async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, str]:
+        """Return nothing: this process performs every step."""
+        return {}
+
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
         """Return the place of a run in the queue for capacity."""
         return self._active.capacity.place(run_id)

@@ -8,7 +8,7 @@ import functools
 import json
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ temporal_server.require()
 
 from temporalio import activity  # noqa: E402
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory  # noqa: E402
+from temporalio.service import RPCError  # noqa: E402
 
 from app import bootstrap, errors, settings  # noqa: E402
-from app.domain import concurrency, limits, plans, states  # noqa: E402
+from app.domain import concurrency, limits, operations, plans, states  # noqa: E402
 from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
@@ -133,19 +134,17 @@ def project(tmp_path: Path) -> projects.Project:
     return made
 
 
-def chosen(project: projects.Project, address: str) -> settings.Settings:
+def chosen(project: projects.Project, address: str, **given: Any) -> settings.Settings:
     """Return the settings of a project on Temporal."""
-    return settings.load({}, project=project.root, home=project.root / "nobody", engine="temporal", temporal=address)
+    home = project.root / "nobody"
+    return settings.load({}, project=project.root, home=home, engine="temporal", temporal=address, **given)
 
 
 @pytest.fixture
 async def scene(project: projects.Project, server: temporal_server.DevServer) -> AsyncIterator[Scene]:
     """Serve a project, with one worker."""
-    await temporal_server.connected(server.address)
-    async with AsyncExitStack() as stack:
-        service = await stack.enter_async_context(bootstrap.build(chosen(project, server.address), SERVE))
-        await stack.enter_async_context(bootstrap.build(chosen(project, server.address), WORK))
-        yield Scene(service, project, await Client.connect(server.address))
+    async with serving(project, server.address, {}) as scene:
+        yield scene
 
 
 async def test_tools_and_agents_run_as_on_the_embedded_engine(scene: Scene, tmp_path: Path):
@@ -299,6 +298,114 @@ async def test_waiting_for_files_takes_no_capacity(project: projects.Project, se
 
 async def _has_begun(scene: Scene, run_id: str) -> bool:
     return bool((await scene.service.store.read(run_id)).decisions.tries)
+
+
+@asynccontextmanager
+async def serving(project: projects.Project, address: str, *workers: dict[str, Any]) -> AsyncIterator[Scene]:
+    """Serve a project, with one worker for each of the given settings."""
+    await temporal_server.connected(address)
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(bootstrap.build(chosen(project, address), SERVE))
+        for given in workers:
+            await stack.enter_async_context(bootstrap.build(chosen(project, address, **given), WORK))
+        yield Scene(service, project, await Client.connect(address))
+
+
+async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
+    """Wait until the workflow of a run has asked for an activity."""
+
+    async def has_asked() -> bool:
+        try:
+            events = (await scene.history(run_id)).events
+        except RPCError:
+            return False
+        scheduled = [each.activity_task_scheduled_event_attributes for each in events]
+        return name in [each.activity_type.name for each in scheduled]
+
+    await temporal_server.until(has_asked)
+
+
+async def test_a_step_waits_for_a_worker_that_serves_its_capability(
+    project: projects.Project, server: temporal_server.DevServer
+):
+    """`runs why` names the capability that no worker serves; the step is performed once one does."""
+    async with serving(project, server.address, {"serve": ("tools", "backend:said")}) as scene:
+        run_id = await scene.start("child")
+        await asked_for(scene, run_id)
+        found = await scene.service.explanations.why(run_id)
+        beside = await scene.start("quick")
+        assert await scene.ended(beside) is states.RunState.DONE
+        assert await scene.keys(run_id) == []
+
+        commands = chosen(project, server.address, serve=("commands",))
+        async with bootstrap.build(commands, WORK):
+            assert await scene.ended(run_id) is states.RunState.DONE
+
+    [cause] = found.chain
+    assert (cause.kind, cause.key, cause.act) == ("no_worker", "nap", "control-room worker --serve commands")
+    assert found.sentence == "Step nap cannot be performed: no worker serves commands."
+
+
+async def test_a_step_without_any_server_is_explained(project: projects.Project, tmp_path: Path):
+    """While the Temporal server is away, `runs why` says so."""
+    own = temporal_server.DevServer(tmp_path)
+    own.start()
+    try:
+        async with serving(project, own.address) as scene:
+            run_id = await scene.start("child")
+            own.stop()
+            loaded = await scene.service.store.read(run_id)
+            found = await scene.service.engine.lacks(run_id, [operations.Command(argv=("true",))])
+    finally:
+        own.stop()
+
+    assert loaded.decisions.ended is None
+    assert found["commands"].startswith("the Temporal server does not answer")
+
+
+async def test_capacity_is_shared_by_all_queues_of_a_worker(
+    project: projects.Project, server: temporal_server.DevServer
+):
+    """A worker of one step at a time performs no tool while its command is at work."""
+    narrow = chosen(project, server.address)
+    narrow = dataclasses.replace(narrow, pool=dataclasses.replace(narrow.pool, max_running=1))
+    async with serving(project, server.address) as scene, bootstrap.build(narrow, WORK):
+        first = await scene.start("once")
+        await scene.there("first")
+        others = [await scene.start("quick") for _ in range(3)]
+        for run_id in others:
+            await asked_for(scene, run_id)
+        project.write("go", "")
+        project.write("good", "")
+        assert {await scene.ended(run_id) for run_id in (first, *others)} == {states.RunState.DONE}
+        command = (await scene.service.store.read(first)).records[0]
+        tools = [(await scene.service.store.read(run_id)).records[0] for run_id in others]
+
+    assert all(str(tool.line["started_at"]) >= str(command.line["completed_at"]) for tool in tools)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code", "words"),
+    [
+        ("comands", "unknown_capability", "did you mean commands"),
+        ("backend:gone", "capability_missing", "this machine cannot serve backend:gone"),
+    ],
+)
+async def test_a_worker_that_cannot_serve_what_it_is_to_is_refused(
+    project: projects.Project, server: temporal_server.DevServer, wanted: str, code: str, words: str
+):
+    """The message names what is missing."""
+    backends = {
+        "said": {"type": "scripted", "file": "replies.json"},
+        "gone": {"type": "claude-code", "command": ["no-such"]},
+    }
+    project.write(".control-room/agents.json", json.dumps({"backends": backends}))
+    await temporal_server.connected(server.address)
+    with pytest.raises(errors.ConfigurationError, match=words) as refused:
+        async with bootstrap.build(chosen(project, server.address, serve=("tools", wanted)), WORK):
+            pass
+
+    assert refused.value.code == code
 
 
 async def test_lost_workflows_are_found_by_one_list(scene: Scene, monkeypatch: pytest.MonkeyPatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from temporalio.client import Client  # noqa: E402
 from temporalio.common import RawValue  # noqa: E402
 from temporalio.worker import Worker  # noqa: E402
 
-from app.domain import plain, records  # noqa: E402
+from app.domain import capabilities, plain, records  # noqa: E402
 from app.temporal import codec, messages, slices, worker  # noqa: E402
 from app.temporal.workflow import RunWorkflow  # noqa: E402
 from tests.replay import golden  # noqa: E402
@@ -135,6 +136,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server
     running.stop()
 
 
+def _backends(run: golden.Golden) -> set[str]:
+    asked = [line.line["operation"] for line in run.records()]
+    bodies = [each.get("body") or json.loads(run.blobs[each["blob"]["sha256"]]) for each in asked]
+    return {capabilities.of_backend(body["backend"]) for body in bodies if "backend" in body}
+
+
 def _first_of_each_driver() -> list[str]:
     firsts: dict[str, str] = {}
     for name in sorted(golden.names()):
@@ -155,16 +162,9 @@ async def test_golden_journals_ask_for_their_operations_and_replay(server: tempo
     harness = Harness()
     client = await Client.connect(server.address, data_converter=codec.converter(harness.contents))
     short = [each for each in harness.all() if each != harness.perform]
-    performs, idles = (
-        Worker(
-            client,
-            task_queue=queue,
-            activities=[harness.perform],
-            max_heartbeat_throttle_interval=worker.BEAT,
-            default_heartbeat_throttle_interval=worker.BEAT,
-        )
-        for queue in (messages.steps_queue(QUEUE), messages.idle_queue(messages.steps_queue(QUEUE)))
-    )
+    runs, steps = [golden.load(name) for name in names], messages.steps_queue(QUEUE)
+    needed = {capabilities.TOOLS, capabilities.COMMANDS}.union(*map(_backends, runs))
+    queues = [*(messages.capability_queue(steps, each) for each in needed), messages.idle_queue(steps)]
     drives = Worker(
         client,
         task_queue=QUEUE,
@@ -174,9 +174,19 @@ async def test_golden_journals_ask_for_their_operations_and_replay(server: tempo
         max_heartbeat_throttle_interval=worker.BEAT,
         default_heartbeat_throttle_interval=worker.BEAT,
     )
-    async with performs, idles, drives:
-        for name in names:
-            playing = harness.plays[name] = Playback(golden.load(name))
+    async with AsyncExitStack() as working:
+        for queue in queues:
+            performs = Worker(
+                client,
+                task_queue=queue,
+                activities=[harness.perform],
+                max_heartbeat_throttle_interval=worker.BEAT,
+                default_heartbeat_throttle_interval=worker.BEAT,
+            )
+            await working.enter_async_context(performs)
+        await working.enter_async_context(drives)
+        for name, run in zip(names, runs, strict=True):
+            playing = harness.plays[name] = Playback(run)
             handle = await client.start_workflow(
                 messages.WORKFLOW, name, id=f"golden-{name}", task_queue=QUEUE, result_type=str
             )

@@ -32,6 +32,8 @@ from app.engine import stores  # noqa: E402
 from app.services import gate_inbox, gates  # noqa: E402
 from app.temporal import worker  # noqa: E402
 from tests import postgres_server  # noqa: E402
+from tests.agent_programs.fake_model import replies  # noqa: E402
+from tests.agent_programs.fake_model.server import FakeModel  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, SERVE, WORK, Scene  # noqa: E402
@@ -90,12 +92,17 @@ class Machines:
             "WORKER": machine,
             "CONTROL_ROOM_DATA_DIRECTORY": f".machine-{machine}",
             "CONTROL_ROOM_STORE_URL": self.url,
+            "CONTROL_ROOM_PROJECT": str(self.project.root),
             **more,
         }
         command = [sys.executable, "-m", "app", "worker", "--temporal", self.address]
         log = (self.project.root / f"{machine}.log").open("a")
         begun = subprocess.Popen(  # noqa: ASYNC220 - starting a process takes a millisecond
-            [*command, "--project", str(self.project.root)], stdout=subprocess.PIPE, stderr=log, text=True, env=environ
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environ,
         )
         self.running.append(begun)
         assert begun.stdout is not None
@@ -151,6 +158,41 @@ async def test_a_run_is_executed_by_a_worker_of_another_machine(scene: Scene, ma
     loaded = await scene.service.store.read(run_id)
     assert loaded.decisions.placed == (machines.project.root / ".machine-a/data_directory_id").read_text().strip()
     assert (await scene.service.upkeep.verify(run_id))["ok"]
+
+
+@pytest.mark.slow
+async def test_a_model_behind_http_is_asked_from_any_machine(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Its prompts go to the worker that serves it, which may not use the workspace; all else is where the run is."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    await temporal_server.connected(machines.address)
+    with FakeModel(lambda _: replies.Reply(text=projects.REPLY)) as model:
+        file = machines.project.data / "agents.json"
+        roster = json.loads(file.read_text())
+        roster["backends"]["said"] = {
+            "type": "openai",
+            "base_url": f"{model.address}/v1",
+            "models": dict.fromkeys(("haiku", "sonnet", "opus"), "fake-model"),
+        }
+        file.write_text(json.dumps(roster))
+        async with bootstrap.build(machines.chosen(), SERVE) as service:
+            scene = Scene(service, machines.project, await Client.connect(machines.address))
+            await machines.work("a", CONTROL_ROOM_SERVE="tools,commands")
+            far = tmp_path / "elsewhere"
+            shutil.copytree(machines.project.data, far / ".machine-b")
+            asking = await machines.work("b", CONTROL_ROOM_PROJECT=str(far), CONTROL_ROOM_SERVE="backend:said")
+            args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+            run_id = await scene.start("draft", args=args)
+            assert await scene.ended(run_id) is states.RunState.DONE
+            loaded, history = await service.store.read(run_id), await scene.history(run_id)
+
+    performed = {each.activity_task_scheduled_event_attributes.task_queue.name for each in history.events}
+    started = {each.activity_task_started_event_attributes.identity for each in history.events}
+    assert loaded.decisions.placed == (machines.project.root / ".machine-a/data_directory_id").read_text().strip()
+    assert any(name.endswith("-steps-backend:said") for name in performed)
+    assert any(identity.startswith(f"{asking.pid}@") for identity in started)
+    assert len(model.asked) >= 2
 
 
 def lines_of(loaded: stores.Loaded) -> list[tuple[str, int]]:

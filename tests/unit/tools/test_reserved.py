@@ -7,6 +7,7 @@ import dataclasses
 import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,25 @@ async def test_nothing_works_there(project: Path, places: Workspaces, running: s
             await performer.perform(harness.call(operation))
 
         assert failed.value.code == NOT_ALLOWED
+
+
+async def test_a_model_behind_http_needs_no_working_folder(project: Path, places: Workspaces) -> None:
+    """A prompt without a conversation is sent wherever the run is; one in a conversation is refused there."""
+    harness = Harness(working_dir=project / "book/state")
+    service = BackendConfig(name="one", type="openai", base_url="http://127.0.0.1:1", models={"sonnet": "a"})
+    speaking = backends.Backends({"one": service}, around.surroundings())
+    asking = AgentPerformer(speaking, around.conversations(), places.check)
+    codes = []
+    for conversation in (None, str(uuid.uuid4())):
+        asked = operations.AgentCall(
+            agent_id="a", backend="one", prompt=("Say PONG.",), timeout_seconds=5, agent_session_id=conversation
+        )
+        with pytest.raises(errors.StepError) as failed:
+            await asking.perform(harness.call(asked))
+        codes.append(failed.value.code)
+
+    assert codes[1] == NOT_ALLOWED
+    assert codes[0] != NOT_ALLOWED
 
 
 async def test_a_working_folder_that_was_swapped_is_left(

@@ -1,0 +1,39 @@
+"""Capabilities: what a process must be able to do to perform a step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from app.domain import operations
+
+TOOLS = "tools"
+"""Capability of every step that is neither a command nor a prompt."""
+
+COMMANDS = "commands"
+"""Capability of commands."""
+
+
+def of_backend(name: str) -> str:
+    """Return the capability of prompts to a backend."""
+    return f"backend:{name}"
+
+
+def needed(operation: operations.Operation) -> str:
+    """Return the capability that a step needs."""
+    match operation:
+        case operations.AgentCall():
+            return of_backend(operation.backend)
+        case operations.Command():
+            return COMMANDS
+        case _:
+            return TOOLS
+
+
+def is_anywhere(operation: operations.Operation, services: Collection[str]) -> bool:
+    """Return whether a step needs neither a workspace nor the record of a conversation.
+
+    Args:
+        services: Backends that are models behind HTTP.
+    """
+    is_prompt = isinstance(operation, operations.AgentCall)
+    return is_prompt and operation.backend in services and operation.agent_session_id is None

@@ -1,0 +1,70 @@
+"""Capacity: how many steps a worker performs at a time, over all queues that it serves."""
+
+# The SDK counts each queue by itself, and takes a place before it asks a queue. So a shared number of places would be
+# held by questions to empty queues. Here a question takes nothing; a task beyond the limit goes back to its queue.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from temporalio.worker import (
+    CustomSlotSupplier,
+    SlotMarkUsedContext,
+    SlotPermit,
+    SlotReleaseContext,
+    SlotReserveContext,
+)
+
+
+class NoCapacity(Exception):
+    """The worker performs as many steps as it may."""
+
+
+class StepCapacity(CustomSlotSupplier):
+    """Ask the queues of steps for no task while the capacity is taken."""
+
+    def __init__(self, limit: int) -> None:
+        """Args: limit: Steps at a time."""
+        self._limit = limit
+        self._count = 0
+        self._is_free = asyncio.Event()
+        self._is_free.set()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take capacity for a step.
+
+        Raises:
+            NoCapacity: there is none.
+        """
+        if self._count >= self._limit:
+            raise NoCapacity
+        self._note(1)
+        try:
+            yield
+        finally:
+            self._note(-1)
+
+    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
+        """Wait until there is capacity."""
+        await self._is_free.wait()
+        return SlotPermit()
+
+    def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
+        """Return None: a task comes from its queue only."""
+        return None
+
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
+        """Do nothing; the step itself is counted."""
+
+    def release_slot(self, ctx: SlotReleaseContext) -> None:
+        """Do nothing."""
+
+    def _note(self, change: int) -> None:
+        self._count += change
+        if self._count < self._limit:
+            self._is_free.set()
+        else:
+            self._is_free.clear()
