@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias, cast
+from typing import cast
 
 from app import clock, errors
 from app.domain import plain
@@ -23,28 +23,33 @@ _log = logging.getLogger(__name__)
 KEPT_RECIPES = 64
 """Recipes of which a copy is kept for the next run."""
 
-_Frozen: TypeAlias = Mapping[str, plain.Json]
-
 
 class Interner:
     """Know the recipes of the newest runs."""
 
     def __init__(self, kept: int = KEPT_RECIPES) -> None:
         self._kept = kept
-        self._newest: OrderedDict[str, tuple[_Frozen, _Frozen]] = OrderedDict()
+        self._newest: OrderedDict[str, RunStart] = OrderedDict()
 
     def shared(self, start: RunStart) -> RunStart:
         """Return the same facts, sharing the frozen recipe and its parts with other runs."""
         known = self._newest.get(start.recipe_sha256)
-        if known is not None and known[0] is start.recipe and known[1] is start.frozen:
+        if known is not None and known.recipe is start.recipe and known.frozen is start.frozen:
             return start
-        if known is not None and known == (start.recipe, start.frozen):
+        if known is not None and (known.recipe, known.frozen) == (start.recipe, start.frozen):
             self._newest.move_to_end(start.recipe_sha256)
-            return dataclasses.replace(start, recipe=known[0], frozen=known[1])
-        self._newest[start.recipe_sha256] = (start.recipe, start.frozen)
+            return dataclasses.replace(start, recipe=known.recipe, frozen=known.frozen)
+        self._newest[start.recipe_sha256] = start
         if len(self._newest) > self._kept:
             self._newest.popitem(last=False)
         return start
+
+    def compact(self, start: RunStart) -> RunStart:
+        """Return the same facts, sharing all of them that are equal with another run of the recipe."""
+        if (known := self._newest.get(start.recipe_sha256)) is None or known is start:
+            return start
+        facts = ((name, getattr(known, name), getattr(start, name)) for name in RunStart.__slots__)
+        return RunStart(**{name: theirs if theirs == ours else ours for name, theirs, ours in facts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

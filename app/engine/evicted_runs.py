@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
-from app.domain import views
+from app.domain import gates, operations, views
+from app.domain.records import Place
+from app.domain.runs import RunStart
 from app.domain.states import RunState
 from app.engine import open_steps
+from app.engine.journal_lines import facts_of
 from app.engine.step_attempt import StepAttempt
 from app.engine.step_executor import StepExecutor
 
@@ -25,6 +29,15 @@ class EvictedRun:
     """The run's state."""
     updated_at: str
     """When it last changed."""
+
+    @property
+    def wanted(self) -> bool:
+        """Return whether it is to be loaded."""
+        return self.executor.writer.wanted
+
+    def want(self) -> None:
+        """Let it be loaded, also if its folder is only being closed."""
+        self.executor.writer.wanted = True
 
     @property
     def idle(self) -> bool:
@@ -46,6 +59,86 @@ class EvictedRun:
 
     def _cut(self) -> Iterator[asyncio.Task[None]]:
         for step in self.steps.values():
-            if step.task is not None:
-                step.task.cancel()
-                yield step.task
+            # The cancelled task keeps its frames, and these keep the step: together they would be a cycle.
+            task, step.task = step.task, None
+            if task is not None:
+                task.cancel()
+                yield task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestingInput:
+    """An input at which a run rests."""
+
+    key: str  # Step.
+    attempt: int  # Which try.
+    operation: operations.Input  # What is awaited.
+    place: Place  # Position of the step in the recipe.
+    asked_at: str  # When it was asked first.
+
+    def shown(self) -> views.OpenStep:
+        """Return it as views show it."""
+        return views.OpenStep(
+            key=self.key,
+            attempt=self.attempt,
+            kind=self.operation.kind,
+            place=self.place,
+            facts=facts_of(self.operation),
+            started_at=self.asked_at,
+        )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RestingRun:
+    """A run that only awaits inputs without a time: no task, and nothing but what is shown, stays of it."""
+
+    start: RunStart
+    """What it began with."""
+    inputs: tuple[RestingInput, ...]
+    """What it awaits."""
+    updated_at: str
+    """When it last changed."""
+    taken: bool
+    """Whether this process had taken it up; if not, it was only read."""
+    wanted: bool = False
+    """Whether it is to be loaded."""
+
+    status: ClassVar[RunState] = RunState.WAITING
+    idle: ClassVar[bool] = True
+    executor: ClassVar[None] = None
+
+    def want(self) -> None:
+        """Let it be loaded, also if its folder is only being closed."""
+        self.wanted = True
+
+    def open(self) -> list[views.OpenStep]:
+        """Return the open steps as views show them."""
+        return [one.shown() for one in self.inputs]
+
+    def open_gates(self) -> Iterator[gates.OpenGate]:
+        """Return the gates that wait for an answer."""
+        for one in self.inputs:
+            if isinstance(one.operation, operations.Gate):
+                yield gates.OpenGate(
+                    start=self.start,
+                    key=one.key,
+                    attempt=one.attempt,
+                    gate=one.operation,
+                    asked_at=one.asked_at,
+                    expires_at=None,
+                )
+
+    def waits(self) -> list[open_steps.StepWait]:
+        """Return what the open steps wait for."""
+        return [
+            open_steps.StepWait(key=one.key, operation=one.operation, attempt=one.attempt, since=one.asked_at)
+            for one in self.inputs[: open_steps.MOST]
+        ]
+
+    def give_up(self) -> list[asyncio.Task[None]]:
+        """Return nothing: it has no tasks."""
+        return []
+
+
+Evicted: TypeAlias = EvictedRun | RestingRun
+"""A run without a runner that its next one continues."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
@@ -17,6 +18,8 @@ from app.domain.states import RunState
 from app.domain.usage_sums import UsageTally, unsettled
 from app.engine import open_steps
 from app.engine.driver_context import DriverContext
+from app.engine.driver_scheduler import Ask
+from app.engine.evicted_runs import Evicted, EvictedRun, RestingInput
 from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
@@ -54,14 +57,27 @@ class RunProjection:
         self._counted = [record for record in self.records if record.final and record.position not in dead]
         self.steps: dict[str, StepAttempt] = {}
         """Open steps by key."""
+        self.resting: dict[str, RestingInput] = {}
+        """Inputs at which the run rested, by step, until they are open again."""
         self.durability: SpaceRetry | None = None
         """Guard of the writes; a fault there shows the run as parked."""
 
-    def wake(self, status: RunState, updated_at: str, steps: dict[str, StepAttempt]) -> None:
-        """Show the run as it was shown when it fell asleep."""
-        self.status = status
-        self._updated_at = updated_at
-        self.steps = steps
+    def wake(self, evicted: Evicted) -> None:
+        """Show the run as it was shown while it was evicted."""
+        self.status = evicted.status
+        self._updated_at = evicted.updated_at
+        if isinstance(evicted, EvictedRun):
+            self.steps = evicted.steps
+        else:
+            self.resting = {one.key: one for one in evicted.inputs}
+
+    def rested_at(self, ask: Ask) -> bool:
+        """Return whether the run rested at what its driver asks for, so that it is shown already."""
+        known = self.resting.get(ask.key)
+        if known is not None and known.operation != ask.operation:
+            del self.resting[ask.key]
+            return False
+        return known is not None
 
     def view(self) -> views.RunView:
         """Return the run's present state; it shares growing collections, so read it at once."""
@@ -74,7 +90,8 @@ class RunProjection:
             records=self.records,
             dead=self._log.loaded.decisions.dead,
             counted=self._counted,
-            open=[open_steps.shown(step) for step in self.steps.values() if step.attempt],
+            open=[open_steps.shown(step) for step in self.steps.values() if step.attempt]
+            + [one.shown() for one in self.resting.values()],
             usage=self._tally.total,
             usage_sums=self._tally.sums,
             error=fault.to_json() if fault else self._error,
@@ -108,6 +125,13 @@ class RunProjection:
         self._log.refresh(self._snapshots)
         self._changed()
 
+    def reopen(self, attempt: StepAttempt) -> bool:
+        """Return whether a try is of an input at which the run rested, which was shown all the time."""
+        rested = self.resting.pop(attempt.ask.key, None) is not None
+        if rested:
+            self._changed()
+        return rested
+
     def tell(self, at: datetime | None = None) -> None:
         """Note a change that no snapshot holds, as when a try begins."""
         self._updated_at = at or self._clock.now()
@@ -116,6 +140,7 @@ class RunProjection:
     async def move(self, transition: Transition) -> None:
         """Show another state, here and in the index."""
         self.status = transition.to
+        self.resting = {}
         self.touch()
         await self.note(transition)
 
@@ -139,6 +164,7 @@ class RunProjection:
     def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
         """Show why the run rests."""
         self.status = status
+        self.resting = {}
         self._reason = reason
         self._error = error
         self.touch()
@@ -169,7 +195,8 @@ class RunProjection:
         return self.status
 
     def _awaited(self) -> Iterator[str]:
-        return (key for key, step in self.steps.items() if isinstance(step.ask.operation, Input))
+        opened = (key for key, step in self.steps.items() if isinstance(step.ask.operation, Input))
+        return itertools.chain(opened, self.resting)
 
     def _why(self) -> str | None:
         decided = self._log.loaded.decisions

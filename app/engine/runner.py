@@ -18,7 +18,7 @@ from app.engine import active_time, completion, ports, replay
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.equipment import Equipment, Parked
-from app.engine.evicted_runs import EvictedRun
+from app.engine.evicted_runs import Evicted, EvictedRun
 from app.engine.missing_lines import MissingLines, unled
 from app.engine.replay import Exchanges
 from app.engine.run_projection import RunProjection
@@ -53,7 +53,7 @@ class Runner:
         equipment: Equipment,
         capacity: ports.Capacity,
         changed: Callable[[], None],
-        evicted: EvictedRun | None = None,
+        evicted: Evicted | None = None,
     ) -> None:
         start = equipment.copies.shared(log.loaded.start)
         equipment = equipment.hiding_for(dialect, start.recipe)
@@ -70,9 +70,9 @@ class Runner:
         self._projection = RunProjection(log, self._context, equipment.clock, changed)
         self._projection.durability = self.durability
         self.view, self.waits, self.touch = self._projection.view, self._projection.waits, self._projection.touch
-        self._executor = evicted.executor if evicted else StepExecutor(start, equipment)
+        self._executor = (evicted and evicted.executor) or StepExecutor(start, equipment)
         if evicted is not None:
-            self._projection.wake(evicted.status, evicted.updated_at, evicted.steps)
+            self._projection.wake(evicted)
         self._completion = completion.Completion(log, self._projection, self.durability, equipment)
         self._steps = self._projection.steps
         self._busy = sum(not step.idle for step in self._steps.values())
@@ -256,8 +256,9 @@ class Runner:
         if history:
             history = [record for record in history if record.position not in self.log.loaded.decisions.dead]
         exchanges = self._exchanges.before(ask) if self._exchanges else ()
+        rested = bool(self._projection.resting) and self._projection.rested_at(ask)
         step = self._steps[ask.key] = StepAttempt(
-            ask=ask, idle=ask.operation.idle, history=history, exchanges=exchanges
+            ask=ask, idle=ask.operation.idle, history=history, exchanges=exchanges, begun=rested
         )
         self._busy += not step.idle
         step.task = asyncio.create_task(self._executor.execute(step), name=f"{self._run_id}:{ask.key}")
@@ -276,7 +277,8 @@ class Runner:
 
     def began(self, attempt: StepAttempt) -> None:
         """Note that a try has begun."""
-        self._projection.tell(attempt.started_at)
+        if not (self._projection.resting and self._projection.reopen(attempt)):
+            self._projection.tell(attempt.started_at)
         if attempt.idle:
             self._wake()
 

@@ -48,7 +48,7 @@ class StepAttempt(LiveStep):
     retry_at: str | None = None
     """When the next try is due; None: the present one is final."""
     begun: bool = False
-    """Whether a try has begun, so that it is shown."""
+    """Whether a try has begun, or the run rested at it, so that it is shown."""
     performing: bool = False
     """Whether something is under way that an interruption would cut off."""
     away: bool = False

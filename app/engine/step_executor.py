@@ -126,12 +126,13 @@ class StepExecutor:
         """Begin a try: write its `started` line, unless it continues to wait."""
         self._reach("step.before_started")
         attempt.performing, attempt.output_at = not attempt.idle, None
+        rested = attempt.begun and not attempt.attempt
         attempt.started_at, attempt.began = self._clock.now(), self._clock.monotonic()
         attempt.announced_at = clock.stamp(attempt.started_at)
         if not (attempt.idle and self._continues_waiting(attempt, owner)):
             await self._write_started(attempt, owner)
         if isinstance(attempt.ask.operation, operations.Input):
-            self._show_awaited(attempt, attempt.ask.operation, owner)
+            self._show_awaited(attempt, attempt.ask.operation, owner, told=rested)
         self._reach("step.after_started")
         attempt.begun = True
         owner.began(attempt)
@@ -169,12 +170,12 @@ class StepExecutor:
         except errors.StorageFault as fault:
             await owner.durability.retry(fault, lambda: owner.log.decide(DecisionKind.STARTED, facts, sync=sync, at=at))
 
-    def _show_awaited(self, attempt: StepAttempt, awaited: operations.Input, owner: StepOwner) -> None:
+    def _show_awaited(self, attempt: StepAttempt, awaited: operations.Input, owner: StepOwner, *, told: bool) -> None:
         log, key = owner.log, attempt.ask.key
         # Its time began when it was asked, perhaps in a process before this one.
         attempt.started_at = clock.instant(log.loaded.decisions.asked[key])
         attempt.announced_at = clock.stamp(attempt.started_at)
-        if isinstance(awaited, operations.Gate):
+        if isinstance(awaited, operations.Gate) and not told:
             asked = gates.OpenGate.of(self._start, key, attempt.attempt, awaited, log.loaded.decisions)
             log.add_event(EventType.GATE_OPENED, key, self._masker.mask(asked.told()))
 

@@ -34,7 +34,7 @@ class ActiveRun:
     """Why it could not be loaded."""
     opened: aio.LightEvent = field(default_factory=aio.LightEvent)
     """Set when loading has ended or failed."""
-    evicted: evicted_runs.EvictedRun | None = None
+    evicted: evicted_runs.Evicted | None = None
     """What stays in memory while it is evicted; its next runner takes that over."""
     loading: bool = False
     """Whether it is being loaded."""

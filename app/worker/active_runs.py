@@ -62,6 +62,8 @@ class ActiveRuns:
         """Last views of runs that a fault parked without a journal line."""
         self.noted: Callable[[ActiveRun], None] = ignored
         """Called with each run that was loaded, before it executes, and before it is evicted."""
+        self.rest: Callable[[stores.Loaded, evicted_runs.EvictedRun], evicted_runs.RestingRun | None] = ignored
+        """Lets the steps of an evicted run rest without tasks, if all of them can; None: they go on."""
         self.stopping = False
         """Whether the pool is stopping, so that no step begins."""
         self.ended: set[str] | None = set()
@@ -179,6 +181,7 @@ class ActiveRuns:
         """Load an evicted run and continue it; nothing if it is being loaded, or is not evicted."""
         active_run = self.active_runs.get(run_id)
         if active_run is not None and active_run.evicted is not None and not active_run.loading:
+            active_run.evicted.want()
             self._reach("pool.woken")
             self.advance(active_run)
 
@@ -222,8 +225,9 @@ class ActiveRuns:
         else:
             self.advance(active_run)
 
-    def _give_up(self, evicted: evicted_runs.EvictedRun) -> None:
-        self._abandoned.begin(asyncio.wait(evicted.give_up()), "farewell")
+    def _give_up(self, evicted: evicted_runs.Evicted) -> None:
+        if tasks := evicted.give_up():
+            self._abandoned.begin(asyncio.wait(tasks), "farewell")
 
     async def _all_left(self) -> None:
         while tasks := [
@@ -322,15 +326,16 @@ class ActiveRuns:
             self._reach("pool.before_sleep")
             self.noted(active_run)
             if running is active_run.runner and running.turns == turns and running.may_be_evicted():
-                active_run.evicted = running.evict(self.wake)
+                evicted = running.evict(self.wake)
+                active_run.evicted = self.rest(log.loaded, evicted) or evicted
 
-    async def _finish_eviction(self, active_run: ActiveRun, evicted: evicted_runs.EvictedRun) -> bool:
+    async def _finish_eviction(self, active_run: ActiveRun, evicted: evicted_runs.Evicted) -> bool:
         assert active_run.log is not None
         async with self.locks.of(active_run.run_id):
             decisions = active_run.log.loaded.decisions
             await self._loader.unload(active_run)
         self._reach("pool.asleep")
-        if decisions.paused or decisions.cancel_requested_at or self.stopping or evicted.executor.writer.wanted:
+        if decisions.paused or decisions.cancel_requested_at or self.stopping or evicted.wanted:
             return True
         active_run.task = None
         return False

@@ -13,7 +13,7 @@ from app import errors
 from app.domain import decisions, gates, inputs, plain, records
 from app.domain.gates import Answer
 from app.domain.inputs import Delivery
-from app.engine import aio, stores
+from app.engine import aio, evicted_runs, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 from app.worker.inputs import InputRegister, Taken
@@ -37,7 +37,7 @@ class Deliveries:
             errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.DiskFull, errors.Unavailable: as
                 `RunEngine.deliver`.
         """
-        while (taken := self._register.deliver(run_id, key, delivery, attempt)) is None:
+        while (taken := self._taken(run_id, key, delivery, attempt)) is None:
             if (repeated := await self._let_ask(run_id, key, delivery)) is not None:
                 return repeated
         while (line := await self._written(run_id, key, taken)) is None:
@@ -88,6 +88,15 @@ class Deliveries:
     async def settled(self) -> None:
         """Wait until no run is being loaded for its inputs."""
         await self._loading.settled()
+
+    def _taken(self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None) -> Taken | None:
+        active_run = self._active.active_runs.get(run_id)
+        evicted = None if active_run is None else active_run.evicted
+        resting = evicted if isinstance(evicted, evicted_runs.RestingRun) else None
+        taken = self._register.deliver(run_id, key, delivery, attempt, resting)
+        if taken is not None and resting is not None:
+            self._active.wake(run_id)
+        return taken
 
     async def _let_ask(self, run_id: str, key: str, delivery: Answer | Delivery) -> records.Record | None:
         """Wait until something has changed about a run that may still come to ask, loaded out of the queue for that.

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from app import clock
 from app.domain import gates, operations, records
 from app.domain.gates import Answer
 from app.domain.inputs import Delivery
-from app.engine import input_results, ports
+from app.engine import evicted_runs, input_results, ports
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _OpenInput:
-    call: ports.Call
+    attempt: int
+    operation: operations.Operation
     gate: gates.OpenGate | None
     delivered: asyncio.Future[records.Result] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -56,15 +58,24 @@ class InputRegister:
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Wait for the delivery; its record is what makes it count."""
-        awaited = _OpenInput(call=call, gate=_gate(call))
         of_run = self._open.setdefault(call.run.run_id, {})
-        of_run[call.key] = awaited
+        awaited = of_run[call.key] = _delivered(of_run.get(call.key), call) or _OpenInput(
+            attempt=call.attempt, operation=call.operation, gate=_gate(call)
+        )
         try:
-            return await (self._given(awaited) if self._gives(awaited) else asyncio.shield(awaited.delivered))
+            return await (self._given(awaited, call) if self._gives(awaited) else asyncio.shield(awaited.delivered))
         finally:
             del of_run[call.key]
             if not of_run and self._open.get(call.run.run_id) is of_run:
                 del self._open[call.run.run_id]
+
+    def let_go(self, run_id: str, keys: AbstractSet[str]) -> bool:
+        """Forget the open inputs of a run; False if they are others, or one is delivered, timed or has a source."""
+        awaited = self._open.get(run_id, {})
+        if awaited.keys() != keys or any(one.delivered.done() or self._gives(one) for one in awaited.values()):
+            return False
+        del self._open[run_id]
+        return True
 
     def open_gates(self, run_id: str | None = None) -> list[gates.OpenGate]:
         """Return the unanswered gates of a run, or of all, in the order of asking."""
@@ -86,33 +97,45 @@ class InputRegister:
         """Return whether a step waits for a delivery."""
         return key in self._open.get(run_id, {})
 
-    def deliver(self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None = None) -> Taken | None:
-        """Deliver to an open step; return what became of that, or None if none is open.
+    def deliver(
+        self,
+        run_id: str,
+        key: str,
+        delivery: Answer | Delivery,
+        attempt: int | None = None,
+        resting: evicted_runs.RestingRun | None = None,
+    ) -> Taken | None:
+        """Deliver to an open step, or to one at which a run rests; return what became of it, or None if there is none.
 
         Raises:
             errors.Conflict: `gate_lapsed`, `input_lapsed`, that try of the step is not the present one.
             errors.RequestInvalid: `unknown_decision`.
         """
-        awaited = self._open.get(run_id, {}).get(key)
-        if awaited is None or type(awaited.call.operation) is not delivery.of:
+        awaited = self._open.get(run_id, {}).get(key) or _rested(resting, key)
+        if awaited is None or type(awaited.operation) is not delivery.of:
             return None
-        present = awaited.call.attempt
-        if attempt not in (None, present):
+        if attempt not in (None, awaited.attempt):
             raise input_results.lapsed(delivery.of.kind, key)
         if awaited.gate is not None and isinstance(delivery, Answer):
             input_results.refuse_unknown(delivery.decision, awaited.gate)
+        if resting is not None:
+            self._open.setdefault(run_id, {})[key] = awaited
         if self._left_seconds(awaited) <= 0:
             _take_default(awaited)
-        return Taken(attempt=present, first=awaited.take(delivery), input=awaited)
+        return Taken(attempt=awaited.attempt, first=awaited.take(delivery), input=awaited)
+
+    def forget(self, run_id: str) -> None:
+        """Forget what was delivered for a run that has left before it asked again."""
+        self._open.pop(run_id, None)
 
     def _gives(self, awaited: _OpenInput) -> bool:
         # Thousands of gates wait without a time limit, and a task for each would be most of what they hold.
-        operation = awaited.call.operation
+        operation = awaited.operation
         assert isinstance(operation, operations.Input)
         return awaited.expires_at is not None or operation.name in self._sources
 
-    async def _given(self, awaited: _OpenInput) -> records.Result:
-        source = asyncio.create_task(self._give(awaited))
+    async def _given(self, awaited: _OpenInput, call: ports.Call) -> records.Result:
+        source = asyncio.create_task(self._give(awaited, call))
         try:
             await asyncio.wait((awaited.delivered, source), return_when=asyncio.FIRST_COMPLETED)
             if not awaited.delivered.done():
@@ -121,12 +144,12 @@ class InputRegister:
         finally:
             source.cancel()
 
-    async def _give(self, awaited: _OpenInput) -> None:
+    async def _give(self, awaited: _OpenInput, call: ports.Call) -> None:
         """Take a gate's default, or what an input's own source gives."""
-        operation = awaited.call.operation
+        operation = awaited.operation
         assert isinstance(operation, operations.Input)
         if (source := self._sources.get(operation.name)) is not None:
-            awaited.take(Delivery(value=await source(awaited.call), author=input_results.SYSTEM))
+            awaited.take(Delivery(value=await source(call), author=input_results.SYSTEM))
         elif awaited.expires_at is not None:
             await self._clock.sleep(self._left_seconds(awaited))
             _take_default(awaited)
@@ -148,6 +171,21 @@ def _gate(call: ports.Call) -> gates.OpenGate | None:
         asked_at=call.asked_at,
         expires_at=call.due_at if call.operation.default is not None else None,
     )
+
+
+def _rested(resting: evicted_runs.RestingRun | None, key: str) -> _OpenInput | None:
+    """Return the input that a resting run awaits, open for a delivery."""
+    one = None if resting is None else next((one for one in resting.inputs if one.key == key), None)
+    if one is None or resting is None:
+        return None
+    gate = next((gate for gate in resting.open_gates() if gate.key == key), None)
+    return _OpenInput(attempt=one.attempt, operation=one.operation, gate=gate)
+
+
+def _delivered(known: _OpenInput | None, call: ports.Call) -> _OpenInput | None:
+    """Return what was delivered while the run of a call rested at it."""
+    fits = known is not None and (known.attempt, known.operation) == (call.attempt, call.operation)
+    return known if fits else None
 
 
 def _take_default(awaited: _OpenInput) -> None:

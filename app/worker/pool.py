@@ -13,7 +13,7 @@ from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, runner, stores
-from app.worker import inputs, recovery, stall_watch
+from app.worker import inputs, recovery, resting, stall_watch
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
@@ -56,6 +56,7 @@ class Pool:
         self.spending = equipment.spending
         """Keeps calls of agents within limits and budgets."""
         self._active = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
+        self._active.rest = resting.Resting(self._inputs, equipment.copies).rest
         self._commands = RunCommands(store, dialects, equipment, self._active)
         self._deliveries = Deliveries(self._inputs, store, self._active)
         self._helpers = aio.BackgroundTasks(self._died)
@@ -190,7 +191,11 @@ class Pool:
 
     def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:
         """Return the gates that wait for an answer, of one run or of all."""
-        return self._inputs.open_gates(run_id)
+        resting_gates = resting.open_gates(self._active.active_runs, run_id)
+        delivered = self._inputs.is_open
+        return self._inputs.open_gates(run_id) + [
+            gate for gate in resting_gates if not delivered(gate.run_id, gate.key)
+        ]
 
     # -- its visible state
 
@@ -311,6 +316,7 @@ class Pool:
             self._helpers.begin(self._commands.cancel_all(earlier), f"supersede by {summary.run_id}")
 
     def _run_left(self, run_id: str, state: states.RunState) -> None:
+        self._inputs.forget(run_id)
         if not state.finished or self._active.stopping:
             return
         if unseen := self._children.take_unfinished(run_id):

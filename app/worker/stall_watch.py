@@ -8,7 +8,7 @@ from datetime import datetime
 
 from app import clock, errors
 from app.domain import events, operations, plain, views
-from app.engine import open_steps, run_writer
+from app.engine import evicted_runs, open_steps, run_writer
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
@@ -68,7 +68,7 @@ class StallWatch:
         facts = {"agent_id": agent_id, "silent_seconds": seconds}
         if active_run.log is not None:
             active_run.log.add_event(events.EventType.RUN_STALLED, wait.key, facts)
-        elif active_run.evicted is not None:
+        elif isinstance(active_run.evicted, evicted_runs.EvictedRun):
             self._begin(self._write(active_run.evicted.executor.writer, wait.key, facts), "stalled")
         self._active.changes.note(active_run.run_id)
 
