@@ -28,6 +28,7 @@ from app.storage import keys as key_files
 from app.ui import pages
 from app.worker import stop_signals
 
+_LOG = logging.getLogger(__name__)
 _DRAIN_SECONDS = 5
 """Time that answers which are being sent get at a stop; streams and waiting polls have ended before."""
 _BACKLOG = 2048
@@ -174,6 +175,9 @@ class _Server(uvicorn.Server):
 def _key_ring(chosen: settings.Settings) -> key_files.KeyRing:
     ring = key_files.KeyRing(chosen.project.data_directory, clock.SystemClock())
     ring.check()
+    if ring.is_locked and chosen.server.token is None and not ring.is_administered():
+        act = "add one with `control-room keys add NAME --role admin` in the project's folder"
+        _LOG.warning("no key can manage keys, so that only commands on this machine can: %s", act)
     return ring
 
 

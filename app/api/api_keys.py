@@ -92,10 +92,13 @@ async def add_key(services: ServicesDep, body: KeyBody, author: AuthorDep) -> Re
     "/{name}",
     status_code=204,
     summary="Revoke a key",
-    responses=refusals.documented(("key_not_found", "request_invalid", "no_room")),
+    responses=refusals.documented(("key_not_found", "last_admin_key", "request_invalid", "no_room")),
 )
 async def revoke_key(services: ServicesDep, name: KeyName, author: AuthorDep) -> Response:
-    """Remove a key. Its requests, sign-ins and streams end within a second."""
+    """Remove a key. Its requests, sign-ins and streams end within a second.
+
+    The last key of an admin without limits is kept where the service has no token.
+    """
     await services.keys.revoke(name, author)
     return Response(status_code=204)
 

@@ -32,6 +32,10 @@ PATH = "/api/session"  # Address of the sign-in; it needs no token.
 
 _BEARER = access.Caller(author=authors.Author(name=None, claimed=False, via="token"))
 _PURPOSE = b"control-room browser session 1"
+_WRONG = (
+    "this is neither the token of the service nor the secret of a key that counts; ask an admin, or add a key with "
+    "`control-room keys add NAME --role admin` in the project's folder on the service's machine"
+)
 
 
 class Keys(Protocol):
@@ -80,7 +84,7 @@ class BrowserSessions:
         if key is None:
             return None
         if (caller := self._ring.caller(digest)) is None:
-            message = f"the key {key.name} expired at {key.expires_at}; ask for another"
+            message = f"the key {key.name} expired at {key.expires_at}; ask an admin for another"
             raise errors.Unauthenticated(message, code="key_expired")
         return caller
 
@@ -223,7 +227,7 @@ async def sign_in(request: Request, body: SignInBody) -> Response:
         warnings: connections.Warnings = request.app.state.warnings
         address = request.client.host if request.client else "unknown"
         warnings.tell("unauthorized", "a sign-in with a wrong token", address)
-        return problems.of_status(401, "the token is wrong").response()
+        return problems.of_status(401, _WRONG).response()
     name = caller.author.name or body.name
     value, header, expires = sessions.issue(name, caller.sha256)
     shown = BrowserSession(

@@ -139,7 +139,9 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.TooLarge("the body is larger than 1048576 bytes", detail={"max_bytes": 1048576}),
     _invalid("bad_cursor", "query.cursor", "the cursor does not belong to this list; take it from a `Link` header"),
     # -- keys
-    errors.Unauthenticated("the key ada expired at 2026-02-10T14:30:00.000Z; ask for another", code="key_expired"),
+    errors.Unauthenticated(
+        "the key ada expired at 2026-02-10T14:30:00.000Z; ask an admin for another", code="key_expired"
+    ),
     errors.Denied(
         "this needs the role approver, and the key ada has the role viewer; ask an admin for another key",
         detail={"needed": "approver", "role": "viewer"},
@@ -150,6 +152,9 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     ),
     errors.Conflict("there is a key ada already; rotate it, or revoke it first", code="key_exists"),
     errors.Conflict("there are 1000 keys already, which is the limit; revoke one", code="too_many_keys"),
+    errors.Conflict(
+        "ada is the last key that can manage keys; add another admin first, or rotate this key", code="last_admin_key"
+    ),
     errors.NotFound("there is no key 'ada'", code="key_not_found"),
     # -- recipes and their arguments
     errors.UnknownRecipe(_NO_RECIPE, detail=_NEAREST),
@@ -310,17 +315,6 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"file": f"issues/{_ISSUE}.json"},
     ),
     errors.Conflict(f"the issue {_ISSUE} has 1000 notes", code="too_many_notes"),
-    # -- budgets
-    errors.NotFound("there is no budget 'drafts'; there are none", code="budget_not_found", detail={"budgets": []}),
-    errors.RequestInvalid("there are 200 budgets already, which is the limit; remove one", code="too_many_budgets"),
-    errors.Conflict(
-        "budgets.json in the data directory is not JSON; mend it, or move it away",
-        code="file_damaged",
-        detail={"file": "budgets.json"},
-    ),
-    errors.Unavailable(
-        "budgets.json cannot be read now: Input/output error", code="file_unreadable", detail={"file": "budgets.json"}
-    ),
     # -- session plans
     errors.NotFound(f"there is no plan '{_PLAN}'", code="plan_not_found"),
     errors.NotFound(f"the plan {_PLAN} has no task 9", code="task_not_found", detail={"task": 9}),

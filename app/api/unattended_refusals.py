@@ -7,6 +7,17 @@ from app import errors
 _TRIGGER = "trg_5h2m9q0x7c1v8b3n"
 
 ERRORS: tuple[errors.ControlRoomError, ...] = (
+    # -- budgets
+    errors.NotFound("there is no budget 'drafts'; there are none", code="budget_not_found", detail={"budgets": []}),
+    errors.RequestInvalid("there are 200 budgets already, which is the limit; remove one", code="too_many_budgets"),
+    errors.Conflict(
+        "budgets.json in the data directory is not JSON; mend it, or move it away",
+        code="file_damaged",
+        detail={"file": "budgets.json"},
+    ),
+    errors.Unavailable(
+        "budgets.json cannot be read now: Input/output error", code="file_unreadable", detail={"file": "budgets.json"}
+    ),
     # -- triggers
     errors.NotFound(f"there is no trigger '{_TRIGGER}'", code="trigger_not_found"),
     errors.Conflict(f"the trigger {_TRIGGER} was changed meanwhile; its revision is now 3", code="trigger_changed"),

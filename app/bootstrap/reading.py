@@ -210,7 +210,8 @@ class Reading:
 
         time = clock.SystemClock()
         ring = key_files.KeyRing(self._chosen.project.data_directory, time)
-        return keys.Keys(ring, self.store.audit, time, clock.RandomIds())
+        has_token = self._chosen.server.token is not None
+        return keys.Keys(ring, self.store.audit, time, clock.RandomIds(), has_token=has_token)
 
     @cached_property
     def upkeep(self) -> maintenance.Maintenance:

@@ -40,7 +40,8 @@ def api_keys_of(chosen: settings.Settings, store: Store, platform: Platform) -> 
     """Return the use cases of keys."""
     ring = key_files.KeyRing(chosen.project.data_directory, platform.clock)
     ring.reach = platform.probes.reach
-    return key_services.Keys(ring, store.audit, platform.clock, platform.ids)
+    has_token = chosen.server.token is not None
+    return key_services.Keys(ring, store.audit, platform.clock, platform.ids, has_token=has_token)
 
 
 def issues_of(store: Store, platform: Platform, masker: plain.Masker) -> control_issues.Issues:

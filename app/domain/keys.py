@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
+from app import clock
 from app.domain import access, shapes
 from app.domain.access import Role, Scope
 from app.domain.authors import Author
@@ -41,6 +43,14 @@ class Key:
     created_at: str  # When it was added.
     expires_at: str | None = None  # When it stops to count; None: never.
     secrets: tuple[Secret, ...] = ()  # Its secrets, the newest first.
+
+    def is_expired(self, now: datetime) -> bool:
+        """Return whether it has come to its end."""
+        return self.expires_at is not None and clock.instant(self.expires_at) <= now
+
+    def administers(self, now: datetime) -> bool:
+        """Return whether its holder can manage keys."""
+        return self.role is Role.ADMIN and not self.scope.is_limited and not self.is_expired(now)
 
     def caller(self, sha256: str) -> access.Caller:
         """Return who asks with the secret of a hash."""

@@ -58,8 +58,11 @@ class KeyIssued(keys.KeyShown):
 class Keys:
     """Look after the keys of a data directory."""
 
-    def __init__(self, file: KeyFile, audit_log: audit.AuditLog, time: clock.Clock, ids: clock.Ids) -> None:
+    def __init__(
+        self, file: KeyFile, audit_log: audit.AuditLog, time: clock.Clock, ids: clock.Ids, *, has_token: bool = False
+    ) -> None:
         self._file = file
+        self._has_token = has_token
         self._audit = audit_log
         self._clock = time
         self._ids = ids
@@ -67,7 +70,7 @@ class Keys:
     def over(self, file: KeyFile) -> Keys:
         """Return the same over a file opened by another process."""
         file.reach = self._file.reach
-        return Keys(file, self._audit, self._clock, self._ids)
+        return Keys(file, self._audit, self._clock, self._ids, has_token=self._has_token)
 
     def list(self) -> list[keys.KeyShown]:
         """Return all keys, by name; it blocks."""
@@ -130,11 +133,17 @@ class Keys:
 
         Raises:
             errors.NotFound: `key_not_found`.
+            errors.Conflict: `last_admin_key`; without it, and without a token, no client could manage keys.
         """
 
         def revoked(known: dict[str, keys.Key]) -> dict[str, keys.Key]:
-            _named(known, name)
-            return {other: key for other, key in known.items() if other != name}
+            key, now = _named(known, name), self._clock.now()
+            left = {other: key for other, key in known.items() if other != name}
+            lasts = self._has_token or any(other.administers(now) for other in left.values())
+            if key.administers(now) and not lasts:
+                message = f"{name} is the last key that can manage keys; add another admin first, or rotate this key"
+                raise errors.Conflict(message, code="last_admin_key", detail={"name": name})
+            return left
 
         await self._change("key.revoked", name, author, revoked)
 

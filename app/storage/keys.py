@@ -94,7 +94,9 @@ class KeyRing:
         """Passes a crash point."""
         self._opened: dict[str, tuple[keys.Key | None, datetime | None]] = {}
         self.is_locked = False
-        """Whether there is, or was since the start, a key: a service that lost its keys refuses everyone."""
+        """Whether there is a file of keys, empty or not, or was since the start: a service without its last key
+        refuses everyone, also after a restart.
+        """
 
     async def watch(self) -> None:
         """Follow the file, beside the loop; what this ring writes itself counts at once."""
@@ -123,7 +125,7 @@ class KeyRing:
     def caller(self, sha256: str) -> access.Caller | None:
         """Return who asks with the secret of a hash; None: it does not count, or not any more."""
         key = self.find(sha256)
-        return None if key is None or self.is_expired(key) else key.caller(sha256)
+        return None if key is None or key.is_expired(self._clock.now()) else key.caller(sha256)
 
     def approvers(self) -> list[keys.Key]:
         """Return the keys of the file that may answer gates; it blocks.
@@ -131,11 +133,16 @@ class KeyRing:
         Raises:
             errors.ConfigurationError: as `check`.
         """
-        return [key for key in self.read() if key.role.includes(Role.APPROVER) and not self.is_expired(key)]
+        now = self._clock.now()
+        return [key for key in self.read() if key.role.includes(Role.APPROVER) and not key.is_expired(now)]
 
-    def is_expired(self, key: keys.Key) -> bool:
-        """Return whether a key has come to its end."""
-        return key.expires_at is not None and clock.instant(key.expires_at) <= self._clock.now()
+    def is_administered(self) -> bool:
+        """Return whether a key of the file can manage keys; it blocks.
+
+        Raises:
+            errors.ConfigurationError: as `check`.
+        """
+        return any(key.administers(self._clock.now()) for key in self.read())
 
     def check(self) -> None:
         """Read the file if it has changed; it blocks.
@@ -186,7 +193,7 @@ class KeyRing:
         found = self.read()
         # Noted last: a file that could not be read is tried again.
         self._opened = {secret.sha256: (key, _until(secret)) for key in found for secret in key.secrets}
-        self.is_locked = self.is_locked or bool(found)
+        self.is_locked = self.is_locked or signature is not None
         self._signature = signature
 
     def _invalid(self, error: ValidationError) -> errors.ConfigurationError:

@@ -437,7 +437,9 @@ def test_a_token_is_exchanged_for_a_sign_in(chromium: Browser, project: Project)
         page.tab.wait_for_url("**/sign-in?**")
         page.tab.locator("#token").fill("wrong")
         page.button("Sign in").click()
-        expect(page.tab.get_by_role("alert")).to_contain_text("the token is wrong")
+        expect(page.tab.get_by_role("alert")).to_contain_text(
+            "neither the token of the service nor the secret of a key"
+        )
         page.tab.locator("#token").fill("the-token-of-this-service")
         page.button("Sign in").click()
         page.tab.wait_for_url("**/recipes")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app import clock
-from app.domain import keys
+from app.domain import access, keys
 from app.storage import keys as key_files
 from tests.integration import listening, served
 from tests.integration.project import Project
@@ -125,11 +125,52 @@ async def test_a_key_without_a_token_closes_the_service(project: Project) -> Non
         made = (await service.http.post("/api/keys", json={"name": "ada", "role": "admin"})).json()
         ada = bearer(made["secret"])
         without, with_key = await service.http.get("/api/runs"), await service.http.get("/api/runs", headers=ada)
-        revoked = await service.http.delete("/api/keys/ada", headers=ada)
-        after = await service.http.get("/api/runs")
 
     assert (before.status_code, without.status_code, with_key.status_code) == (200, 401, 200)
-    assert (revoked.status_code, after.status_code) == (204, 401)
+
+
+async def test_the_last_key_that_manages_keys_stays(project: Project) -> None:
+    """Limited and lesser keys do not replace an admin's; another admin's key does, and so does a token."""
+    path = "/api/keys/ada"
+    async with served.in_process(project) as service:
+        made = (await service.http.post("/api/keys", json={"name": "ada", "role": "admin"})).json()
+        ada = bearer(made["secret"])
+        for new in ({"name": "eve", "role": "approver"}, {"name": "bob", "role": "admin", "recipes": ["quick"]}):
+            assert (await service.http.post("/api/keys", json=new, headers=ada)).status_code == 201
+        refused = await service.http.delete(path, headers=ada)
+        still = await service.http.get("/api/keys", headers=ada)
+        cyd = (await service.http.post("/api/keys", json={"name": "cyd", "role": "admin"}, headers=ada)).json()
+        revoked = await service.http.delete(path, headers=ada)
+        last = await service.http.delete("/api/keys/cyd", headers=bearer(cyd["secret"]))
+    async with served.in_process(project, api_token=TOKEN) as service:
+        with_token = await service.http.delete("/api/keys/cyd", headers=bearer(TOKEN))
+
+    assert code(refused) == code(last) == (409, "last_admin_key")
+    assert [each["name"] for each in still.json()] == ["ada", "bob", "eve"]
+    assert (revoked.status_code, with_token.status_code) == (204, 204)
+
+
+async def test_a_service_without_its_last_key_stays_closed(project: Project, caplog: pytest.LogCaptureFixture) -> None:
+    """A file of keys without one that counts keeps the service closed at its next start, which reports the way in."""
+    (project.data / key_files.FILE).write_text('{"version": 1, "keys": []}')
+    async with served.in_process(project) as service:
+        closed = await service.http.get("/api/runs")
+        signed_in = await service.http.post("/api/session", json={"token": "crk_lost"})
+        ada = keys.Key(
+            name="ada",
+            role=access.Role.ADMIN,
+            created_at="2026-02-10T14:30:00.000Z",
+            secrets=(keys.Secret(sha256=keys.hashed("secret-of-ada")),),
+        )
+        key_files.KeyRing(project.data, clock.SystemClock()).write([ada])
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while (await service.http.get("/api/runs", headers=bearer("secret-of-ada"))).status_code != 200:
+                await served.moment()
+
+    assert code(closed) == (401, "unauthorized")
+    assert code(signed_in) == (401, "unauthorized")
+    assert "control-room keys add NAME --role admin" in signed_in.json()["detail"]
+    assert "no key can manage keys" in caplog.text
 
 
 async def test_rotation_keeps_the_old_secret_for_its_grace(project: Project) -> None:

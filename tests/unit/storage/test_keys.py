@@ -37,7 +37,8 @@ async def opened(disk: MemoryDisk) -> tuple[MemoryStore, Keys]:
     time = clock.FakeClock()
     store = MemoryStore(clock=time, disk=disk)
     await store.start(serve=False)
-    return store, Keys(KeyRing(Path("data"), time, store.checked_disk), store.audit, time, clock.RandomIds())
+    ring = KeyRing(Path("data"), time, store.checked_disk)
+    return store, Keys(ring, store.audit, time, clock.RandomIds(), has_token=True)
 
 
 async def live(disk: MemoryDisk, states: list[Any]) -> None:
