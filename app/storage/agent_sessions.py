@@ -306,7 +306,7 @@ def _content(files: Disk, path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _damaged(path, f"it is not a regular file ({error.strerror})") from error
+        raise _damaged(path, f"it cannot be loaded as a file ({error.strerror})") from error
 
 
 def _session(found: Mapping[str, Any], agent_session_id: str) -> agent_sessions.AgentSession:

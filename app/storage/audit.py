@@ -5,6 +5,8 @@ The list of changes merges it with the orders to runs, which the index knows fro
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +110,9 @@ def check(files: Disk) -> tuple[int, str, int | None, str | None]:
 
 def _end(disk: Disk) -> tuple[int, str]:
     """Return how many lines the log has and the hash of the last, after cutting off what was never confirmed."""
+    if disk.has_file(layout.AUDIT_ORDERS) and disk.size(layout.AUDIT_ORDERS) > disk_port.LARGEST_BYTES:
+        # No projection: it is not moved aside for a new one.
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), layout.AUDIT_ORDERS)
     size = disk_port.mend(disk, layout.AUDIT_ORDERS)
     if not size:
         return 0, ANCHOR

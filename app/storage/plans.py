@@ -265,7 +265,7 @@ def _read(files: Disk, session_id: str) -> plans.Plan | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _damaged(path, f"it is not a regular file ({error.strerror})", []) from error
+        raise _damaged(path, f"it cannot be loaded as a file ({error.strerror})", []) from error
     except errors.InputRefused as error:
         raise _damaged(path, error.message, error.flaws) from error
     if plan.session_id != session_id:

@@ -38,6 +38,15 @@ def test_all_agree(runs: damaging.Runs, damage: Any, live: bool, orders: list[st
     asyncio.run(check(runs, damage, live, orders))
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_a_file_of_a_terabyte_takes_no_memory(runs: damaging.Runs, live: bool) -> None:
+    """A sparse file in the place of each kind of file is reported like any other damage, and never loaded."""
+    way = "a terabyte of nothing"
+    for names in (NAMES[: len(damaging.STATES)], NAMES[-len(damaging.STATES) :]):
+        damage = {state: (name, way) for state, name in zip(damaging.STATES, names, strict=True)}
+        asyncio.run(check(runs, damage, live, list(ORDERS)))
+
+
 @pytest.mark.slow
 @given(damage=CASES, live=st.booleans(), orders=st.permutations(ORDERS))
 @settings(max_examples=120, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])

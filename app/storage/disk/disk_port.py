@@ -15,6 +15,9 @@ from typing import Protocol, TypeAlias
 
 from app.engine import probes
 
+LARGEST_BYTES = 2 * 1024**3
+"""Largest file that is loaded as a whole: a sparse one of a terabyte has no room on the disk, but fills all memory."""
+
 _CHUNK_BYTES = 64 * 1024
 _IN_THE_WAY = (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST)
 
@@ -178,7 +181,7 @@ def replace(
 
 
 def make_way(disk: Disk, path: str) -> None:
-    """Move aside a folder at the path of a projection, which could not be written otherwise."""
+    """Move aside what is in the way of a projection: a folder, or a file too large to be loaded."""
     count = 1
     while disk.has_file(aside := f"{path}.damaged-{count}") or disk.has_folder(aside):
         count += 1
@@ -232,7 +235,7 @@ def mend(disk: Disk, path: str) -> int:
         size = end = disk.size(path)
     except FileNotFoundError:
         return 0
-    if not disk.has_file(path):
+    if size > LARGEST_BYTES or not disk.has_file(path):
         make_way(disk, path)
         return 0
     while end > 0:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from app.storage.disk.disk_port import AppendFile, Lock, Signature, Syncer, SyncRefused
+from app.storage.disk.disk_port import LARGEST_BYTES, AppendFile, Lock, Signature, Syncer, SyncRefused
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -269,6 +269,8 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _content(descriptor: int, offset: int, size: int) -> bytes:
+    if size < 0 and os.fstat(descriptor).st_size - offset > LARGEST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     parts, left = [], size
     while left != 0:
         part = os.pread(descriptor, _CHUNK_BYTES if left < 0 else min(left, _CHUNK_BYTES), offset)

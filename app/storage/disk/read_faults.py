@@ -33,7 +33,7 @@ LONGEST_WAIT_SECONDS = 60.0
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
 """Errors of the system for a missing file."""
 
-_NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO, errno.ENAMETOOLONG)
+_NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO, errno.ENAMETOOLONG, errno.EFBIG)
 _MOST = 10_000
 
 _log = logging.getLogger(__name__)

@@ -182,7 +182,7 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
         refuse_lost_start(disk, run_id)
         raise layout.no_run(run_id) from error
     except OSError as error:
-        raise damage.corrupt(run_id, layout.START, f"is not a regular file ({error.strerror})") from error
+        raise damage.corrupt(run_id, layout.START, f"cannot be loaded as a file ({error.strerror})") from error
     try:
         return _start(json.loads(content)), content
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -239,7 +239,7 @@ def _journal(get: Any, path: str, anchor: str) -> Reading:
     except (FileNotFoundError, NotADirectoryError):
         reason = "is missing"
     except OSError as error:
-        reason = f"is not a regular file ({error.strerror})"
+        reason = f"cannot be loaded as a file ({error.strerror})"
     return Reading(lines=[], anchor=anchor, size=0, verdict=Verdict.DAMAGED, reason=reason)
 
 

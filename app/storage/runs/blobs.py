@@ -48,7 +48,7 @@ def get(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> bytes:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise damage.corrupt(run_id, path, "is missing") from error
     except OSError as error:
-        raise damage.corrupt(run_id, path, f"is not a regular file ({error.strerror})") from error
+        raise damage.corrupt(run_id, path, f"cannot be loaded as a file ({error.strerror})") from error
     if len(content) != blob.size_bytes or plain.sha256(content) != blob.sha256:
         raise damage.corrupt(run_id, path, "is not what its name says")
     return content

@@ -21,6 +21,7 @@ BLOCK = 100_000_000
 """Numbers that belong to one `taken`."""
 
 _CHUNK_BYTES = 64 * 1024
+_LONGEST_LINE_BYTES = 64 * 1024 * 1024
 _REFUSED = "refused"
 _REFUSAL = b'{"refused":'
 
@@ -101,7 +102,10 @@ def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> lis
         return []
     found: list[events.Event] = []
     offset, rest, size = _place(files, path, after), b"", _CHUNK_BYTES
-    while (most is None or len(found) < most) and (chunk := files.read(path, offset, size)):
+    # What follows on a line that is too long to be an event was not written as events.
+    while len(rest) <= _LONGEST_LINE_BYTES and (most is None or len(found) < most):
+        if not (chunk := files.read(path, offset, size)):
+            break
         offset += len(chunk)
         lines, newline, rest = (rest + chunk).rpartition(b"\n")
         found += parse(lines + newline, after)

@@ -138,13 +138,16 @@ def _pause(context: StorageContext, lines: int) -> dict[str, plain.Json]:
 
 def _keep(context: StorageContext, run_id: str, journal: _Journal, *, dry_run: bool) -> maintenance.JournalRepaired:
     files, path = context.disk, f"{layout.run_folder(run_id)}/{journal.name}"
-    missing = not files.has_file(path)
-    old = b"" if missing else files.read(path)
+    is_file = files.has_file(path)
+    is_too_large = is_file and files.size(path) > disk_port.LARGEST_BYTES
+    old = files.read(path) if is_file and not is_too_large else b""
     kept = journal.reading.first(journal.kept, Verdict.WHOLE, "")
-    lost = old[kept.end :]
+    lost = old[kept.end :] or b"?" * is_too_large
     aside = _free_name(files, path) if lost else None
+    if is_too_large and not dry_run:
+        disk_port.make_way(files, path)
     if not dry_run:
-        _replace(context, path, old, aside, journal, kept)
+        _replace(context, path, old, None if is_too_large else aside, journal, kept)
     return {
         "file": journal.name,
         "kept": journal.kept,

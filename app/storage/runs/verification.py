@@ -75,7 +75,9 @@ def _report(files: Disk, kind: str, name: str) -> maintenance.Verification | Non
     except errors.Unreadable as fault:
         return repair.report(kind, name, [repair.unreadable(fault)])
     except OSError as error:
-        return repair.report(kind, name, [repair.entry(name, "corrupt", f"is not a regular file ({error.strerror})")])
+        return repair.report(
+            kind, name, [repair.entry(name, "corrupt", f"cannot be loaded as a file ({error.strerror})")]
+        )
 
 
 def _checked(files: Disk, kind: str, name: str) -> Iterator[maintenance.FileVerified]:
