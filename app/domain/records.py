@@ -201,6 +201,13 @@ class Record:
         is_check = isinstance(body, dict) and body.get("kind") == "check" and isinstance(self.output, dict)
         return self.output.get("holds") if is_check else None
 
+    @property
+    def output_file(self) -> str | None:
+        """Return the file of the workspace that a command's output was written to; None for any other step."""
+        body = self.line["operation"].get("body")
+        is_command = isinstance(body, dict) and body.get("kind") == "command"
+        return body.get("output_file") if is_command and self.done else None
+
     def blobs(self) -> Iterator[BlobRef]:
         """Return the blobs that the line refers to."""
         if self.blob is not None:

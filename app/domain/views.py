@@ -183,6 +183,8 @@ class StepShown(shapes.Shape):
     """Slot that it fills."""
     output_preview: str | None = shapes.omitted()
     """Beginning of its output."""
+    output_file: str | None = shapes.omitted()
+    """File that the output of its command was written to, relative to the workspace."""
     finish: Finish | None = shapes.omitted()
     """`length`: the reply was cut off at its maximum length."""
     gate_id: str | None = shapes.omitted()
@@ -327,6 +329,7 @@ def finished_steps(records: Iterable[Record], attempts: Attempts = _NO_ATTEMPTS)
             started_at=record.started_at,
             completed_at=record.completed_at,
             error=record.error,
+            output_file=record.output_file,
             holds=record.holds,
             duration_ms=line.get("duration_ms"),
             usage=record.usage,

@@ -37,6 +37,8 @@ class WaitCounts(shapes.Shape):
     """Open gates of runs that are loaded or asleep."""
     questions: int
     """Tasks of session plans whose question is open."""
+    plans: int
+    """Session plans that wait for a person: drafts, and those with an open question."""
     parked: int
     """Paused runs that a fault stopped."""
 
@@ -103,6 +105,8 @@ class ServiceState(shapes.Shape):
     """Engine of the runs: `embedded` or `temporal`."""
     project: str
     """Folder of the project."""
+    local_model: bool
+    """Whether all agents speak through the small local model, which only shows the machinery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +165,7 @@ class _Rows:
     took_seconds: float
     totals: run_sums.Totals
     questions: int
+    plans: int
     disk: DiskState
 
 
@@ -182,18 +187,18 @@ class Statistics:
         *,
         store: Store,
         engine: run_engine.RunEngine,
-        questions: Callable[[Scope | None], Awaitable[int]],
+        asking: Callable[[Scope | None], Awaitable[tuple[int, int]]],
         space: Callable[[], tuple[int | None, int]],
         service: ServiceState,
         clock: clock.Clock,
     ) -> None:
         """Args:
-        questions: Counts the open questions of session plans within a scope.
+        asking: Counts the open questions of session plans within a scope, and the plans that wait for a person.
         space: Returns the free and the needed space of the data directory.
         """
         self._store = store
         self._engine = engine
-        self._questions = questions
+        self._asking = asking
         self._space = space
         self._service = service
         self._clock = clock
@@ -258,7 +263,7 @@ class Statistics:
         try:
             aside = [view.start.run_id for view in self._engine.executing()]
             totals = await self._store.totals(since, aside)
-            questions, has_space = await self._questions(since.scope), await self._store.has_space()
+            (questions, plans), has_space = await self._asking(since.scope), await self._store.has_space()
             free, needed = await asyncio.to_thread(self._space)
             shown = None if free is None else free // FREE_STEP_BYTES * FREE_STEP_BYTES
             is_full = not has_space or (free is not None and free < needed)
@@ -270,6 +275,7 @@ class Statistics:
                 took_seconds=now - began,
                 totals=totals,
                 questions=questions,
+                plans=plans,
                 disk=disk,
             )
             self._rows[since] = counted
@@ -284,7 +290,7 @@ class Statistics:
         gates = sum(_covered(since, asked.start) for asked in self._engine.open_gates())
         shown = RunStats(
             runs={state.value: rows.totals.by_status.get(state.value, 0) for state in states.RunState},
-            waits=WaitCounts(gates=gates, questions=rows.questions, parked=rows.totals.parked),
+            waits=WaitCounts(gates=gates, questions=rows.questions, plans=rows.plans, parked=rows.totals.parked),
             failed=FailedCount(since=since.failed, count=rows.totals.failed),
             today=Spend(
                 since=since.today,

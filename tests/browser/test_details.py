@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from tests.agent_programs.fake_model.asked import Asked
+from tests.agent_programs.fake_model.replies import Reply
+from tests.agent_programs.fake_model.server import FakeModel
 from tests.browser.pages import Page
 from tests.browser.test_pages import APPROVAL
 from tests.integration import served
-from tests.integration.project import Project, draft, quick
+from tests.integration.project import REPLY, Project, draft, quick
 from tests.integration.read_faults import ReadFaults
 
 pytestmark = pytest.mark.slow
@@ -86,7 +91,7 @@ def test_issues_are_closed_together(page: Page) -> None:
     page.button("Select all 3").click()
     page.tab.get_by_role("region", name="Selected issues").get_by_role("button", name="Close").click()
     page.tab.locator("dialog").get_by_role("button", name="Close 3").click()
-    page.shows("No issue is open.")
+    page.shows("No open issues.")
     page.tab.get_by_label("Status").select_option("closed")
     expect(page.tab.locator("tbody tr")).to_have_count(3)
 
@@ -116,28 +121,75 @@ def test_a_written_file_is_an_output(project: Project, page: Page) -> None:
     page.open(f"/runs/{run['run_id']}").shows("It is done.")
     outputs = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Outputs"))
 
-    expect(outputs.locator("li").first).to_contain_text("FileDrafts/one.md (")
+    expect(outputs.locator("li").first).to_contain_text(re.compile(r"File\s+Drafts/one\.md \("))
+    outputs.locator("li").first.get_by_text("File").click()
+    expect(outputs.locator("li").first.locator("pre")).to_contain_text("the lantern was dark")
 
 
-def test_what_executes_the_runs_is_named(page: Page) -> None:
-    """The first page names project and engine, and so does the page of a run."""
-    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
-    page.open("/").shows("project on the embedded engine")
-    page.open(f"/runs/{run['run_id']}").shows("Engineembedded")
+def test_the_output_file_of_a_command_is_an_output(project: Project, page: Page) -> None:
+    """A file that a command of orchestrate wrote is named with its path, also in a loop, and opens in the page."""
+    each = '{name: Each, command: [echo, "of ${item}"], output_file: "artifacts/${item}.txt"}'
+    steps = f"steps:\n  - name: Loop\n    for_each: {{items: [a, b], steps: [{each}]}}\n"
+    project.write(".control-room/recipes/orchestrate/filing.yaml", f'version: "1.1"\nname: filing\n{steps}')
+    run = page.api("POST", "/api/runs", {"recipe_id": "filing"})
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    files = page.tab.locator("li", has_text="artifacts/")
+    expect(files).to_contain_text(["artifacts/a.txt", "artifacts/b.txt"])
+    files.last.get_by_text("File").click()
+
+    expect(files.last.locator("pre")).to_contain_text("of b")
+    assert (project.root / "artifacts" / "b.txt").read_text() == "of b\n"
+
+
+def test_a_step_in_the_queue_of_its_backend_shows_its_place(
+    chromium: Browser, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a prompt of another run is answered, a step behind it is queued with its place, in list and drawer."""
+    monkeypatch.setenv("FAKE_KEY", "secret-of-the-fake")
+    answers = threading.Event()
+
+    def answer(_asked: Asked) -> Reply:
+        assert answers.wait(60)
+        return Reply(text=REPLY)
+
+    with FakeModel(answer) as model:
+        served_by = {"type": "openai", "base_url": f"{model.address}/v1", "api_key_env": "FAKE_KEY", "max_parallel": 1}
+        agents = json.loads((project.data / "agents.json").read_text())
+        agents["backends"]["said"] = served_by | {"models": dict.fromkeys(("haiku", "sonnet", "opus"), "fake")}
+        project.write(".control-room/agents.json", json.dumps(agents))
+        with (
+            served.in_a_thread(project) as address,
+            chromium.new_context(base_url=address) as context,
+        ):
+            waiting = Page(context)
+            first = waiting.api("POST", "/api/runs", {"recipe_id": "unguarded"})
+            assert model.wait(len)
+            second = waiting.api("POST", "/api/runs", {"recipe_id": "unguarded"})
+            waiting.open(f"/runs/{second['run_id']}").shows("It is queued with draft.")
+            row = waiting.tab.locator(".steps [data-row]").last
+            expect(row).to_contain_text("queued · 1 of 1")
+            row.locator("a").click()
+            waiting.shows("Waits forsaid", within=".drawer")
+            answers.set()
+
+            waiting.shows("It is done.")
+            assert waiting.api("GET", f"/api/runs/{first['run_id']}")["status"] == "done"
+            assert waiting.complaints == []
 
 
 def test_the_engine_of_a_service_on_temporal_is_named(page: Page) -> None:
-    """Where runs are on Temporal, the first page and the page of a run say so."""
+    """Where runs are on Temporal, the first page and the page of a run say so; the embedded engine needs no word."""
 
     def on_temporal(route: Route) -> None:
         answer = route.fetch()
         body = answer.text().replace('"embedded"', '"temporal"')  # Empty where nothing has changed.
         route.fulfill(response=answer, body=body)
 
-    page.tab.route("**/api/stats*", on_temporal)
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
+    page.open("/").shows("/project, ")
+    page.tab.route("**/api/stats*", on_temporal)
 
-    page.open("/").shows("project on the temporal engine")
+    page.open("/").shows("/project on Temporal, ")
     page.open(f"/runs/{run['run_id']}").shows("Enginetemporal")
 
 
@@ -178,10 +230,10 @@ def test_who_ordered_what_is_reached_from_runs_and_plans(project: Project, page:
     plan = page.api("POST", "/api/sessions", {"intent": "Look", "tasks": [task]})
     lines = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Changes")).locator("li")
     page.open(f"/plans/{plan['session_id']}")
-    page.tab.get_by_role("link", name="who ordered what").click()
-    page.shows(f"Only of {plan['session_id']}")
+    page.tab.get_by_role("link", name="who did what").click()
+    page.shows(f"answered what, of {plan['session_id']}")
     page.open(f"/runs/{run['run_id']}")
-    page.tab.get_by_role("link", name="who ordered what").click()
+    page.tab.get_by_role("link", name="who did what").click()
 
     expect(lines).to_have_count(2)
     expect(lines.first).to_contain_text("run.cancel")
@@ -245,10 +297,10 @@ REACH = """() => [...document.querySelectorAll('a, button, input, select, textar
 """What reacts to a pointer on fewer than 44 pixels of height, a rounded one aside; text and its links need not."""
 
 
-@pytest.mark.parametrize("width", [400, 1280])
-def test_what_is_pressed_has_room_for_a_finger(project: Project, page: Page, width: int) -> None:
-    """In every width buttons, fields and rows react on 44 pixels, also where they are drawn smaller."""
-    page.tab.set_viewport_size({"width": width, "height": 900})
+@pytest.mark.parametrize(("width", "height"), [(400, 900), (1280, 900), (1280, 600)])
+def test_what_is_pressed_has_room_for_a_finger(project: Project, page: Page, width: int, height: int) -> None:
+    """In every window, low ones too, buttons, fields and rows react on 44 pixels, also where they are drawn smaller."""
+    page.tab.set_viewport_size({"width": width, "height": height})
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     page.api("POST", "/api/issues", {"title": "issue", "body": "look"})
     page.api("POST", "/api/runs", {"recipe_id": "ask-first", "description": "ask"})
@@ -266,7 +318,7 @@ def test_what_is_pressed_has_room_for_a_finger(project: Project, page: Page, wid
         f"/runs/{run['run_id']}": "It is done.",
     }.items():
         page.open(path).shows(shown)
-        page.tab.locator("main :is(.row-link, button)").first.wait_for()
+        page.tab.locator("main :is(.row-link, button):visible").first.wait_for()
         found[path] = page.tab.evaluate(REACH)
     around = page.button("Verify").evaluate(
         """button => {

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const { answered, happened, rows, sentence } = await import(pathToFileURL(process.argv[2]).href);
+const { answered, happened, rows, sentence, ticks, worked } = await import(pathToFileURL(process.argv[2]).href);
 
 /** What a list of steps shows. */
 const shown = (state) => rows(state).map((step) => [step.key, step.attempt || 1, step.status, step.error?.code ?? null]);
@@ -15,6 +15,8 @@ const found = JSON.parse(readFileSync(0, "utf8")).map(({ answers, events }) => {
     status: state.run.status,
     sentence: sentence(state.run, state.open),
     total: state.run.steps_total,
+    worked: worked(state.run),
+    ticks: ticks(state.run.length || 1),
     // A second time the same: whatever comes twice changes nothing.
     again: shown(events.reduce(happened, state)),
     kept: state.finished.filter((step) => begun.finished.includes(step)).length,

@@ -127,6 +127,42 @@ def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
     ]
 
 
+def test_the_time_in_steps_is_told_where_a_run_stood_still() -> None:
+    """Overlapping steps count once, repeated attempts count, and a run that never stood still says nothing."""
+
+    def spent(*spans: tuple[str, str], **others: Any) -> dict[str, Any]:
+        tries = [
+            {"started_at": f"2026-02-10T14:30:{one}Z", "completed_at": f"2026-02-10T14:30:{two}Z"} for one, two in spans
+        ]
+        steps = [{"key": "a", "status": "done", **tries[-1], "attempts": tries[:-1]}]
+        ends = {"started_at": "2026-02-10T14:30:00Z", "completed_at": "2026-02-10T14:30:50Z"}
+        return {"answers": [answer([], "failed") | ends | {"steps": steps, "steps_total": 1} | others], "events": []}
+
+    cases = [
+        spent(("00", "02"), ("01", "03"), ("40", "50")),
+        spent(("01", "49")),
+        spent(("00", "02"), steps_total=2),
+        spent(("00", "02"), status="running"),
+    ]
+
+    assert [found["worked"] for found in reduce(cases)] == [13, None, None, None]
+
+
+def test_the_ticks_of_a_timeline_are_round() -> None:
+    """A timeline has at most three ticks, at round numbers of milliseconds, seconds or minutes."""
+    lengths = [1, 157, 5000, 48_800, 60_000, 5_400_000]
+    cases = [{"answers": [answer([]) | {"length": length}], "events": []} for length in lengths]
+
+    assert [found["ticks"] for found in reduce(cases)] == [
+        [0],
+        [0, 100],
+        [0, 2000, 4000],
+        [0, 20_000, 40_000],
+        [0, 20_000, 40_000],
+        [0, 1_800_000, 3_600_000],
+    ]
+
+
 def test_a_resumed_run_forgets_what_no_longer_counts() -> None:
     """After a resume the steps that are dead are not shown beside those that replace them."""
     name = max(golden.names(), key=lambda each: len(living(each)))

@@ -1,11 +1,10 @@
 // @ts-check
 import { render } from "preact";
-import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { address, html, interceptLinks, match, navigate, signal, startClock, useValue } from "./lib/base.js";
-import { follow, isSignedIn, keepSession, post, reachable, signOut, watchService } from "./lib/live.js";
+import { address, html, interceptLinks, match, navigate, signal, startClock, useNow, useValue } from "./lib/base.js";
+import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, signOut, useLive, watchService } from "./lib/live.js";
 import { Empty, Fault, Icon, PageTitle, typed, useAct, useFault } from "./parts/basics.js";
-import { Help, installShortcuts } from "./parts/shortcuts.js";
 import { Home, Inbox } from "./pages/home.js";
 
 /**
@@ -29,7 +28,7 @@ function later(load, name) {
     useLayoutEffect(() => {
       if (loaded) document.querySelector("h1")?.focus({ preventScroll: true });
     }, [loaded]);
-    return loaded ? html`<${page} ...${props} />` : html`<${Fault} error=${error} retry=${() => window.location.reload()} />`;
+    return loaded ? html`<${page} ...${props} />` : html`<${Fault} error=${error} />`;
   };
 }
 
@@ -65,19 +64,22 @@ const PAGES = [
   ["/sign-in", SignIn, "Sign in"],
 ];
 
-/** What the navigation shows: what happens, what is found, what can be started, and the service. */
+/** What the navigation shows: the work, and below a heading what it is made of. */
 const NAVIGATION = [
   ["/", "Home"],
   ["/inbox", "Inbox"],
   ["/runs", "Runs"],
   ["/plans", "Plans"],
-  ["/cost", "Cost"],
-  ["/issues", "Issues", "apart"],
+  ["/issues", "Issues"],
   ["/conferences", "Conferences"],
-  ["/recipes", "Recipes", "apart"],
+  ["/cost", "Cost"],
+];
+
+const SETUP = [
+  ["/recipes", "Recipes"],
   ["/agents", "Agents"],
   ["/triggers", "Triggers"],
-  ["/notifications", "Notifications", "apart"],
+  ["/notifications", "Notifications"],
   ["/access", "Access"],
 ];
 
@@ -98,12 +100,17 @@ function App() {
   return html`
     <a class="skip" href="#content">Skip to content</a>
     <${Navigation} path=${path} />
-    <div class="body">
-      ${service === "no" && html`<div class="banner" role="status">The connection to the service is lost. This page continues by itself when it is back.</div>`}
+    <div class=${service === "no" ? "body lost" : "body"}>
+      ${service === "no" && html`<${Lost} />`}
       <main id="content">${html`<${page} key=${path} ...${props} />`}</main>
     </div>
     <${Help} />
     <div id="announcements" class="hidden" role="status" aria-live="polite"></div>`;
+}
+
+/** The clock of the page stands still meanwhile. */
+function Lost() {
+  return html`<div class="banner" role="status">The connection to the service is lost; this page shows how things stood at ${new Date(useNow()).toLocaleTimeString()}. It continues by itself when the service is back.</div>`;
 }
 
 /** @param {string} path @returns {[(props: any) => any, Record<string, string>, string]} */
@@ -140,13 +147,29 @@ function SignIn() {
     </form>`;
 }
 
+/** Milliseconds after which the navigation counts what waits: the page itself comes first. */
+const LATER = 1500;
+
+/** How many questions and stopped runs wait for a person. */
+function useWaiting() {
+  const [counts, setCounts] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setCounts(true), LATER);
+    return () => clearTimeout(timer);
+  }, []);
+  const { gates = 0, parked = 0, plans = 0 } = useLive(counts ? "/api/stats" : null, { on: aboutRuns }).data?.waits || {};
+  return gates + parked + plans;
+}
+
 /** @param {{path: string}} props */
 function Navigation({ path }) {
+  const waiting = useWaiting();
   const shownTheme = useValue(theme);
+  const link = (/** @type {string[]} */ [to, label]) => html`<li><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${label}${to === "/inbox" && waiting > 0 && html` <span class="count push" title="waiting for you">${waiting}</span>`}</a></li>`;
   return html`<nav class="rail" aria-label="Main">
     <a class="brand" href="/"><img src="/ui/icon.svg" alt="" width="24" height="24" /> Control Room</a>
-    <a class="button primary" href="/start">Start a run</a>
-    <ul>${NAVIGATION.map(([to, label, kind]) => html`<li class=${kind}><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${label}</a></li>`)}</ul>
+    ${path !== "/sign-in" && html`<a class="button primary" href="/start">Start a run</a>
+      <ul>${NAVIGATION.map(link)}<li class="apart" aria-hidden="true">Setup</li>${SETUP.map(link)}</ul>`}
     <div class="rail-foot">
       <button type="button" class="quiet" aria-label=${`Theme: ${shownTheme}`} onClick=${nextTheme}><${Icon} name="theme" /> <span>Theme: ${shownTheme}</span></button>
       ${useValue(isSignedIn) && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
@@ -183,10 +206,122 @@ function nextTheme() {
   applyTheme();
 }
 
+/** Whether the help is open. */
+const helpOpen = signal(false);
+
+/** Keys and what they do, as the help lists them. */
+const KEYS = /** @type {const} */ ([
+  ["/", "Search; Enter goes to the first row"],
+  ["j k", "Next and previous row"],
+  ["Enter", "Open the row"],
+  ["g h", "Home"],
+  ["g r", "Runs"],
+  ["g i", "Inbox"],
+  ["g p", "Plans"],
+  ["g c", "Cost"],
+  ["g s", "Start a run"],
+  ["a d", "Approve or deny the chosen question"],
+  ["?", "This help"],
+]);
+
+const PLACES = { h: "/", r: "/runs", i: "/inbox", p: "/plans", c: "/cost", s: "/start" };
+
+let going = false;
+
+/** Listen to the keys of the UI, wherever the person is not writing. */
+function installShortcuts() {
+  document.addEventListener("keydown", (event) => {
+    if (leavesSearch(event)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
+    if (press(event.key)) event.preventDefault();
+  });
+}
+
+/** From the search to the rows that it found, or back to the page. @param {KeyboardEvent} event */
+function leavesSearch(event) {
+  if (!(event.target instanceof HTMLElement) || event.target.id !== "search") return false;
+  if (event.key === "Escape") event.target.blur();
+  return ["Enter", "ArrowDown"].includes(event.key) && move(1);
+}
+
+/** @param {EventTarget | null} target */
+function isWriting(target) {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT|DIALOG)$/.test(target.tagName) || Boolean(target.closest("dialog")));
+}
+
+/** @param {string} key @returns {boolean} Whether the key meant something. */
+function press(key) {
+  if (going) {
+    going = false;
+    if (key in PLACES) navigate(PLACES[/** @type {keyof typeof PLACES} */ (key)]);
+    return key in PLACES;
+  }
+  switch (key) {
+    case "g":
+      return (going = true);
+    case "?":
+      return (helpOpen.value = true);
+    case "/":
+      document.getElementById("search")?.focus();
+      return true;
+    case "j":
+    case "k":
+      return move(key === "j" ? 1 : -1);
+    case "a":
+      return decide(0);
+    case "d":
+      return decide(1);
+    default:
+      return false;
+  }
+}
+
+function rows() {
+  return /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[data-row]")]);
+}
+
+/** @param {number} by */
+function move(by) {
+  const all = rows();
+  const at = all.findIndex((row) => row.contains(document.activeElement));
+  if (at < 0) return focus(all.find((row) => row.getBoundingClientRect().top >= 0));
+  return focus(all[Math.min(all.length - 1, Math.max(0, at + by))]);
+}
+
+/** @param {HTMLElement | undefined} row */
+function focus(row) {
+  const link = row?.querySelector(".row-link");
+  (link instanceof HTMLElement ? link : row)?.focus();
+  return Boolean(row);
+}
+
+/** Press a decision's button of the question that has the focus, or of the first; it is confirmed there. @param {number} index */
+function decide(index) {
+  const gates = [...document.querySelectorAll("[data-gate]")];
+  const gate = gates.find((each) => each.contains(document.activeElement)) || gates[0];
+  const button = gate?.querySelectorAll("[data-decision]")[index];
+  if (button instanceof HTMLElement) button.click();
+  return Boolean(button);
+}
+
+/** The keys of the UI. */
+function Help() {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const open = useValue(helpOpen);
+  useEffect(() => {
+    if (open) dialog.current?.showModal();
+  }, [open]);
+  if (!open) return null;
+  const close = () => (helpOpen.value = false);
+  return html`<dialog ref=${dialog} onClose=${close} aria-labelledby="help-title"><h2 id="help-title">Keys</h2>
+    <dl class="facts">${KEYS.map(([key, meaning]) => html`<dt><kbd>${key}</kbd></dt><dd>${meaning}</dd>`)}</dl>
+    <div class="actions"><button type="button" onClick=${close}>Close</button></div></dialog>`;
+}
+
 applyTheme();
 interceptLinks();
 installShortcuts();
-startClock();
+startClock(() => reachable.value !== "no");
 watchService();
 follow();
 const root = document.getElementById("app");

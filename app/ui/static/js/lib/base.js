@@ -59,10 +59,10 @@ export function useNow(goesOn = true) {
   return useValue(goesOn ? now : never);
 }
 
-/** Count on every second while the page is visible. */
-export function startClock() {
+/** Count on every second while the page is visible and what it shows is known. @param {() => boolean} isKnown */
+export function startClock(isKnown) {
   setInterval(() => {
-    if (!document.hidden) now.value = Date.now();
+    if (!document.hidden && isKnown()) now.value = Date.now();
   }, 1000);
 }
 

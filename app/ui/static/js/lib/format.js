@@ -14,7 +14,7 @@ const UNITS = /** @type {const} */ ([
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`;
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 10) return `${Number(seconds.toFixed(1))} s`;
   let rest = Math.round(seconds);
   const parts = [];
   for (const [unit, size] of UNITS) {
@@ -26,21 +26,7 @@ export function duration(seconds) {
   return parts.filter(Boolean).join(" ");
 }
 
-/**
- * Return a duration in one unit, such as `2.5 min`, where there is little room.
- * @param {number} seconds
- */
-export function length(seconds) {
-  const [unit, size] = UNITS.find(([, each]) => seconds >= each) || ["ms", 0.001];
-  return `${Number((seconds / size).toFixed(1))} ${unit}`;
-}
-
-/**
- * Return how long a run or step took, or has taken until now, in seconds; NaN if it has not begun.
- * @param {string | null | undefined} from
- * @param {string | null | undefined} to
- * @param {number} now Milliseconds.
- */
+/** Seconds that something took, or has taken until now; NaN if it has not begun. @param {string | null | undefined} from @param {string | null | undefined} to @param {number} now Milliseconds. */
 export function seconds(from, to, now) {
   if (!from) return NaN;
   return Math.max(0, ((to ? Date.parse(to) : now) - Date.parse(from)) / 1000);
@@ -77,7 +63,8 @@ export function number(count) {
  */
 export function money(amount) {
   if (amount === null || amount === undefined) return "–";
-  return amount !== 0 && amount < 0.01 ? `$${amount.toPrecision(2)}` : `$${amount.toFixed(2)}`;
+  const small = Math.abs(amount);
+  return `$${small === 0 || small >= 0.1 ? amount.toFixed(2) : small >= 0.0001 ? amount.toFixed(4) : amount.toPrecision(2)}`;
 }
 
 /**
@@ -101,10 +88,7 @@ export function estimate(amount) {
   return `≈ ${money(amount)}`;
 }
 
-/**
- * Return the sum of tokens of a usage, or null where none were reported: no call takes no token.
- * @param {{input_tokens?: number | null, output_tokens?: number | null} | null | undefined} usage
- */
+/** The sum of tokens of a usage, or null where none were reported: no call takes no token. @param {any} usage */
 export function tokens(usage) {
   if (!usage) return null;
   const known = [usage.input_tokens, usage.output_tokens].filter((count) => typeof count === "number");
@@ -123,4 +107,14 @@ export function bytes(count) {
   const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, count)) / 10));
   const amount = count / 1024 ** power;
   return `${amount < 10 && power ? amount.toFixed(1) : Math.round(amount)} ${units[power]}`;
+}
+
+/** A label as people write it: `key=value`. @param {string} written */
+export function label(written) {
+  return written.replace(/^([^:=]+):/, "$1=");
+}
+
+/** A label as the interface takes it: `key:value`. @param {string} written */
+export function labelled(written) {
+  return written.replace(/^([^:=]+)=/, "$1:");
 }

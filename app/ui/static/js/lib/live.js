@@ -53,8 +53,7 @@ export async function signOut() {
 
 /**
  * Send a request; throw a `Problem` if it is refused, and a `TypeError` if nobody answers.
- * @param {string} method
- * @param {string} path
+ * @param {string} method @param {string} path
  * @param {{body?: unknown, headers?: Record<string, string>, signal?: AbortSignal}} [options]
  */
 export async function request(method, path, { body, headers = {}, signal: abort } = {}) {
@@ -97,7 +96,7 @@ export async function get(path, abort) {
   return (await request("GET", path, { signal: abort })).json();
 }
 
-/** The address of the next page of a list, or empty. @param {Response} reply */
+/** @param {Response} reply */
 export function nextOf(reply) {
   return /<([^>]+)>; *rel="next"/.exec(reply.headers.get("Link") || "")?.[1] || "";
 }
@@ -216,7 +215,7 @@ export function sleep(milliseconds, ended) {
   });
 }
 
-/** Wait until the page is visible. @param {AbortSignal} [ended] @returns {Promise<void>} */
+/** @param {AbortSignal} [ended] @returns {Promise<void>} */
 export function visible(ended) {
   return new Promise((resolve) => {
     const over = new AbortController();
@@ -307,8 +306,8 @@ const NOTHING = { data: null, error: null, of: null };
  * @template T
  * @param {string | null} path None: nothing is asked.
  * @param {{pause?: number, every?: number, on?: Concerns, long?: boolean}} [options] `pause`: milliseconds between polls of
- *   what no event tells of; `every`: the same of what has no long poll, where no events arrive, and of what events tell
- *   in part; `on`: events that concern the address, all by default; `long`: long polls always, at most once in a page.
+ *   what no event tells of; `every`: the same of what events tell in part; `on`: events that concern the address;
+ *   `long`: long polls always, at most once in a page.
  * @returns {Live<T> & {refresh: () => void}}
  */
 export function useLive(path, { pause = 0, every = 0, on = () => true, long = false } = {}) {
@@ -320,7 +319,7 @@ export function useLive(path, { pause = 0, every = 0, on = () => true, long = fa
     const ended = new AbortController();
     keep(path, { pause, every, on, long }, ended.signal, setState);
     return () => ended.abort();
-  }, [path, round, every]);
+  }, [path, round, every, pause]);
   return { ...state, refresh: () => setRound((count) => count + 1) };
 }
 

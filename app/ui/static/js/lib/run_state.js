@@ -24,7 +24,7 @@ export function isOpen(step) {
   return OPEN.includes(step.status) && !step.completed_at;
 }
 
-/** The name of a step's try within its run. @param {Step} step */
+/** @param {Step} step */
 export function nameOf(step) {
   return `${step.key}\n${step.attempt || 1}`;
 }
@@ -197,7 +197,7 @@ export function sentence(run, steps = run.steps) {
     case "waiting":
       return `It waits for ${open.some((step) => step.gate_id) ? "an answer to " : ""}${names || "an answer"}, and uses no worker meanwhile.`;
     case "paused":
-      return run.error ? `It is parked: ${run.error.message}` : "A person paused it; it continues on request.";
+      return run.error ? `It is paused: ${run.error.message}` : "It is paused by a person.";
     case "done":
       return run.ending?.partial ? `It is done in part: ${partly(run.ending)}.` : "It is done.";
     case "cancelled":
@@ -218,6 +218,21 @@ function listed(names) {
   return names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", ");
 }
 
+/** The seconds in which an ended run was in at least one step; null: not known, or about its duration. @param {any} run */
+export function worked({ completed_at, started_at, status, steps, steps_total }) {
+  if (!FINISHED.includes(status) || !completed_at || steps.length < steps_total) return null;
+  const spans = steps.flatMap((/** @type {Step} */ step) => [...(step.attempts || []), step]).map((/** @type {any} */ each) => [Date.parse(each.started_at), Date.parse(each.completed_at)]);
+  spans.sort((/** @type {number[]} */ one, /** @type {number[]} */ other) => one[0] - other[0]);
+  let [sum, reached] = [0, 0];
+  for (const [from, to] of spans) {
+    if (!(to > reached)) continue;
+    sum += to - Math.max(from, reached);
+    reached = to;
+  }
+  const whole = Date.parse(completed_at) - Date.parse(started_at);
+  return whole > 10_000 && sum < 0.8 * whole ? sum / 1000 : null;
+}
+
 /** Lengths of a timeline in seconds: it grows from one to the next, so that bars seldom move. */
 const LENGTHS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
 
@@ -233,6 +248,13 @@ export function span(run, now) {
   const seconds = Math.max(0, now - from) / 1000;
   const whole = LENGTHS.find((length) => length >= seconds) || 86400 * Math.ceil(seconds / 86400);
   return { from, to: from + 1000 * whole };
+}
+
+/** The ticks of a timeline: round numbers of milliseconds, three at most. @param {number} whole */
+export function ticks(whole) {
+  const fine = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+  const step = [...fine, ...LENGTHS.map((length) => 1000 * length)].find((each) => 3 * each >= whole) || whole / 3;
+  return [0, step, 2 * step].filter((at) => at < 0.9 * whole);
 }
 
 /**

@@ -35,7 +35,7 @@ export function Cost() {
   const path = withQuery("/api/usage", { by, label_key: by === "label" ? key : "", created_after: since(days), session_id: query.get("session_id"), utc_offset: offset() });
   const usage = useLive(asks ? path : null, { on: aboutRuns, every: 10_000 });
   return html`
-    <${PageTitle} title="Cost" lead="Tokens and money of runs, as providers reported them; ≈ is an estimate by the project’s prices. What neither tells is unknown, never zero." />
+    <${PageTitle} title="Cost" lead="Tokens and money of runs, as providers reported them. ≈ marks an estimate from the price list of the project. A call with neither is shown as unknown, never as zero." />
     <${Choices} by=${by} days=${days} shows=${shows} label=${key} />
     <${Fault} error=${usage.error} retry=${usage.refresh} />
     ${!asks && html`<${Empty} title="Which label?"><p>Enter the name of a label above, such as <code>book</code>.</p></${Empty}>`}
@@ -72,7 +72,7 @@ function Choices({ by, days, shows, label }) {
 /** @param {{total: any}} props */
 function Total({ total }) {
   return html`<dl class="figures">
-    <div><dt>Cost</dt><dd>${format.spent(total)}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price${guessed(total) && `, ${format.estimate(total.cost_estimated_usd)}`}</dd>`}</div>
+    <div><dt>Cost</dt><dd>${format.spent(total, "nothing")}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price${guessed(total) && `, ${format.estimate(total.cost_estimated_usd)}`}</dd>`}</div>
     <div><dt>Input tokens</dt><dd>${format.number(total.input_tokens)}</dd></div>
     <div><dt>Output tokens</dt><dd>${format.number(total.output_tokens)}</dd></div>
     <div><dt>Calls of agents</dt><dd>${format.number(total.calls)}</dd></div>
@@ -85,7 +85,7 @@ function Sums({ by, rows, shows }) {
   const word = GROUPS.find(([name]) => name === by)?.[1] || by;
   const ordered = [...rows].sort((one, other) => (by === "day" ? compare(one.name, other.name) : weight(other, shows) - weight(one, shows)));
   const bars = ordered.map((row) => ({
-    name: row.name || "none",
+    name: row.name || NAMELESS[by] || "none",
     parts: shows === "tokens" ? [row.input_tokens || 0, row.output_tokens || 0] : [row.cost_usd || 0, row.cost_estimated_usd || 0],
     text: shows === "tokens" ? format.number((row.input_tokens || 0) + (row.output_tokens || 0)) : format.price(row),
     unknown: shows === "cost" && row.calls_without_price > 0 && !guessed(row),
@@ -93,11 +93,11 @@ function Sums({ by, rows, shows }) {
   const guesses = rows.some(guessed);
   const columns = guesses ? NUMBERS : NUMBERS.filter(([name]) => name !== "Estimated");
   const label = `${shows === "tokens" ? "Tokens" : "Cost"} by ${word.toLowerCase()}`;
-  if (!rows.length) return html`<${Empty} title="No agent reported tokens or a price in this time."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
+  if (!rows.length) return html`<${Empty} title="No agent was called in this time."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
       ${(shows === "tokens" || guesses) && html`<p class="legend"><span class="chart-key-0"></span> ${shows === "tokens" ? "input" : "reported"} <span class="chart-key-1"></span> ${shows === "tokens" ? "output" : "estimated"}</p>`}
-      ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> and calls without a price; with <code>control-room prices set FILE</code> they are estimated</p>`}</div>
+      ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> Calls without a price. To estimate them, set prices: <code>control-room prices set FILE</code></p>`}</div>
     <${Table} label=${label} rows=${ordered} name=${(/** @type {any} */ row) => row.name} columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...columns]} />
   </div></${Section}>`;
 }
@@ -110,7 +110,7 @@ const NUMBERS = /** @type {[string, (row: any) => any][]} */ ([
   ["Output", (row) => format.number(row.output_tokens)],
   ["Cost", (row) => format.spent({ ...row, cost_estimated_usd: null })],
   ["Estimated", (row) => (guessed(row) ? format.estimate(row.cost_estimated_usd) : "–")],
-  ["Per run", (row) => format.price({ ...row, cost_usd: perRun(row, "cost_usd"), cost_estimated_usd: perRun(row, "cost_estimated_usd") })],
+  ["Per run", (row) => (row.calls_without_price && !guessed(row) ? "unknown" : format.price({ ...row, cost_usd: perRun(row, "cost_usd"), cost_estimated_usd: perRun(row, "cost_estimated_usd") }))],
   ["Unpriced", (row) => (row.calls_without_price ? format.plural(row.calls_without_price, "call") : "")],
 ]).map(([name, cell]) => [name, cell, "right number"]);
 
@@ -124,9 +124,12 @@ function perRun(row, name) {
   return row.runs && typeof row[name] === "number" ? row[name] / row.runs : null;
 }
 
+/** What rows without a name are called. @type {Record<string, string>} */
+const NAMELESS = { model: "default of the backend" };
+
 /** @param {string} by @param {string | null} name */
 function named(by, name) {
-  if (name === null || name === "") return html`<span class="muted">none</span>`;
+  if (name === null || name === "") return html`<span class="muted">${NAMELESS[by] || "none"}</span>`;
   return by === "recipe" ? html`<a class="row-link" href=${withQuery("/runs", { recipe_id: name })}>${name}</a>` : name;
 }
 
@@ -150,7 +153,7 @@ const MOST = 20;
 /** @typedef {{name: string, parts: number[], text: string, unknown?: boolean}} Bar
  *   `parts`: lengths one behind the other; `unknown`: more was used than is known. */
 
-/** Bars one below the other, the table beside them says the same. @param {{bars: Bar[], label: string}} props */
+/** @param {{bars: Bar[], label: string}} props */
 function Bars({ bars, label }) {
   const shown = bars.slice(0, MOST);
   const most = longest(shown);
@@ -162,7 +165,7 @@ function Bars({ bars, label }) {
     </g>`)}</svg>`;
 }
 
-/** Columns side by side, for days. @param {{bars: Bar[], label: string}} props */
+/** @param {{bars: Bar[], label: string}} props */
 function Columns({ bars, label }) {
   const most = longest(bars);
   const each = 100 / Math.max(bars.length, 7);
@@ -170,7 +173,7 @@ function Columns({ bars, label }) {
     <line class="chart-base" x1="0" x2="100%" y1=${HEIGHT} y2=${HEIGHT} />
     ${bars.map((bar, index) => html`<g><title>${bar.name}: ${bar.text}</title>
       ${segments(bar, most).map((part) => html`<rect class=${part.kind} x=${`${index * each + each * 0.15}%`} width=${`${each * 0.7}%`}
-        y=${HEIGHT - ((part.from + part.size) / 100) * (HEIGHT - 8)} height=${(part.size / 100) * (HEIGHT - 8)} rx="2" />`)}</g>`)}
+        y=${HEIGHT - ((part.from + part.size) / 100) * (HEIGHT - 8)} height=${Math.max(0, (part.size / 100) * (HEIGHT - 8))} rx="2" />`)}</g>`)}
     ${bars.length > 0 && html`<text class="chart-name" x="0" y=${HEIGHT + 17}>${bars[0].name}</text>`}
     ${bars.length > 1 && html`<text class="chart-name" x=${`${bars.length * each}%`} y=${HEIGHT + 17} text-anchor="end">${bars[bars.length - 1].name}</text>`}
   </svg>`;
@@ -190,11 +193,13 @@ function sum(parts) {
 function segments(bar, most) {
   const found = [];
   let from = 0;
+  // What is unknown has room at the end of the longest bar, too.
+  const room = bar.unknown ? 97 : 100;
   for (const [index, part] of bar.parts.entries()) {
-    const size = (100 * part) / most;
+    const size = (room * part) / most;
     if (size > 0) found.push({ from, size, kind: `chart-part-${index}` });
     from += size;
   }
-  if (bar.unknown) found.push({ from, size: Math.min(2, 100 - from), kind: "chart-unknown" });
+  if (bar.unknown) found.push({ from, size: 3, kind: "chart-unknown" });
   return found;
 }

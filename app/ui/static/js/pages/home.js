@@ -2,12 +2,13 @@
 import { html } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, useLive, withQuery } from "../lib/live.js";
-import { EXAMPLE, Empty, Fault, PageTitle, Section, each } from "../parts/basics.js";
-import { Answered, GateCard } from "../parts/gate_card.js";
-import { PlanLines, RunLines, asksForPerson } from "../parts/rows.js";
+import { Command, EXAMPLE, Empty, Fault, LocalModel, PageTitle, Section, each } from "../parts/basics.js";
+import { Answered, GateCard, PlanLines, RunLines, asksForPerson } from "../parts/rows.js";
 
 /** Rows of a part of the page; its heading leads to all. */
 const MOST = 10;
+/** @type {any[]} */
+const NONE = [];
 const DAY = 24 * 3600 * 1000;
 
 /** Home: what waits for me, what runs, what failed, what today cost. */
@@ -15,7 +16,7 @@ export function Home() {
   const { since, today } = instants();
   const live = useLive(withQuery("/api/stats", { since, today }), { on: aboutRuns });
   const stats = live.data;
-  const { gates = 0, questions = 0, parked = 0 } = stats?.waits || {};
+  const { gates = 0, parked = 0, plans: drafts = 0 } = stats?.waits || {};
   const busy = stats ? stats.runs.running + stats.runs.pending : 0;
   const asked = useLive(gates ? withQuery("/api/gates", { limit: MOST }) : null, { on: aboutRuns });
   const plans = useLive("/api/sessions?limit=100", { every: 5000 });
@@ -24,21 +25,23 @@ export function Home() {
   const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { status: "failed", limit: MOST, created_after: since }) : null, { on: aboutRuns });
   const done = useLive(stats?.runs.done ? "/api/runs?status=done&limit=5" : null, { on: aboutRuns });
   const asking = (plans.data || []).filter(asksForPerson);
-  const waiting = gates + parked + Math.max(questions, asking.length);
+  const waiting = gates + parked + Math.max(drafts, asking.length);
   return html`
     <${PageTitle} title="Home" lead=${stats && service(stats)} />
     <${Fault} error=${live.error} retry=${live.refresh} />
+    <${LocalModel} stats=${stats} />
     ${stats?.disk.is_full && html`<p class="fault"><strong>The disk is full.</strong> New runs are refused until there is room.</p>`}
     ${stats && html`<${Figures} stats=${stats} waiting=${waiting} busy=${busy} />`}
     <${Section} title="Waiting for you" count=${stats ? waiting : undefined} actions=${html`<a href="/inbox">Inbox</a>`}>
       ${waiting === 0 && stats && html`<p class="muted">Nothing waits for you.</p>`}
       ${gates > 0 && each(asked.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${() => (asked.refresh(), live.refresh())} />`)}
+      <${Answered} gates=${stats && !gates ? NONE : asked.data} />
       <${PlanLines} plans=${asking} />
       ${parked > 0 && stuck.data?.length > 0 && html`<${RunLines} runs=${stuck.data} />`}
     </${Section}>
     <${Section} title="In progress" count=${stats ? busy : undefined} actions=${html`<a href="/runs?status=running&status=pending">All in progress</a>`}>
       ${busy > 0 && running.data?.length > 0 && html`<${RunLines} runs=${running.data} />`}
-      ${busy === 0 && stats && html`<${Empty} title="Nothing is running." command=${EXAMPLE}><p><a href="/start">Start a run</a>, or from a terminal:</p></${Empty}>`}
+      ${busy === 0 && stats && html`<p class="muted">Nothing is running. <a href="/start">Start a run</a>, or from a terminal:</p><${Command} text=${EXAMPLE} served />`}
     </${Section}>
     <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed runs</a>`}>
       ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">Nothing failed.</p>`}
@@ -46,7 +49,7 @@ export function Home() {
     ${done.data?.length > 0 && html`<${Section} title="Recently done" actions=${html`<a href="/runs?status=done">All ${format.number(stats.runs.done)} done</a>`}><${RunLines} runs=${done.data} /></${Section}>`}`;
 }
 
-/** The numbers of the page, each a link to what it counts. @param {{stats: any, waiting: number, busy: number}} props */
+/** @param {{stats: any, waiting: number, busy: number}} props */
 function Figures({ stats, waiting, busy }) {
   const { today, pool } = stats;
   return html`<dl class="figures">
@@ -59,9 +62,9 @@ function Figures({ stats, waiting, busy }) {
   </dl>`;
 }
 
-/** Which project this is, and what executes its runs. @param {any} stats */
+/** Which project this is, and what executes its runs where that is another service. @param {any} stats */
 function service({ disk, service: { engine, project } }) {
-  return html`<code>${project}</code> on the ${engine} engine, ${format.bytes(disk.free_bytes)} of disk free`;
+  return html`<code>${project}</code>${engine !== "embedded" && ` on ${engine[0].toUpperCase()}${engine.slice(1)}`}, ${format.bytes(disk.free_bytes)} of disk free`;
 }
 
 /** @type {{since: string, today: string} | null} */
@@ -91,5 +94,5 @@ export function Inbox() {
       ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${gates.refresh} />`)}</${Section}>`}
     <${Answered} gates=${gates.data} />
     ${asking.length > 0 && html`<${Section} title="Plans" count=${asking.length}><${PlanLines} plans=${asking} /></${Section}>`}
-    ${parked.data?.length > 0 && html`<${Section} title="Paused and parked runs" count=${parked.data.length}><${RunLines} runs=${parked.data} /></${Section}>`}`;
+    ${parked.data?.length > 0 && html`<${Section} title="Paused runs" count=${parked.data.length}><${RunLines} runs=${parked.data} /></${Section}>`}`;
 }

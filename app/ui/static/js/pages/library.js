@@ -6,10 +6,10 @@ import { address, html, navigate, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { newKey, patch, post, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, sentence } from "../lib/run_state.js";
-import { Ago, Command, Confirm, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Section, Status, Table, announce, each, options, typed, useAct } from "../parts/basics.js";
+import { Ago, Command, Confirm, Content, Empty, Fault, Id, LocalModel, Missing, Opened, PageTitle, Section, Status, Table, announce, each, options, typed, useAct } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { RunTable } from "../parts/rows.js";
-import { told } from "./start.js";
+import { Lacks, Ready, told } from "./start.js";
 
 /** Recipes: what there is, and what is wrong with it. */
 export function Recipes() {
@@ -22,19 +22,22 @@ export function Recipes() {
       actions=${html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search recipes" value=${query.get("q") || ""} onInput=${typed((q) => setQuery({ q }))} /></label>`} />
     <${Fault} error=${recipes.error} retry=${recipes.refresh} />
     ${chosen && html`<${Recipe} key=${chosen} id=${chosen} />`}
-    ${recipes.data?.length === 0 && html`<${Empty} title="There is no recipe." command="control-room init" />`}
+    ${recipes.data?.length === 0 && html`<${Empty} title="No recipes yet." command="control-room init" />`}
     ${shown?.length === 0 && recipes.data.length > 0 && html`<${Empty} title="No recipe matches." />`}
+    <${Lacks} recipes=${recipes.data} />
     <${Table} label="Recipes" rows=${shown} name=${(/** @type {any} */ recipe) => `${recipe.layer}/${recipe.recipe_id}`} columns=${RECIPES} />`;
 }
 
+/** @type {Record<string, string>} */
+const LANGUAGES = { control_room: "tools, agents, checks", agent_recipes: "state machine", amplifier: "steps and loops", orchestrate: "commands and agents" };
+
 /** @type {[string, (recipe: any) => any, string?][]} */
 const RECIPES = [
-  ["Status", (recipe) => html`<${Status} of=${recipe.valid ? "valid" : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} />`],
-  ["Recipe", (recipe) => html`<a class="row-link" href=${withQuery("/recipes", { recipe: recipe.recipe_id })}>${recipe.recipe_id}</a><div class="muted">${told(recipe)}</div>
-    ${each(recipe.lacks, (lack) => html`<div class="muted">${lack.message}</div>`)}
+  ["Status", (recipe) => html`<${Ready} recipe=${recipe} />`],
+  ["Recipe", (recipe) => html`<a class="row-link" href=${withQuery("/recipes", { recipe: recipe.recipe_id, q: address.value.query.get("q") })}>${recipe.recipe_id}</a><div class="muted">${told(recipe)}</div>
     ${each(recipe.flaws, (flaw) => html`<div class="wrong-text">${recipe.path}${flaw.line ? `:${flaw.line}` : ""} <code>${flaw.path}</code> ${flaw.message}</div>`)}`, "wide"],
-  ["Steps", (recipe) => (recipe.valid ? recipe.total_steps ?? html`<span title="The recipe can loop">–</span>` : ""), "right number"],
-  ["Language", (recipe) => recipe.dialect],
+  ["Steps", (recipe) => (recipe.valid ? recipe.total_steps ?? html`<span class="muted">can loop</span>` : ""), "right number"],
+  ["Language", (recipe) => html`${recipe.dialect}<div class="muted">${LANGUAGES[recipe.dialect]}</div>`],
   ["From", (recipe) => recipe.layer],
   ["", (recipe) => recipe.valid && html`<a href=${withQuery("/start", { recipe: recipe.recipe_id })}>Start</a>`],
 ];
@@ -52,26 +55,31 @@ function Recipe({ id }) {
 /** Agents: who does what, and whether it works. */
 export function Agents() {
   const agents = useLive("/api/agents");
+  const stats = useLive("/api/stats", { pause: 3600_000 }).data;
   return html`
-    <${PageTitle} title="Agents" lead="Roles that recipes name, the agents that play them, and what each is doing." />
+    <${PageTitle} title="Agents" lead="Recipes name roles; these agents play them. The tier (t1 small, t3 middle, t5 capable) chooses the wording of its prompts." />
     <${Fault} error=${agents.error} retry=${agents.refresh} />
-    ${agents.data?.length === 0 && html`<${Empty} title="No agent is configured." command="control-room agents check" />`}
+    <${LocalModel} stats=${stats} />
+    ${agents.data?.length === 0 && html`<${Empty} title="No agents yet." command="control-room agents check" />`}
     <${Table} label="Agents" rows=${agents.data} name=${(/** @type {any} */ agent) => agent.id} columns=${AGENTS} />
     <${Section} title="All backends"><p>The same from a terminal, with the backends that no agent uses:</p><${Command} text="control-room agents check" /></${Section}>`;
 }
 
 /** @type {[string, (agent: any) => any, string?][]} */
 const AGENTS = [
-  ["Status", (agent) => html`<${Status} of=${agent.fault ? "invalid" : agent.state} word=${agent.fault ? "not usable" : undefined} />`],
+  ["Status", (agent) => html`<${Status} of=${agent.fault ? "invalid" : agent.state} word=${agent.fault ? "not usable" : agent.state === "idle" ? undefined : "working"} />`],
   ["Agent", (agent) => html`${agent.id}${agent.fault && html`<div class="wrong-text">${agent.fault}</div>`}`, "wide"],
   ["Role", (agent) => agent.archetype],
   ["Backend", (agent) => agent.backend],
   ["Model", (agent) => agent.model || "default"],
   ["Tier", (agent) => agent.tier],
-  ["Works for", (agent) => agent.run && html`<a href=${`/runs/${agent.run}`}>${agent.key}</a>`],
+  ["Now at step", (agent) => agent.run && html`<a href=${`/runs/${agent.run}`}>${agent.key}</a>`],
 ];
 
 const SEVERITIES = ["error", "warning", "hint"];
+
+/** @type {Record<string, string>} */
+const SEEN = { error: "failed", warning: "warning" };
 
 /** Issues: what checks, agents and people have found; several are closed at once. */
 export function Issues() {
@@ -97,7 +105,7 @@ export function Issues() {
     ["Status", (issue) => html`<${Status} of=${issue.status} />`],
     ["Issue", (issue) => html`<a class="row-link" dir="auto" href=${`/issues/${issue.issue_id}`}>${issue.title}</a>`, "wide"],
     ["Kind", (issue) => issue.kind],
-    ["Severity", (issue) => issue.severity],
+    ["Severity", (issue) => issue.severity && html`<${Status} of=${SEEN[issue.severity] || "open"} word=${issue.severity} />`],
     ["Recipe", (issue) => issue.recipe_id && html`<a href=${withQuery("/issues", { recipe_id: issue.recipe_id })}>${issue.recipe_id}</a>`],
     ["Run", (issue) => issue.run_id && html`<a class="mono" href=${`/runs/${issue.run_id}`} title=${issue.run_id}>${issue.run_id.slice(-6)}</a>`],
     ["Changed", (issue) => html`<${Ago} at=${issue.updated_at} />`, "right"],
@@ -115,11 +123,11 @@ export function Issues() {
       <button type="button" onClick=${() => setAsked(true)}>Close</button><button type="button" class="quiet" onClick=${() => setChosen([])}>Clear selection</button></div>`}
     ${asked && html`<${Confirm} title=${`Close ${format.plural(closing.length, "issue")}?`} confirm=${`Close ${closing.length}`} onConfirm=${close} onClose=${() => setAsked(false)}>
       <p>A check that finds one again opens it again.</p></${Confirm}>`}
-    ${issues.data?.length === 0 && html`<${Empty} title=${status === "open" && !recipe && !severity ? "No issue is open." : "No issue matches."}><p>Checks of recipes open issues; so do failed definitions of done.</p></${Empty}>`}
+    ${issues.data?.length === 0 && html`<${Empty} title=${status === "open" && !recipe && !severity ? "No open issues." : "No issue matches."}><p>Checks of recipes open issues; so do failed definitions of done.</p></${Empty}>`}
     <${Table} label="Issues" rows=${issues.data} name=${(/** @type {any} */ issue) => issue.issue_id} columns=${columns} />`;
 }
 
-/** An issue with its evidence and its trail. @param {{id: string}} props */
+/** @param {{id: string}} props */
 export function Issue({ id }) {
   const path = `/api/issues/${encodeURIComponent(id)}`;
   const live = useLive(path, { pause: 4000 });
@@ -135,12 +143,12 @@ export function Issue({ id }) {
   const quotes = finding?.statements || (finding?.quote ? [finding] : []);
   return html`
     <${PageTitle} title=${issue.title} lead=${html`<${Status} of=${issue.status} note=${[issue.kind, issue.severity].filter(Boolean).join(", ")} />`}
-      actions=${html`<button type="button" onClick=${() => change({ status: issue.status === "open" ? "closed" : "open" })}>${issue.status === "open" ? "Close" : "Reopen"}</button>`} />
+      actions=${html`<button type="button" onClick=${() => change({ status: issue.status === "open" ? "closed" : "open" })}>${issue.status === "open" ? "Close issue" : "Reopen issue"}</button>`} />
     <dl class="facts card"><dt>Issue</dt><dd><${Id} id=${issue.issue_id} /></dd>
       ${issue.run_id && html`<dt>Run</dt><dd><a href=${`/runs/${issue.run_id}`}>${issue.run_id}</a></dd>`}
       ${issue.recipe_id && html`<dt>Recipe</dt><dd><a href=${withQuery("/issues", { recipe_id: issue.recipe_id })}>${issue.recipe_id}</a></dd>`}
       <dt>Created</dt><dd><${Ago} at=${issue.created_at} /></dd></dl>
-    <${Content} text=${issue.body} />
+    ${issue.body !== issue.title && html`<${Content} text=${issue.body} kind="question" />`}
     ${quotes.length > 0 && html`<${Section} title="Evidence" count=${quotes.length}><ul class="lines">${each(quotes, (quote) => html`<li><blockquote class="wide" dir="auto">${quote.quote || quote.value}</blockquote>
       <span class="mono muted">${quote.path}${quote.line ? `:${quote.line}` : ""}</span></li>`)}</ul></${Section}>`}
     ${each(issue.receipts, (receipt) => html`<${Opened} path=${`/api/audit/receipts/${receipt}`} title=${`Receipt ${receipt}`} />`)}
@@ -158,7 +166,7 @@ export function Conferences() {
     <${PageTitle} title="Conferences" lead="Several agents give their opinions on the same evidence; none sees another's." />
     <${NewConference} />
     <${Fault} error=${runs.error} retry=${runs.refresh} />
-    ${runs.data?.length === 0 && html`<${Empty} title="There is no conference." command=${'control-room confer "Does the arrival hold up beside the outline?"'}>
+    ${runs.data?.length === 0 && html`<${Empty} title="No conferences yet." command=${'control-room confer "Does the arrival hold up beside the outline?"'}>
       <p>Ask above, or from a terminal:</p></${Empty}>`}
     ${runs.data?.length > 0 && html`<${RunTable} runs=${runs.data} to="/conferences/" />`}`;
 }
@@ -177,7 +185,7 @@ function NewConference() {
   });
   const toggle = (/** @type {string} */ id) => setChosen(chosen.includes(id) ? chosen.filter((other) => other !== id) : [...chosen, id]);
   return html`<form class="card" onSubmit=${ask}>
-    <label>What is the question? The chief gathers evidence with tools first.
+    <label>What is the question? The chief gathers evidence with tools first; an opinion counts only with evidence that can be verified.
       <textarea rows="2" required maxlength="20000" value=${message} onInput=${typed(setMessage)}></textarea></label>
     ${able.length > 0 && html`<fieldset><legend>Agents (all, if none is chosen)</legend>
       ${each(able, (agent) => html`<label class="choice"><input type="checkbox" checked=${chosen.includes(agent.id)} onChange=${() => toggle(agent.id)} /> ${agent.id}</label>`)}</fieldset>`}
@@ -186,7 +194,7 @@ function NewConference() {
   </form>`;
 }
 
-/** A conference: the evidence, and the opinions side by side. @param {{id: string}} props */
+/** @param {{id: string}} props */
 export function Conference({ id }) {
   const live = useLive(`/api/runs/${encodeURIComponent(id)}`);
   const run = live.data;
@@ -196,7 +204,7 @@ export function Conference({ id }) {
   if (!run) return html`<${Missing} title="Conference" id=${id} live=${live} />`;
   const facts = issue.data?.facts;
   return html`
-    <${PageTitle} title=${facts?.message || run.task.description || "Conference"} lead=${html`<${Status} of=${run.status} /> ${sentence(run)}`}
+    <${PageTitle} title=${facts?.message || run.task.description || "Conference"} lead=${html`<${Status} of=${run.status} word=${sentence(run)} />`}
       actions=${html`<a class="button" href=${`/runs/${run.run_id}`}>Steps and logs</a>`} />
     <${Fault} error=${live.error || issues.error || issue.error} />
     ${facts ? html`<${Evidence} calls=${facts.evidence} /><${Opinions} opinions=${facts.opinions} />` : html`<${Answers} run=${run} />`}`;
@@ -212,7 +220,7 @@ function Evidence({ calls }) {
   </${Section}>`;
 }
 
-/** How a verdict looks. @type {Record<string, string>} */
+/** @type {Record<string, string>} */
 const VERDICTS = { accepted: "done", abstained: "skipped", rejected: "failed", failed: "failed" };
 
 /** @param {{opinions: any[]}} props */
@@ -221,13 +229,13 @@ function Opinions({ opinions }) {
     ${opinions.map((opinion) => html`<article class="card opinion" data-row tabindex="-1">
       <header><strong>${opinion.agent_id}</strong><span class="muted">${opinion.archetype}</span>
         <span class="push"><${Status} of=${VERDICTS[opinion.verdict] || "open"} word=${opinion.verdict} /></span></header>
-      ${opinion.why && html`<p class="muted">${opinion.why}</p>`}
       ${opinion.text && html`<pre>${opinion.text}</pre>`}
+      ${opinion.why && html`<p class="muted">${opinion.why}</p>`}
       ${opinion.evidence && html`<details><summary>Evidence</summary><pre class="shown" tabindex="0">${JSON.stringify(opinion.evidence, null, 2)}</pre></details>`}
     </article>`)}</div></${Section}>`;
 }
 
-/** What has come so far. @param {{run: any}} props */
+/** @param {{run: any}} props */
 function Answers({ run }) {
   const asked = run.steps.filter((/** @type {any} */ step) => step.key.startsWith("opinion.") && !step.key.endsWith(".evidence"));
   return html`<${Section} title="Opinions" count=${asked.length}>

@@ -5,8 +5,8 @@ import { html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { newKey, patch, post, remove, useLive, withQuery } from "../lib/live.js";
 import { Ago, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useFields } from "../parts/basics.js";
-import { GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
+import { GateCard } from "../parts/rows.js";
 
 /** All plans, and a new one from an intent. */
 export function Plans() {
@@ -15,7 +15,7 @@ export function Plans() {
     <${PageTitle} title="Plans" lead="Work of several tasks. Each task becomes a run when the tasks that it depends on are done." />
     <${NewPlan} />
     <${Fault} error=${plans.error} retry=${plans.refresh} />
-    ${plans.data?.length === 0 && html`<${Empty} title="There is no plan." command=${'control-room plan create "Write scenes 21 and 22"'}>
+    ${plans.data?.length === 0 && html`<${Empty} title="No plans yet." command=${'control-room plan create "Write scenes 21 and 22"'}>
       <p>Describe the work above, or from a terminal:</p></${Empty}>`}
     <${Table} label="Plans" rows=${plans.data} name=${(/** @type {any} */ plan) => plan.session_id} columns=${PLANS} />`;
 }
@@ -58,8 +58,10 @@ export function Plan({ id }) {
   const [asked, setAsked] = useState("");
   const [adding, setAdding] = useState(false);
   const plan = live.data;
+  const runs = useLive(plan?.status === "running" ? withQuery("/api/runs", { session_id: id, status: ["paused", "waiting"], limit: 100 }) : null);
   if (!plan) return html`<${Missing} title="Plan" id=${id} live=${live} />`;
-  const orders = ORDERS[String(plan.status)] || [];
+  const begun = plan.tasks.some((/** @type {any} */ task) => task.run_id);
+  const orders = plan.status === "failed" && !begun ? (plan.tasks.length ? [["start", "Start"]] : []) : ORDERS[String(plan.status)] || [];
   const word = orders.find(([verb]) => verb === asked)?.[1] || "Delete";
   const order = async (/** @type {string} */ verb) => {
     await (verb === "delete" ? remove(path) : post(`${path}/${verb}`));
@@ -69,28 +71,29 @@ export function Plan({ id }) {
   };
   return html`
     <${PageTitle} title=${plan.intent || "Plan"} lead=${html`<${Status} of=${plan.status} /> ${planSentence(plan)}`}
-      actions=${html`${orders.map(([verb, label]) => html`<button type="button" class="primary" onClick=${() => setAsked(verb)}>${label}</button>`)}
+      actions=${html`${orders.map(([verb, label]) => html`<button type="button" class=${verb === "pause" ? "" : "primary"} onClick=${() => setAsked(verb)}>${label}</button>`)}
         <button type="button" class="quiet danger" onClick=${() => setAsked("delete")}>Delete</button>`} />
     <${Fault} error=${live.error} />
-    ${plan.error && html`<p class="fault"><strong>${plan.error.code}</strong> ${plan.error.message}</p>`}
-    <dl class="facts card"><dt>Plan</dt><dd><${Id} id=${plan.session_id} /></dd><dt>Created</dt><dd><${Ago} at=${plan.created_at} /> by ${plan.created_by}</dd>
-      <dt>Runs</dt><dd><a href=${`/runs?session_id=${plan.session_id}`}>all runs of this plan</a></dd><dt>Orders</dt><dd><a href=${`/access?target=${plan.session_id}`}>who ordered what</a></dd><${Reviewer} plan=${plan} /></dl>
+    ${plan.error && html`<p class="fault"><strong>Why it failed</strong> ${plan.error.message} <code>${plan.error.code}</code></p>`}
+    <dl class="facts card"><dt>Plan</dt><dd><${Id} id=${plan.session_id} /></dd><dt>Created</dt><dd><${Ago} at=${plan.created_at} /></dd>
+      <dt>Runs</dt><dd><a href=${`/runs?session_id=${plan.session_id}`}>all runs of this plan</a></dd><dt>History</dt><dd><a href=${`/access?target=${plan.session_id}`}>who did what</a></dd><${Reviewer} plan=${plan} /></dl>
     <${Proposals} plan=${plan} path=${path} onDone=${live.refresh} />
     ${plan.tasks.length > 1 && html`<${Section} title="Dependencies"><${Graph} graph=${taskGraph(plan)} onChoose=${jump} /></${Section}>`}
     <${Section} title="Tasks" count=${plan.tasks.length} actions=${html`<button type="button" onClick=${() => setAdding(true)}>Add a task</button>`}><ol class="tasks">${plan.tasks.map(
-      (/** @type {any} */ task, /** @type {number} */ index) => html`<${Task} key=${task.id} plan=${plan} task=${task} index=${index} path=${path} onDone=${live.refresh} />`,
+      (/** @type {any} */ task, /** @type {number} */ index) => html`<${Task} key=${task.id} plan=${plan} task=${task} run=${runs.data?.find((/** @type {any} */ run) => run.run_id === task.run_id)} index=${index} path=${path} onDone=${live.refresh} />`,
     )}</ol>${adding && html`<${TaskForm} plan=${plan} task=${null} path=${path} onClose=${() => setAdding(false)} onDone=${live.refresh} />`}</${Section}>
     ${asked && html`<${Confirm} title=${`${word} this plan?`} confirm=${word} danger=${asked === "delete"} onConfirm=${() => order(asked)} onClose=${() => setAsked("")}>
-      <p>${plan.status === "failed" && asked === "start" ? WHAT.again : WHAT[asked]}</p></${Confirm}>`}`;
+      <p>${plan.status === "failed" && asked === "start" ? (begun ? WHAT.again : WHAT.unapproved) : WHAT[asked]}</p></${Confirm}>`}`;
 }
 
-/** What an order does. @type {Record<string, string>} */
+/** @type {Record<string, string>} */
 const WHAT = {
   approve: "An approved plan can be started.",
   start: "Tasks begin as soon as their dependencies are done.",
   pause: "No further task begins. Running tasks continue to their end.",
   resume: "The plan continues: tasks begin as soon as they can. Finished tasks are kept.",
   again: "The plan continues: finished tasks are kept; failed ones stay failed until they are started again.",
+  unapproved: "You approve the tasks as they are now: each begins as soon as its dependencies are done.",
   delete: "The plan is removed. Its runs, receipts and issues are kept.",
 };
 
@@ -100,8 +103,9 @@ const moving = { task: 0, by: 0 };
 /** States of a task that has not begun, and can be edited. */
 const EDITABLE = ["pending", "blocked", "needs_scoping", "failed"];
 
-/** @param {{plan: any, task: any, index: number, path: string, onDone: () => void}} props */
-function Task({ plan, task, index, path, onDone }) {
+/** @param {{plan: any, task: any, run?: any, index: number, path: string, onDone: () => void}} props `run`: the task's. */
+function Task({ plan, task, run, index, path, onDone }) {
+  const stuck = task.status === "running" && ["paused", "waiting"].includes(run?.status) ? run : null;
   const [mode, setMode] = useState("");
   const card = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
@@ -126,8 +130,9 @@ function Task({ plan, task, index, path, onDone }) {
     <header><${Status} of=${task.status} /> <strong>${task.id}. ${task.description}</strong>
       <span class="push">${steps.map(([by, word, sign, off]) => html`<button type="button" class="quiet small" data-move=${by} aria-label=${`Move task ${task.id} ${word}`} onClick=${move(Number(by))} disabled=${off}>${sign}</button>`)}</span></header>
     <p class="muted">${task.recipe_id || "no recipe yet"}${task.deps.length > 0 && ` · after ${task.deps.join(", ")}`}
-      ${task.run_id && html` · <a href=${`/runs/${task.run_id}`}>run</a>`}</p>
-    ${task.error && html`<p class="fault"><strong>${task.error.code}</strong> ${task.error.message}</p>`}
+      ${task.run_id && html` · <a href=${`/runs/${task.run_id}`}>run</a>`}${stuck && html` <${Status} of=${stuck.status} note=${stuck.error_code} />`}</p>
+    ${task.error && html`<p class="fault"><strong>Why it failed</strong> ${task.error.message} <code>${task.error.code}</code></p>`}
+    ${task.status === "failed" && task.run_id && html`<p>Resume <a href=${`/runs/${task.run_id}`}>its run</a> to keep the finished steps. “Start again” makes a new run, and every call of an agent is paid for again.</p>`}
     ${task.status === "needs_scoping" && html`<${Question} task=${task} path=${path} />`}
     <${Review} review=${task.review} onDecided=${onDone} />
     <${Fault} error=${error} />
@@ -154,6 +159,8 @@ function Question({ task, path }) {
 /** @param {any} plan */
 function planSentence(plan) {
   if (plan.awaits_chief) return "The chief is splitting the intent into tasks.";
+  if (plan.status === "draft" && plan.tasks.length) return "It waits for your approval; you can still change its tasks.";
+  if (plan.error && !plan.tasks.length) return "Add tasks below, or describe the work in other words.";
   const done = plan.tasks.filter((/** @type {any} */ task) => task.status === "done").length;
   return `${done} of ${format.plural(plan.tasks.length, "task")} done.`;
 }
@@ -161,7 +168,7 @@ function planSentence(plan) {
 /** @param {any} plan */
 function taskGraph(plan) {
   return {
-    nodes: plan.tasks.map((/** @type {any} */ task) => ({ id: String(task.id), label: `${task.id}. ${task.description}`, kind: task.recipe_id || "task", status: task.status })),
+    nodes: each(plan.tasks, (task) => ({ id: String(task.id), label: `${task.id}. ${task.description}`, kind: task.recipe_id || "task", status: task.status })),
     edges: plan.tasks.flatMap((/** @type {any} */ task) => task.deps.map((/** @type {number} */ dep) => ({ source: String(dep), target: String(task.id), kind: "next" }))),
   };
 }
@@ -188,10 +195,10 @@ function Reviewer({ plan }) {
   return html`<dt>Review</dt><dd>${who} tasks ${reviewer.tasks.join(", ")}${reviewer.why && html` <span class="muted">${reviewer.why}</span>`}</dd>`;
 }
 
-/** States of a verdict. @type {Record<string, string>} */
+/** @type {Record<string, string>} */
 const VERDICTS = { met: "done", not_met: "failed" };
 
-/** What a review says of a task, or asks. @param {{review: any, onDecided: () => void}} props */
+/** @param {{review: any, onDecided: () => void}} props */
 function Review({ review, onDecided }) {
   if (!review) return null;
   const word = review.verdict ? review.verdict.replace("_", " ") : review.status;
@@ -210,7 +217,7 @@ function Asked({ id, onDecided }) {
   return html`<${GateCard} gate=${gate.data} onDecided=${onDecided} />`;
 }
 
-/** Changes of the plan that the chief proposes; only a person makes them. @param {{plan: any, path: string, onDone: () => void}} props */
+/** @param {{plan: any, path: string, onDone: () => void}} props */
 function Proposals({ plan, path, onDone }) {
   const open = (plan.proposals || []).filter((/** @type {any} */ proposal) => proposal.status === "open");
   if (!open.length) return null;
@@ -256,9 +263,9 @@ function TaskForm({ plan, task, path, onClose, onDone }) {
     <label>Description <textarea rows="2" required value=${values.description} onInput=${change("description")}></textarea></label>
     <label>Recipe <select onChange=${change("recipe_id")}><option value="">let the router choose</option>
       ${options((recipes.data || []).filter((/** @type {any} */ recipe) => recipe.valid).map((/** @type {any} */ { recipe_id }) => [recipe_id, recipe_id]), values.recipe_id)}</select></label>
-    <label>After tasks <input placeholder="1, 2" value=${values.deps} onInput=${change("deps")} /></label>
+    <label>Starts after tasks (their numbers) <input placeholder="1, 2" value=${values.deps} onInput=${change("deps")} /></label>
     <label>Arguments, as JSON <textarea rows="2" class="mono" value=${values.args} onInput=${change("args")}></textarea></label>
-    <label>Question to ask first (optional) <input value=${values.scoping_question} onInput=${change("scoping_question")} /></label>
+    <label>Question that a person answers before it starts (optional) <input value=${values.scoping_question} onInput=${change("scoping_question")} /></label>
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary">${task ? "Save" : "Add"}</button><button type="button" onClick=${onClose}>Back</button></div>
   </form>`;

@@ -1,17 +1,16 @@
 // @ts-check
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { address, html, setQuery } from "../lib/base.js";
+import { address, html, setQuery, useNow } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { Problem, followStream, get, onEvents, sleep, useLive, withQuery } from "../lib/live.js";
-import { FINISHED, answered, happened, sentence, withOlder } from "../lib/run_state.js";
-import { Ago, Command, Fault, Id, Missing, Opened, PageTitle, Section, Status, Took, each, options, typed, useFault } from "../parts/basics.js";
+import { get, onEvents, useLive, withQuery } from "../lib/live.js";
+import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span, ticks, withOlder, worked } from "../lib/run_state.js";
+import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault } from "../parts/basics.js";
 import { RunLimits } from "../parts/budget.js";
-import { Answered, GateCard } from "../parts/gate_card.js";
 import { Graph } from "../parts/graph.js";
-import { Marks, RunActions, Verified } from "../parts/orders.js";
-import { RunTable } from "../parts/rows.js";
-import { StepDrawer, Steps, stepLink } from "../parts/steps.js";
+import { Logs } from "../parts/logs.js";
+import { Fork, Marks, RunActions, Verified, wasDenied } from "../parts/orders.js";
+import { Answered, Decided, GateCard, RunTable, Virtual } from "../parts/rows.js";
 
 /** @type {any[]} */
 const NONE = [];
@@ -39,7 +38,7 @@ export function Run({ id }) {
   const { run } = state;
   const chosen = address.value.query.get("step");
   return html`
-    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${run.status} /> ${stopped(run) ? STOPPED[run.status] : sentence(run, state.open)}`}
+    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${run.status} word=${stopped(run) ? undefined : sentence(run, state.open)} />`}
       actions=${html`<${RunActions} run=${run} onDone=${live.refresh} />`} />
     <${Fault} error=${live.error} retry=${live.refresh} />
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now (${run.unreadable.errno}).</strong> The last known state is shown, and nothing is changed. Next try: <${Ago} at=${run.unreadable.next_try_at} />.</p>`}
@@ -47,9 +46,11 @@ export function Run({ id }) {
     <${Why} run=${run} path=${path} mine=${mine} />
     ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
     <${Answered} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} />
+    <${Opens} run=${run} />
+    ${run.status === "done" && html`<${Outputs} run=${run} />`}
     <${Facts} run=${run} onDone=${live.refresh} />
-    <div class="beside"><${RecipeGraph} path=${path} mine=${mine} /><${Steps} state=${state} onNear=${onNear} /></div>
-    <${Outputs} run=${run} />
+    <div class="beside"><${RecipeGraph} path=${path} mine=${mine} denied=${wasDenied(run) ? run.error.key : ""} over=${run.status === "done"} /><${Steps} state=${state} onNear=${onNear} /></div>
+    ${run.status !== "done" && html`<${Outputs} run=${run} />`}
     <${Logs} path=${path} live=${!FINISHED.includes(run.status)} />
     <${Children} id=${id} />
     ${chosen && html`<${StepDrawer} state=${state} name=${chosen} onClose=${() => setQuery({ step: null })} />`}`;
@@ -92,67 +93,85 @@ function useRunState(path, id, answer) {
   return [kept.current.state, onNear];
 }
 
-/** What is said of a run whose error stands below. @type {Record<string, string>} */
-const STOPPED = { failed: "It failed; the reason is below.", paused: "It is parked; the reason is below." };
-
-/** @param {any} run */
-function stopped(run) {
-  return Boolean(run.error) && run.status in STOPPED;
+/** Whether an error is shown that says how the run stands. @param {any} run */
+function stopped({ error, status }) {
+  return Boolean(error) && ["failed", "paused"].includes(status);
 }
 
 /** Why a run stopped, and what sends it on. @param {{run: any, onDone: () => void}} props */
 function WhatHappened({ run, onDone }) {
   if (run.status !== "paused" && (run.status === "done" || !FINISHED.includes(run.status))) return null;
   const { code, message, key } = run.error || {};
+  const step = run.steps.find((/** @type {any} */ each) => each.key === key);
   return html`${stopped(run) && html`<div class="fault" role="note">
-      <strong>${run.status === "failed" ? "Why it failed" : "Why it is parked"}</strong>
-      <p>${message} <code>${code}</code></p>${key && html`<p>At step <a href=${stepLink(key)}>${key}</a>.</p>`}</div>`}
+      <strong>${wasDenied(run) ? "It was denied" : run.status === "failed" ? "Why it failed" : "Why it is paused"}</strong>
+      <p>${message} <code>${code}</code></p><p>${key && html`At step <a href=${stepLink(key)}>${key}</a>${step?.attempt > 1 && `, attempt ${step.attempt}`}, `}<${Ago} at=${run.completed_at || run.updated_at} />.</p>${code === "budget_exhausted" && html`<p>Raise the budget under <a href="/cost">Cost</a>, or the limits of this run below; the run then continues by itself.</p>`}</div>`}
     <${Section} title="What next"><div class="card"><${RunActions} run=${run} onDone=${onDone} next /></div></${Section}>`;
+}
+
+/** Issues that a run that has ended left. @param {{run: any}} props */
+function Opens({ run }) {
+  const issues = useLive(FINISHED.includes(run.status) ? withQuery("/api/issues", { run_id: run.run_id, limit: 100 }) : null, { pause: 60_000 });
+  if (!issues.data?.length) return null;
+  return html`<p class="notice"><span>It opened ${format.plural(issues.data.length, "issue")}. <a href=${withQuery("/issues", { run_id: run.run_id, status: "all" })}>Read what was found</a></span></p>`;
 }
 
 /** @param {{run: any, onDone: () => void}} props */
 function Facts({ run, onDone }) {
+  const busy = worked(run);
   const service = useLive("/api/stats", { pause: 3600_000 }).data?.service;
   return html`<dl class="facts card">
     <dt>Run</dt><dd><${Id} id=${run.run_id} /></dd>
     <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a> <span class="muted">${run.dialect}</span></dd>
     <dt>Created</dt><dd><${Ago} at=${run.created_at} /></dd>
-    <dt>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} /></dd>
+    <dt>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} />${busy !== null && html` <span class="muted">${format.duration(busy)} of it in steps</span>`}</dd>
     <dt>Tokens</dt><dd class="number">${format.number(format.tokens(run.usage))}</dd>
     <dt>Cost</dt><dd class="number">${format.price(run.usage)}</dd>
     <dt>Journal</dt><dd><${Verified} id=${run.run_id} ended=${FINISHED.includes(run.status)} /></dd>
     ${run.forked_from && html`<dt>Forked from</dt><dd><a href=${`/runs/${run.forked_from}`}>${run.forked_from}</a></dd>`}
     ${run.parent_run_id && html`<dt>Started by</dt><dd><a href=${`/runs/${run.parent_run_id}`}>${run.parent_run_id}</a></dd>`}
     <dt>Session</dt><dd><a href=${`/runs?session_id=${encodeURIComponent(run.session_id)}`}>${run.session_id}</a></dd>
-    <dt>Arguments</dt><dd><details><summary>${Object.keys(run.task.initial_args).join(", ") || "none"}</summary><div class="mono">${Object.entries(run.task.initial_args).map(([name, value]) => html`<div>${name}: ${typeof value === "string" ? value : JSON.stringify(value)}</div>`)}</div></details></dd>
-    ${service && html`<dt>Engine</dt><dd>${service.engine}</dd>`}
+    <dt>Arguments</dt><dd><${Arguments} of=${run.task.initial_args} /></dd>
+    ${service && service.engine !== "embedded" && html`<dt>Engine</dt><dd>${service.engine}</dd>`}
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
     ${(run.budget || !FINISHED.includes(run.status)) && html`<dt>Limits</dt><dd><${RunLimits} run=${run} onDone=${onDone} /></dd>`}
-    <dt>Orders</dt><dd><a href=${`/access?target=${run.run_id}`}>who ordered what</a></dd>
+    <dt>History</dt><dd><a href=${`/access?target=${run.run_id}`}>who did what</a></dd>
     <dt>Labels</dt><dd><${Marks} run=${run} onDone=${onDone} /></dd>
   </dl>`;
 }
 
-/** The recipe as the run froze it, with the state of each node. @param {{path: string, mine: (event: any) => boolean}} props */
-function RecipeGraph({ path, mine }) {
-  const graph = useLive(`${path}/graph`, { on: mine, every: 3000 });
-  if (!graph.data?.nodes?.length) return null;
-  return html`<${Section} title="Graph"><${Graph} graph=${graph.data} onChoose=${(/** @type {any} */ node) => setQuery({ step: node.key || node.id })} /></${Section}>`;
+/** Arguments of an answer that are shown unfolded, in characters. */
+const SHORT = 400;
+
+/** What a run was started with; folded where it is long. @param {{of: Record<string, any>}} props */
+function Arguments({ of }) {
+  const names = Object.keys(of);
+  const all = html`<div class="mono">${names.map((name) => html`<div>${name}: ${typeof of[name] === "string" ? of[name] : JSON.stringify(of[name])}</div>`)}</div>`;
+  if (!names.length) return "none";
+  return JSON.stringify(of).length <= SHORT ? all : html`<details><summary>${names.join(", ")}</summary>${all}</details>`;
 }
 
-/** Files that a run wrote into its workspace, and its slots. @param {{run: any}} props */
+/** The recipe as the run froze it, with the state of each node. @param {{path: string, mine: (event: any) => boolean, denied: string, over: boolean}} props As of a graph. */
+function RecipeGraph({ path, mine, denied, over }) {
+  const graph = useLive(`${path}/graph`, { on: mine, every: 3000 });
+  if (!graph.data?.nodes?.length) return null;
+  return html`<${Section} title="Graph"><${Graph} graph=${graph.data} denied=${denied} over=${over} onChoose=${(/** @type {any} */ node) => setQuery({ step: node.key || node.id })} /></${Section}>`;
+}
+
+/** @param {{run: any}} props */
 function Outputs({ run }) {
+  const path = `/api/runs/${run.run_id}/cache/`;
   const slots = Object.entries(run.cache_summary);
-  const files = run.steps.filter((/** @type {any} */ step) => step.status === "done" && step.key.startsWith("commit."));
-  if (!slots.length) return null;
+  const files = run.steps.filter((/** @type {any} */ step) => step.output_file || (step.status === "done" && step.key.startsWith("commit.")));
+  if (!slots.length && !files.length) return null;
   return html`<${Section} title="Outputs" count=${files.length + slots.length}><ul class="lines">
-    ${each(files, ({ key, output_preview }) => html`<li key=${key}><strong>File</strong><code class="wide">${output_preview}</code></li>`)}
-    ${slots.map(([name, slot]) => html`<li key=${name}><${Opened} path=${`/api/runs/${run.run_id}/cache/${encodeURIComponent(name)}`} title=${name}>${slot.preview}<//></li>`)}
+    ${each(files, ({ key, output_file, output_preview, output_slot }) => html`<li key=${key}><${Opened} path=${path + encodeURIComponent(output_slot || key.slice(7))} title="File"><code>${output_file || output_preview}</code><//></li>`)}
+    ${slots.map(([name, slot]) => html`<li key=${name}><${Opened} path=${path + encodeURIComponent(name)} title=${name}>${slot.preview}<//></li>`)}
   </ul></${Section}>`;
 }
 
-/** Runs that this one started. @param {{id: string}} props */
+/** @param {{id: string}} props */
 function Children({ id }) {
   const runs = useLive(withQuery("/api/runs", { parent_run_id: id, limit: 100 }));
   if (!runs.data?.length) return null;
@@ -181,69 +200,170 @@ function Why({ run, path, mine }) {
       ${act && kind !== "gate" && html`<${Command} text=${act} served />`}</li>`)}</ol></${Section}>`;
 }
 
-/** Bytes of a log that are shown, from its end. */
-const TAIL = 200_000;
-
-/** Milliseconds between two tries of a stream that broke. */
-const RETRY = 1000;
-
-/** The logs of a run, one at a time. @param {{path: string, live: boolean}} props */
-function Logs({ path, live }) {
-  const logs = useLive(`${path}/logs`, { pause: live ? 3000 : 3600_000 });
-  const [name, setName] = useState("");
-  if (!logs.data?.length) return null;
-  return html`<${Section} title="Logs" count=${logs.data.length}
-    actions=${html`<label>Log <select onChange=${typed(setName)}>
-      <option value="">choose…</option>${options(logs.data.map((/** @type {string} */ log) => [log, log]), name)}</select></label>
-      ${name && html`<a class="button" href=${`${path}/logs/${encodeURIComponent(name)}`} target="_blank" rel="noopener">Whole log</a>`}`}>
-    ${!name && html`<p class="muted">Choose a log to read its end; one that grows is followed.</p>`}
-    ${name && html`<${Log} key=${name} path=${`${path}/logs/${encodeURIComponent(name)}`} />`}
+/**
+ * The steps of a run with their place in time; only those near the view are in the page.
+ * @param {{state: import("../lib/run_state.js").RunState, onNear: (first: number, last: number) => void}} props
+ */
+function Steps({ state, onNear }) {
+  const { run } = state;
+  const items = useMemo(() => rows(state), [state]);
+  const { from, to } = span(run, useNow(!run.completed_at));
+  const range = useMemo(() => ({ from, to }), [from, to]);
+  const others = items.length > (run.total_steps ?? items.length);
+  return html`<${Section} title="Steps" actions=${html`<${Progress} done=${run.current_step_index} total=${run.total_steps} />${others && html`<span class="muted" title="Loops, checks, gates and evidence have rows of their own">in ${format.plural(items.length, "row")}</span>`}`}>
+    ${items.length === 0 && html`<${Empty} title="No step has begun." />`}
+    ${items.length > 0 && html`<div class="table steps scrolls" role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
+      <div class="row head" role="row" aria-rowindex="1"><span role="columnheader">Status</span><span role="columnheader">Step</span><span role="columnheader">By</span>
+        <span role="columnheader" class="axis"><span class="hidden">Time</span>${ticks(to - from).map((at) => html`<span style=${{ left: `${(100 * at) / (to - from)}%` }}>${at === 0 ? "0" : format.duration(at / 1000)}</span>`)}</span>
+        <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Duration</span></div>
+      <${Virtual} items=${items} name=${nameOf} depends=${[range, run.status]} onNear=${onNear}
+        row=${(/** @type {any} */ step) => html`<${StepRow} step=${step} range=${range} denied=${wasDenied(run) && run.error.key === step.key} />`} />
+    </div>`}
   </${Section}>`;
 }
 
-/** The end of a log, and what is appended to it. @param {{path: string}} props */
-function Log({ path }) {
-  const [text, setText] = useState(/** @type {string | null} */ (null));
+/** @param {{step: any, range: {from: number, to: number}, denied: boolean}} props */
+function StepRow({ step, range, denied }) {
+  const by = step.tool || step.agent_archetype || (step.gate_id ? "a person" : "");
+  const tries = (step.attempts || []).filter((/** @type {any} */ each) => each.attempt !== step.attempt);
+  const at = useNow(isOpen(step));
+  return html`
+    <span role="cell"><${Status} of=${denied ? "denied" : standing(step)} note=${placeOf(step)} /></span>
+    <span role="cell" class="name"><span class="cut"><a class="row-link" href=${stepLink(step.key)}>${step.key}</a>${step.attempt > 1 && html` <span class="muted">attempt ${step.attempt}</span>`}</span>
+      <span class="cut muted">${step.error ? step.error.message : step.output_preview || heartbeat(step, at)}</span></span>
+    <span role="cell" class="by cut">${by}${step.agent_id && step.agent_id !== by && html` <span class="muted">${step.agent_id}</span>`}</span>
+    <span role="cell" class="timeline">${each(tries, (each) => html`<${Bar} step=${each} range=${range} at=${0} kind="tried" />`)}
+      <${Bar} step=${step} range=${range} at=${at} kind=${denied ? "failed" : standing(step)} /></span>
+    <span role="cell" class="right number tokens">${step.usage ? format.number(format.tokens(step.usage)) : ""}</span>
+    <span role="cell" class="right"><${Took} from=${step.started_at} to=${step.completed_at} /></span>`;
+}
+
+/** What a step is shown as: one that asks a person waits, a check of the definition of done that does not hold has failed. @param {any} step */
+function standing(step) {
+  if (step.queued) return "queued";
+  if (step.phase === "dod" && step.holds === false) return "failed";
+  return step.gate_id && step.status === "running" ? "waiting" : step.status;
+}
+
+/** @param {any} step */
+function placeOf({ queued }) {
+  return queued ? `${queued.place} of ${queued.of}` : "";
+}
+
+/** @param {any} step @param {number} now */
+function heartbeat(step, now) {
+  return isOpen(step) && step.output_at ? `last output ${format.relative(step.output_at, now)}` : "";
+}
+
+/** @param {{step: any, range: {from: number, to: number}, at: number, kind: string}} props */
+function Bar({ step, range, at, kind }) {
+  const place = bar(step, range, at);
+  return html`<span class=${`bar bar-${kind}`} style=${{ left: `${place.left}%`, width: `${place.width}%` }}></span>`;
+}
+
+/** @param {string} key */
+function stepLink(key) {
+  const query = new URLSearchParams(window.location.search);
+  query.set("step", key);
+  return `${window.location.pathname}?${query}`;
+}
+
+/** Lines before a step's number in which its earlier tries may be. */
+const BEFORE = 40;
+
+/**
+ * Everything about one step: its attempts, output, error, tokens, receipt.
+ * @param {{state: import("../lib/run_state.js").RunState, name: string, onClose: () => void}} props
+ */
+function StepDrawer({ state, name, onClose }) {
+  const { run } = state;
+  const panel = useRef(/** @type {HTMLElement | null} */ (null));
+  const [lines, setLines] = useState(/** @type {any[] | null} */ (null));
   const [error, setError] = useFault();
-  const frame = useRef(/** @type {HTMLElement | null} */ (null));
-  const atEnd = useRef(true);
+  const [forks, setForks] = useState(false);
+  const first = state.finished.findIndex((step) => step && belongs(step, name));
+  const mine = state.finished.filter((step) => step && belongs(step, name));
   useEffect(() => {
-    const ended = new AbortController();
-    tail(path, ended, setText).catch((caught) => ended.signal.aborted || setError(caught));
-    return () => ended.abort();
-  }, [path]);
-  // Who reads further up is left there.
-  useLayoutEffect(() => {
-    if (frame.current && atEnd.current) frame.current.scrollTop = frame.current.scrollHeight;
-  }, [text]);
-  const look = () => {
-    const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = frame.current || {};
-    atEnd.current = scrollTop + clientHeight > scrollHeight - 40;
-  };
-  return html`<${Fault} error=${error} /><pre class="log" tabindex="0" ref=${frame} onScroll=${look}>${text === null ? "…" : text}</pre>`;
+    const before = document.activeElement;
+    panel.current?.focus();
+    return () => before instanceof HTMLElement && before.focus();
+  }, [name]);
+  useEffect(() => {
+    read(run.run_id, name, first, mine).then(setLines, setError);
+  }, [name, first, mine.length]);
+  const open = state.open.filter((step) => belongs(step, name));
+  const close = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose();
+  const shown = lines || mine;
+  return html`<div class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
+    <header><h2>${name}</h2><div class="actions">${mine.length > 0 && html`<button type="button" onClick=${() => setForks(true)}>Fork from this step</button>`}
+      <button type="button" class="quiet" onClick=${onClose} aria-label="Close">✕</button></div></header>
+    <${Fault} error=${error} />
+    ${forks && html`<${Fork} run=${run} from=${name} onClose=${() => setForks(false)} />`}
+    ${each(open, (step) => html`<${Attempt} key=${`open-${step.key}`} run=${run} step=${step} name=${name} />`)}
+    ${each([...shown].reverse(), (step) => html`<${Attempt} key=${`${step.key}#${step.attempt}`} run=${run} step=${step} name=${name} />`)}
+    ${lines && !open.length && !lines.length && html`<p class="muted">No step of this name has begun.</p>`}
+  </div>`;
+}
+
+/** @param {any} step @param {string} name */
+function belongs(step, name) {
+  return step.key === name || step.step_id === name || step.key?.replace(/[#[].*$/, "") === name;
 }
 
 /**
- * Follow a log until its run has ended, through lost connections.
- * @param {string} path @param {AbortController} stopped @param {(change: (before: string | null) => string) => void} show
+ * Read a step's lines in the journal: near its number, and onwards until all of it that is known has been seen.
+ * @param {string} runId @param {string} name @param {number} first @param {any[]} known
  */
-async function tail(path, stopped, show) {
-  let last = "";
-  let over = false;
-  while (!over && !stopped.signal.aborted) {
-    const ended = new AbortController();
-    stopped.signal.addEventListener("abort", () => ended.abort(), { once: true });
-    try {
-      await followStream(withQuery(`${path}/stream`, last ? {} : { tail: TAIL }), last, ended, (item) => {
-        last = item.id || last;
-        if (item.type === "end") over = true;
-        if (item.type === "reset") show(() => "");
-        if (item.type === "text") show((before) => ((before || "") + JSON.parse(item.data).text).slice(-TAIL));
-      });
-    } catch (error) {
-      if (error instanceof Problem) throw error;
+async function read(runId, name, first, known) {
+  const wanted = new Set(known.map((step) => `${step.key}#${step.attempt}`));
+  const found = [];
+  let cursor = Math.max(0, first - BEFORE);
+  while (wanted.size) {
+    const lines = await get(withQuery(`/api/runs/${encodeURIComponent(runId)}/steps`, { limit: PORTION, cursor: cursor ? cursor - 1 : "" }));
+    for (const line of lines) {
+      if (!belongs(line, name)) continue;
+      found.push(line);
+      wanted.delete(`${line.key}#${line.attempt}`);
     }
-    if (over) show((before) => before ?? "");
-    else await sleep(RETRY, stopped.signal);
+    if (lines.length < PORTION) break;
+    cursor += lines.length;
   }
+  return found;
+}
+
+/** A try of a step: what is asked of whom while it goes on, and what came of it. @param {{run: any, step: any, name: string}} props */
+function Attempt({ run, step, name }) {
+  const path = `/api/runs/${encodeURIComponent(run.run_id)}`;
+  const going = isOpen(step) && !step.gate_id;
+  const { data: asked } = useLive(going ? withQuery(`${path}/request`, { key: step.key }) : null, { pause: 60_000 });
+  const { backend, model } = asked || step.operation?.body || {};
+  const log = `${step.key}.${step.attempt || 1}.prompt.md`;
+  return html`<section class="attempt">
+    <p><${Status} of=${standing(step)} note=${placeOf(step) || `${step.key === name ? "" : `${step.key}, `}attempt ${step.attempt || 1}`} /></p>
+    <dl class="facts">
+      <dt>Began</dt><dd><${Ago} at=${step.started_at} /></dd>
+      <dt>Duration</dt><dd><${Took} from=${step.started_at} to=${step.completed_at} /></dd>
+      ${isOpen(step) && step.output_at && html`<dt>Last output</dt><dd><${Ago} at=${step.output_at} /></dd>`}
+      ${step.queued && html`<dt>Waits for</dt><dd>${step.queued.backend}</dd>`}
+      ${step.agent_id && html`<dt>Agent</dt><dd>${step.agent_id}</dd>`}
+      ${backend && html`<dt>Backend</dt><dd>${backend}</dd><dt>Model</dt><dd>${model || step.model || "the backend's default"}</dd>`}
+      ${step.usage && html`<dt>Tokens</dt><dd class="number">${format.number(format.tokens(step.usage))}</dd><dt>Cost</dt><dd class="number">${format.price(step.usage)}</dd>`}
+      ${step.receipt_id && html`<dt>Receipt</dt><dd><${Opened} path=${`/api/audit/receipts/${step.receipt_id}`} title=${step.receipt_id} /></dd>`}
+    </dl>
+    ${asked && html`<h3>${ASKED[asked.kind] || "What it asks"}</h3><${Content} text=${asked.text} />`}
+    ${!going && step.agent_id && html`<${Opened} path=${`${path}/logs/${encodeURIComponent(log)}`} title="Prompt" />`}
+    ${step.gate_id && !isOpen(step) && html`<${Decided} id=${step.gate_id} />`}
+    ${step.error && html`<div class="fault"><strong>${step.error.code}</strong><p>${step.error.message}</p></div>`}
+    <${Output} step=${step} />
+  </section>`;
+}
+
+/** @type {Record<string, string>} */
+const ASKED = { agent_call: "Prompt", command: "Command", tool_call: "Arguments" };
+
+/** @param {{step: any}} props */
+function Output({ step }) {
+  const output = step.output ?? step.output_preview;
+  if (output === undefined || output === null) return null;
+  return html`<h3>Output</h3><${Content} text=${typeof output === "string" ? output : JSON.stringify(output, null, 2)} />`;
 }

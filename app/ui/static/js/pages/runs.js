@@ -26,7 +26,7 @@ const TYPING = 250;
 /** Runs: filters in the address, live rows, orders for many. */
 export function Runs() {
   const query = address.value.query;
-  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: query.get("label")?.replace(/^([^:=]+)=/, "$1:"), session_id: query.get("session_id"), created_after: since(query.get("days")) };
+  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: format.labelled(query.get("label") || ""), session_id: query.get("session_id"), created_after: since(query.get("days")) };
   const path = withQuery("/api/runs", { ...filters, limit: PAGE });
   const first = useLive(path);
   const older = useOlder(path, first.of === path ? first.next || "" : "");
@@ -44,7 +44,7 @@ export function Runs() {
     <${Fault} error=${first.error || older.error} retry=${first.refresh} />
     ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} runs=${runs} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
     ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
-    ${first.data && runs.length === 0 && html`<${Empty} title=${String(query) ? "No run matches." : "There are no runs yet."} command=${String(query) ? "" : EXAMPLE}>
+    ${first.data && runs.length === 0 && html`<${Empty} title=${String(query) ? "No run matches." : "No runs yet."} command=${String(query) ? "" : EXAMPLE}>
       <p>${String(query) ? html`<a href="/runs">Show all runs</a>, or <a href="/start">start one</a>.` : html`<a href="/start">Start a run</a>, or from a terminal:`}</p></${Empty}>`}`;
 }
 
@@ -105,7 +105,7 @@ function Filters({ query }) {
     <label><span class="hidden">Created</span><select onChange=${change("days")}>${options(AGES, query.get("days") || "")}</select></label>
     <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${change("recipe_id")} /></label>
     ${query.get("session_id") && html`<button type="button" onClick=${() => setQuery({ session_id: null })}>Session ${query.get("session_id")} ✕</button>`}
-    <label><span class="hidden">Label</span><input placeholder="Label key=value" value=${query.get("label") || ""} onChange=${change("label")} /></label>
+    <label><span class="hidden">Label</span><input placeholder="Label key=value" value=${format.label(query.get("label") || "")} onChange=${change("label")} /></label>
   </form>`;
 }
 
@@ -117,6 +117,7 @@ function BulkBar({ chosen, runs, onDone }) {
   const [asked, setAsked] = useState("");
   const [outcome, setOutcome] = useState(/** @type {any} */ (null));
   const many = format.plural(chosen.size, "run");
+  const fits = (/** @type {string} */ name) => runs.some((run) => chosen.has(run.run_id) && ORDERS[name][1].includes(run.status));
   const act = async (/** @type {any} */ more) => {
     const found = { done: /** @type {any[]} */ ([]), refused: /** @type {any[]} */ ([]) };
     for (const [action, ids] of actions(asked, [...chosen], runs)) {
@@ -130,7 +131,7 @@ function BulkBar({ chosen, runs, onDone }) {
   };
   return html`<div class="bulk" role="region" aria-label="Selected runs">
     <strong>${many} selected</strong>
-    ${MANY.map((name) => html`<button type="button" onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`)}
+    ${MANY.filter(fits).map((name) => html`<button type="button" onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`)}
     <button type="button" onClick=${() => setAsked("label")}>Label</button>
     <button type="button" class="quiet" onClick=${onDone}>Clear selection</button>
     ${asked === "label" && html`<${LabelDialog} title=${`Label ${many}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${() => setAsked("")} />`}

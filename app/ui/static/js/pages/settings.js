@@ -15,9 +15,9 @@ export function Triggers() {
   const triggers = useLive("/api/triggers", { pause: LOOK });
   return html`
     <${PageTitle} title="Triggers" lead="Start runs on a schedule, on an incoming webhook, or when a file appears."
-      actions=${html`<a class="button primary" href="/start">Schedule a recipe</a>`} />
+      actions=${html`<a class="button primary" href="/start?schedule=yes">Schedule a recipe</a>`} />
     <${Fault} error=${triggers.error} retry=${triggers.refresh} />
-    ${triggers.data?.length === 0 && html`<${Empty} title="There are no triggers." command="control-room triggers add RECIPE --cron '30 7 * * MON-FRI'">
+    ${triggers.data?.length === 0 && html`<${Empty} title="No triggers yet." command="control-room triggers add RECIPE --cron '30 7 * * MON-FRI'">
       <p>Choose “Start it on a schedule” in the form of <a href="/start">a recipe</a>, or from a terminal:</p></${Empty}>`}
     <${Table} label="Triggers" rows=${triggers.data} name=${(/** @type {any} */ trigger) => trigger.trigger_id} columns=${TRIGGERS} />`;
 }
@@ -32,7 +32,7 @@ const TRIGGERS = [
   ["Newest", ({ history: [newest] }) => newest && html`<${Outcome} of=${newest} /> <${Ago} at=${newest.at} />`],
 ];
 
-/** A trigger with its next times and its newest occurrences. @param {{id: string}} props */
+/** @param {{id: string}} props */
 export function Trigger({ id }) {
   const path = `/api/triggers/${encodeURIComponent(id)}`;
   const live = useLive(path, { pause: LOOK });
@@ -54,7 +54,7 @@ export function Trigger({ id }) {
       ${trigger.kind === "schedule" && html`<dt>Missed times</dt><dd>${CATCH_UP[trigger.catch_up]}</dd>`}
       ${trigger.waiting > 0 && html`<dt>Waiting</dt><dd>${trigger.waiting}</dd>`}
       <dt>Created</dt><dd><${Ago} at=${trigger.created_at} />${trigger.created_by?.name && ` by ${trigger.created_by.name}`}</dd></dl>
-    ${trigger.next_at.length > 0 && html`<${Section} title="Next times"><ul class="lines">${each(trigger.next_at, (at) => html`<li><${Ago} at=${at} /><span class="muted">${new Date(at).toLocaleString()}</span></li>`)}</ul></${Section}>`}
+    ${trigger.next_at.length > 0 && html`<${Section} title="Next times"><ul class="lines">${each(trigger.next_at, (at) => html`<li><${Ago} at=${at} /><span class="muted">${new Date(at).toLocaleString(undefined, { timeZoneName: "short" })}</span></li>`)}</ul></${Section}>`}
     <${Section} title="History" count=${trigger.history.length}>
       ${trigger.history.length === 0 && html`<p class="muted">No runs yet.</p>`}
       <ul class="lines">${each(trigger.history, (past) => html`<li key=${past.occurrence}><${Outcome} of=${past} /><span class="wide">${past.subject || ""} ${past.reason || ""}</span><${Ago} at=${past.due_at} /></li>`)}</ul></${Section}>
@@ -66,7 +66,7 @@ export function Trigger({ id }) {
 const OVERLAP = { allow: "another one starts", skip: "none starts", queue: "the next one waits for its end", cancel: "it is cancelled, and the next one starts" };
 
 /** @type {Record<string, string>} */
-const CATCH_UP = { none: "are not made up for", one: "are made up for by one run", all: "are all made up for" };
+const CATCH_UP = { none: "start no run", one: "start one run together", all: "start one run each" };
 
 /** @param {{trigger: any}} props */
 function State({ trigger }) {
@@ -74,7 +74,7 @@ function State({ trigger }) {
   return html`<${Status} of=${trigger.paused ? "paused" : over ? "done" : "pending"} word=${trigger.paused ? "paused" : over ? "over" : "active"} />`;
 }
 
-/** What came of an occurrence. @param {{of: any}} props */
+/** @param {{of: any}} props */
 function Outcome({ of }) {
   const state = { started: "done", repeated: "done", queued: "queued", refused: "failed" }[/** @type {string} */ (of.result)] || "skipped";
   return html`<${Status} of=${state} word=${of.result} /> ${of.run_id && html`<a href=${`/runs/${of.run_id}`}>run</a>`}`;
@@ -84,13 +84,13 @@ function Outcome({ of }) {
 function when({ schedule, webhook, files }) {
   if (webhook) return `for each delivery${webhook.scheme === "none" ? "" : ` signed as ${webhook.scheme}`}`;
   if (files) return `for each new file of ${files.pattern}`;
-  if (schedule.cron) return `at ${schedule.cron} (${schedule.timezone})`;
+  if (schedule.cron) return `on the schedule ${schedule.cron} (${schedule.timezone})`;
   return schedule.every_seconds ? `every ${format.duration(schedule.every_seconds)}` : `once, ${new Date(schedule.at).toLocaleString()}`;
 }
 
 const ENDPOINTS = "/api/notifications/endpoints";
 
-/** Occasions for a message. @type {[string, string][]} */
+/** @type {[string, string][]} */
 const KINDS = [
   ["waits", "waits for a person"],
   ["failed", "fails"],
@@ -144,7 +144,7 @@ function Endpoint({ of: endpoint, onDone }) {
 /** @param {any} endpoint */
 function told({ kinds, recipe_id, label }) {
   const what = kinds.length ? KINDS.filter(([kind]) => kinds.includes(kind)).map(([, word]) => word).join(", ") : "everything";
-  const where = [recipe_id && `of ${recipe_id}`, label && `labelled ${label}`].filter(Boolean).join(", ");
+  const where = [recipe_id && `of ${recipe_id}`, label && `labelled ${format.label(label)}`].filter(Boolean).join(", ");
   return `Sent when a run: ${what}${where && `, ${where}`}`;
 }
 
@@ -158,12 +158,14 @@ function NewEndpoint({ onMade }) {
   const [add, error] = useAct(async () => {
     onMade(await post(ENDPOINTS, { [channel]: target, kinds, ...(name && { name }) }));
     setTarget("");
+    setName("");
   });
   return html`<${Section} title="Add an endpoint"><form class="card form" onSubmit=${add}>
-    <label>By <select onChange=${typed(setChannel)}>${options([["url", "webhook"], ["to", "e-mail"]], channel)}</select></label>
+    <label>Send by <select onChange=${typed(setChannel)}>${options([["url", "webhook"], ["to", "e-mail"]], channel)}</select></label>
     <label>${channel === "url" ? "Address" : "E-mail address"} <input required type=${channel === "url" ? "url" : "email"} placeholder=${channel === "url" ? "https://example.org/hook" : "ada@example.org"} value=${target} onInput=${typed(setTarget)} /></label>
     <label>Name (optional) <input maxlength="100" value=${name} onInput=${typed(setName)} /></label>
-    <fieldset><legend>When a run (everything, if none is chosen)</legend>${KINDS.map(([kind, word]) => html`<label class="choice"><input type="checkbox" checked=${kinds.includes(kind)} onChange=${() => toggle(kind)} /> ${word}</label>`)}</fieldset>
+    <fieldset><legend>Send when a run …</legend>${KINDS.map(([kind, word]) => html`<label class="choice"><input type="checkbox" checked=${kinds.includes(kind)} onChange=${() => toggle(kind)} /> ${word}</label>`)}</fieldset>
+    <p class="help">Choose none to receive everything.</p>
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary">Add</button></div>
     <p class="muted">Add a command from a terminal: <code>control-room notifications add</code></p></form></${Section}>`;
@@ -172,7 +174,7 @@ function NewEndpoint({ onMade }) {
 const KEYS = "/api/keys";
 
 /** What each role may do; each includes those before it. @type {Record<string, string>} */
-const ROLES = { viewer: "looks", runner: "starts, pauses and cancels runs", approver: "answers questions", admin: "changes everything, keys too" };
+const ROLES = { viewer: "can look", runner: "can also start, pause and cancel runs", approver: "can also answer questions", admin: "can change everything, including keys" };
 
 /** Access: who may do what, and who did what. */
 export function Access() {
@@ -184,12 +186,14 @@ export function Access() {
     if (keys.data?.length === 0 && !isSignedIn.value) keepSession((await post("/api/session", { token: key.secret })).session);
     keys.refresh();
   };
+  const target = address.value.query.get("target");
+  if (target) return html`<${PageTitle} title="History" lead=${html`Who started, ordered and answered what, of <${Id} id=${target} />`} actions=${html`<a class="button" href="/access">All changes</a>`} /><${Audit} target=${target} />`;
   return html`
     <${PageTitle} title="Access" lead="Keys for people and programs, and a log of changes." />
     <${Fault} error=${keys.error} retry=${keys.refresh} />
-    ${secret && html`<${Secret} title=${`The secret of ${secret.name}`} text=${secret.secret} onKept=${() => setSecret(null)}>Hand it over now: it is shown this once. Its holder signs in with it, or sends it as <code>Authorization: Bearer</code>.</${Secret}>`}
+    ${secret && html`<${Secret} title=${`The secret of ${secret.name}`} text=${secret.secret} onKept=${() => setSecret(null)}>Copy it now: it is shown only once. Its holder signs in with it, or sends it as <code>Authorization: Bearer</code>.</${Secret}>`}
     ${keys.data && html`<${Section} title="Keys" count=${keys.data.length}>
-      ${keys.data.length === 0 && html`<p class="muted">No keys yet. The first key closes the service to callers without one, so make it your own, with the role admin; this tab signs in with it.</p>`}
+      ${keys.data.length === 0 && html`<p class="muted">No keys yet: the service answers every caller on this machine. Once there is a key, it answers only callers with a key. Make the first key your own, with the role admin; this tab signs in with it.</p>`}
       <${Table} label="Keys" rows=${keys.data} name=${(/** @type {any} */ key) => key.name} columns=${[...COLUMNS, ["", (/** @type {any} */ key) => html`<${KeyOrders} of=${key} onIssued=${issued} onGone=${keys.refresh} />`]]} />
       <${NewKey} first=${keys.data.length === 0} onIssued=${issued} /></${Section}>`}
     <${Audit} />`;
@@ -199,7 +203,7 @@ export function Access() {
 const COLUMNS = [
   ["Name", (key) => key.name],
   ["Role", (key) => key.role],
-  ["Limited to", (key) => [...key.recipes, ...key.labels].join(", ") || "all runs", "wide"],
+  ["Limited to", (key) => [...key.recipes, ...key.labels.map(format.label)].join(", ") || "all runs"],
   ["Expires", (key) => (key.expires_at ? html`<${Ago} at=${key.expires_at} />` : "never")],
 ];
 
@@ -223,14 +227,14 @@ function NewKey({ first, onIssued }) {
   const [add, error] = useAct(async () => {
     const { name, role, expires } = values;
     const expires_at = expires ? new Date(expires).toISOString() : null;
-    await onIssued(await post(KEYS, { name, role, recipes: listed(values.recipes), labels: listed(values.labels), expires_at }));
-    setValues({ ...values, name: "" });
+    await onIssued(await post(KEYS, { name, role, recipes: listed(values.recipes), labels: listed(values.labels).map(format.labelled), expires_at }));
+    setValues({ ...values, name: "", role: "viewer" });
   });
   return html`<form class="card form" onSubmit=${add} aria-label="New key">
     <label>Name <input required maxlength="64" placeholder="ada" value=${values.name} onInput=${change("name")} /></label>
     <label>Role <select onChange=${change("role")}>${options(Object.entries(ROLES).map(([role, does]) => [role, `${role}: ${does}`]), values.role)}</select></label>
-    <label>Only these recipes (comma-separated; none: all) <input value=${values.recipes} onInput=${change("recipes")} /></label>
-    <label>Only runs with these labels, key:value (none: all) <input value=${values.labels} onInput=${change("labels")} /></label>
+    <label>Only these recipes, comma-separated (all, if empty) <input value=${values.recipes} onInput=${change("recipes")} /></label>
+    <label>Only runs with these labels, comma-separated (all, if empty) <input placeholder="book=one" value=${values.labels} onInput=${change("labels")} /></label>
     <label>Expires (never, if empty) <input type="date" value=${values.expires} onInput=${change("expires")} /></label>
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary">Add a key</button></div></form>`;
@@ -241,13 +245,11 @@ function listed(text) {
   return text.split(",").map((each) => each.trim()).filter(Boolean);
 }
 
-/** Who has changed or ordered what, newest first; of one run or plan alone where the address names it. */
-function Audit() {
-  const target = address.value.query.get("target");
+/** Who has changed or ordered what, newest first. @param {{target?: string}} props `target`: of this run or plan alone. */
+function Audit({ target = "" }) {
   const lines = useLive(withQuery("/api/audit", { limit: 100, target }), { pause: LOOK });
   if (!lines.data) return html`<${Fault} error=${lines.error} />`;
-  return html`<${Section} title="Changes" count=${lines.data.length} actions=${target && html`<a href="/access">All changes</a>`}>
-    ${target && html`<p>Only of <code>${target}</code></p>`}
+  return html`<${Section} title="Changes" count=${lines.data.length}>
     ${lines.data.length === 0 && html`<p class="muted">No changes yet.</p>`}
-    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code><span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author?.name || (line.author ? "on this machine" : "Control Room")}</span><${Ago} at=${line.at} /></li>`)}</ul></${Section}>`;
+    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code>${line.details?.decision && html`<strong>${line.details.decision}</strong>`}<span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author?.name || (line.author ? "someone on this machine" : "Control Room")}</span><${Ago} at=${line.at} /></li>`)}</ul></${Section}>`;
 }

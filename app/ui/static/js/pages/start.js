@@ -1,5 +1,5 @@
 // @ts-check
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 import { address, html, navigate, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
@@ -12,7 +12,7 @@ import { usePreflight } from "../parts/orders.js";
 export function Start() {
   const chosen = address.value.query.get("recipe");
   return html`
-    <${PageTitle} title="Start a run" lead=${chosen ? "Fill in the form; “What it will do” follows what you enter." : "Describe the task, or choose a recipe and fill in its form."} />
+    <${PageTitle} title="Start a run" lead=${address.value.query.get("schedule") ? `${chosen ? "Fill in the form" : "Choose a recipe"}; its schedule is at the end of the form.` : chosen ? "Fill in the form; “What it will do” follows what you enter." : "Describe the task, or choose a recipe and fill in its form."} />
     ${chosen ? html`<${RecipeForm} key=${chosen} id=${chosen} />` : html`<${Describe} /><${Choose} />`}`;
 }
 
@@ -39,9 +39,24 @@ function Describe() {
   </form>`;
 }
 
-/** What a recipe does; its name only where it says more than the id. @param {any} recipe */
+/** @param {any} recipe */
 export function told({ recipe_id, label, description }) {
   return [label !== recipe_id && label, description].filter(Boolean).join(": ");
+}
+
+/** @param {{recipe: any}} props */
+export function Ready({ recipe }) {
+  const { lacks, ready, valid } = recipe;
+  return html`<span title=${each(lacks, (lack) => lack.message).join(" ")}><${Status} of=${valid ? (ready ? "valid" : "warning") : "invalid"} word=${valid && !ready ? "not ready" : undefined} /></span>`;
+}
+
+/** What keeps recipes from being started here, each cause once. @param {{recipes: any[] | null}} props */
+export function Lacks({ recipes }) {
+  /** @type {Map<string, number>} */
+  const found = new Map();
+  for (const { lacks = [] } of recipes || []) for (const { message } of lacks) found.set(message, (found.get(message) || 0) + 1);
+  if (!found.size) return null;
+  return html`<div class="notice"><strong>Not ready:</strong>${[...found].map(([message, count]) => html`<p>${message} <span class="muted">${format.plural(count, "recipe")}</span></p>`)}</div>`;
 }
 
 /** Search of recipes. */
@@ -50,14 +65,14 @@ function Choose() {
   const [text, setText] = useState("");
   const all = [...(recipes.data || [])].sort((one, other) => Number(other.layer === "project") - Number(one.layer === "project"));
   const found = all.filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${told(recipe)}`.toLowerCase().includes(text.toLowerCase()));
-  return html`<${Section} title="Recipes" count=${found.length}
+  return html`<${Section} title="Recipes" count=${recipes.data ? found.length : undefined}
     actions=${html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search recipes" value=${text} onInput=${typed(setText)} /></label>`}>
     <${Fault} error=${recipes.error} />
     ${recipes.data && !found.length && html`<${Empty} title="No recipe matches." />`}
+    <${Lacks} recipes=${recipes.data} />
     <ul class="lines recipes">${each(found, (recipe) => html`<li data-row key=${recipe.recipe_id}>
-      <div class="wide"><a class="row-link" href=${withQuery("/start", { recipe: recipe.recipe_id })}>${recipe.recipe_id}</a><div class="help">${told(recipe)}</div>
-        ${each(recipe.lacks, (lack) => html`<div class="help">${lack.message}</div>`)}</div>
-      ${!(recipe.valid && recipe.ready) && html`<${Status} of=${recipe.valid ? "warning" : "invalid"} word=${recipe.valid ? "not ready" : "invalid"} />`}
+      <div class="wide"><a class="row-link" href=${withQuery("/start", { recipe: recipe.recipe_id, schedule: address.value.query.get("schedule") })}>${recipe.recipe_id}</a><div class="help">${told(recipe)}</div></div>
+      ${!(recipe.valid && recipe.ready) && html`<${Ready} recipe=${recipe} />`}
       <span class="muted">${steps(recipe)}${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
   </${Section}>`;
 }
@@ -77,8 +92,7 @@ function RecipeForm({ id }) {
 /** @param {{recipe: any}} props */
 function Filled({ recipe }) {
   const all = fields(recipe.args_schema);
-  const [values, setValues] = useState(() => initial(recipe.recipe_id, all));
-  const [description, setDescription] = useState(address.value.query.get("description") || "");
+  const [{ values, description }, setForm] = useState(() => initial(recipe.recipe_id, all));
   const [faults, setFaults] = useState(/** @type {Record<string, string>} */ ({}));
   const [key] = useState(newKey);
   const [limits, setLimits] = useState(/** @type {Record<string, string>} */ ({}));
@@ -87,9 +101,15 @@ function Filled({ recipe }) {
   const [found, others] = beside(report?.problems || [], all);
   // Nobody is told of a field that is still to be filled in.
   const refused = Object.fromEntries(Object.entries(found).filter(([name]) => values[name] !== "" && values[name] !== undefined));
+  // The way back to this page finds what was entered.
+  useEffect(() => window.history.replaceState({ values, description }, ""), [values, description]);
+  const wrong = (/** @type {Record<string, string>} */ told) => {
+    setFaults(told);
+    requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector(".field [aria-invalid=true]"))?.focus());
+  };
   const filled = () => {
     const given = read(all, values);
-    setFaults(given.faults);
+    wrong(given.faults);
     return Object.keys(given.faults).length ? null : given.args;
   };
   const [start, error] = useAct(async () => {
@@ -99,39 +119,41 @@ function Filled({ recipe }) {
       const run = await post("/api/runs", request, { "Idempotency-Key": `${key}-${await digest(request)}` });
       navigate(`/runs/${run.run_id}`);
     } catch (caught) {
-      setFaults(beside(/** @type {any} */ (caught).faults || [], all)[0]);
+      wrong(beside(/** @type {any} */ (caught).faults || [], all)[0]);
       throw caught;
     }
   });
   const files = useLive(all.some((field) => field.path) ? "/api/files" : null, { pause: 3600_000 });
+  const known = places(files.data?.files || []);
+  const unlisted = (/** @type {Field} */ field) => (files.data && !files.data.truncated && field.path ? String(values[field.name] || "").split(/[\n,]/).filter((path) => path.trim() && !path.startsWith("/") && !known.includes(path.trim().replace(/^\.\/|\/$/g, ""))) : []);
   const change = (/** @type {string} */ name) => (/** @type {any} */ value) => {
-    setValues({ ...values, [name]: value });
+    setForm({ values: { ...values, [name]: value }, description });
     setFaults({ ...faults, [name]: "" });
   };
-  return html`<div class="columns"><form class="card form" onSubmit=${start} novalidate>
+  return html`<div class="columns"><form id="form" class="card form" onSubmit=${start} novalidate>
     <header><h2>${recipe.recipe_id}</h2><a class="push" href="/start" onClick=${() => setQuery({ recipe: null })}>Choose another recipe</a></header>
     ${told(recipe) && html`<p class="muted">${told(recipe)}</p>`}
     ${!recipe.ready && html`<div class="fault"><strong>This recipe cannot run here yet.</strong>${each(recipe.lacks, (lack) => html`<p>${lack.message}</p>`)}</div>`}
-    <label>Description of this run <input value=${description} placeholder=${recipe.label || ""} onInput=${typed(setDescription)} /></label>
-    <datalist id="files">${places(files.data?.files || []).map((place) => html`<option value=${place} />`)}</datalist>
-    ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} fault=${faults[field.name] || refused[field.name]} onChange=${change(field.name)} />`)}
+    <label>Description of this run <input value=${description} placeholder=${recipe.label || ""} onInput=${typed((text) => setForm({ values, description: text }))} /></label>
+    <datalist id="files">${known.map((place) => html`<option value=${place} />`)}</datalist>
+    ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} fault=${faults[field.name] || refused[field.name]} unlisted=${unlisted(field)} onChange=${change(field.name)} />`)}
     <details><summary class="link">Limits</summary><p class="help">A run that meets a limit is paused; raise it, and the run continues.</p><${LimitFields} values=${limits} onChange=${setLimits} /></details>
-    <${Fault} error=${error} />
-    <div class="actions"><button type="submit" class="primary" id="start">Start</button></div>
     <${Schedule} recipe=${recipe.recipe_id} args=${filled} />
-  </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} count=${steps(recipe)} /></div>`;
+  </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} count=${steps(recipe)} lacks=${recipe.lacks}>
+    <${Fault} error=${error} />
+    <div class="actions"><button form="form" type="submit" class="primary" id="start" disabled=${others.length > 0}>Start</button></div></${Preflight}></div>`;
 }
 
-/** @param {{field: Field, value: any, found?: any, fault?: string, onChange: (value: any) => void}} props
- *   `found`: what is taken where the field is left empty. */
-function Input({ field, value, found, fault, onChange }) {
+/** @param {{field: Field, value: any, found?: any, fault?: string, unlisted: string[], onChange: (value: any) => void}} props
+ *   `found`: what is taken where the field is left empty; `unlisted`: paths that are not among the files of the project. */
+function Input({ field, value, found, fault, unlisted, onChange }) {
   const change = (/** @type {any} */ event) => onChange(field.kind === "boolean" ? event.target.checked : event.target.value);
   const name = `arg-${field.name}`;
-  const shared = { id: name, "aria-invalid": Boolean(fault), "aria-describedby": `${name}-help`, placeholder: found === undefined || found === null ? "" : text(found, field) };
+  const shared = { id: name, "aria-invalid": Boolean(fault), "aria-describedby": `${name}-help`, placeholder: found === undefined || found === null ? (field.path ? "Type to find a file or folder" : "") : text(found, field) };
   return html`<div class=${fault ? "field wrong" : "field"}>
     <label for=${name}>${field.label}${field.required ? " (required)" : ""}</label>
     ${control(field, value, change, shared)}
-    <p class="help" id=${`${name}-help`}>${fault && html`<strong class="wrong-text">${fault}</strong> `}${field.help}${field.kind === "list" && " One per line."}</p>
+    <p class="help" id=${`${name}-help`}>${fault && html`<strong class="wrong-text">${fault}</strong> `}${unlisted.length > 0 && html`<strong class="warn-text">The project lists no file or folder ${unlisted.join(", ")}.</strong> `}${field.help}${field.kind === "list" && " One per line."}</p>
   </div>`;
 }
 
@@ -157,12 +179,13 @@ function control(field, value, change, shared) {
   }
 }
 
-/** @param {string} id @param {Field[]} all */
+/** @param {string} id @param {Field[]} all @returns {{values: Record<string, any>, description: string}} */
 function initial(id, all) {
+  if (window.history.state?.values) return window.history.state;
   const key = `control-room.args.${id}`;
   const found = JSON.parse(sessionStorage.getItem(key) || "{}");
   sessionStorage.removeItem(key);
-  return Object.fromEntries(all.map((each) => [each.name, found[each.name] === undefined ? each.initial : text(found[each.name], each)]));
+  return { description: address.value.query.get("description") || "", values: Object.fromEntries(all.map((each) => [each.name, found[each.name] === undefined ? each.initial : text(found[each.name], each)])) };
 }
 
 /** @param {any} value @param {Field} field */
@@ -171,7 +194,7 @@ function text(value, field) {
   return typeof value === "object" ? JSON.stringify(value) : value;
 }
 
-/** The limits of a request, where there are any. @param {Record<string, string>} values */
+/** @param {Record<string, string>} values */
 function limited(values) {
   const given = Object.entries(amounts(values)).filter(([, amount]) => amount !== null);
   return given.length ? { limits: Object.fromEntries(given) } : {};
@@ -199,7 +222,7 @@ function beside(flaws, all) {
   return [found, others];
 }
 
-/** A short hash, so that a changed form is another start. @param {unknown} value */
+/** @param {unknown} value */
 async function digest(value) {
   const bytes = new TextEncoder().encode(JSON.stringify(value));
   if (!crypto.subtle) return String(bytes.length);
@@ -212,21 +235,22 @@ const MOST = 20;
 
 /**
  * What will happen, before it does.
- * @param {{report: any, error: Error | null, others: any[], faults: number, nodes: any[], count: string}} props `others`: problems of no field;
+ * @param {{report: any, error: Error | null, others: any[], faults: number, nodes: any[], count: string, lacks?: any[], children?: any}} props `others`: problems of no field;
  *   `faults`: how many problems are shown; `nodes`: the recipe's own steps, for a request that cannot be started yet.
  */
-function Preflight({ report, error, others, faults, nodes, count }) {
-  if (!report) return html`<section class="card" aria-label="Before it starts"><p class="muted">${error ? "What it would do cannot be told now; it can be started all the same." : "Looking at what it will do…"}</p><${Fault} error=${error} /></section>`;
+function Preflight({ report, error, others, faults, nodes, count, lacks, children }) {
+  if (!report) return html`<section class="card" aria-label="Before it starts"><p class="muted">${error ? "What it would do cannot be told now; it can be started all the same." : "Looking at what it will do…"}</p><${Fault} error=${error} />${children}</section>`;
   const { agents, note, calls_at_most: calls } = report;
   return html`<section class="card preflight" aria-label="Before it starts">
     <header><h2>What it will do</h2>${report.ok ? html`<${Status} of="valid" word="ready to start" />` : html`<${Status} of="warning" word=${faults ? `${format.plural(faults, "thing")} to mend first` : "fill in what is required"} />`}</header>
-    ${each(others, ({ line, message, path }) => html`<p class="wrong-text">${message} <code>${path}${line ? `:${line}` : ""}</code></p>`)}
-    ${count && html`<p class="muted">${count.slice(0, -3)}; gates and checks are not counted.</p>`}
+    ${children}
+    ${each(others.filter(({ message }) => !lacks?.some((/** @type {any} */ lack) => lack.message === message)), ({ line, message, path }) => html`<p class="wrong-text">${message} <code>${path}${line ? `:${line}` : ""}</code></p>`)}
+    ${count && html`<p class="muted">${count.slice(0, -3)}; gates, checks and files that it writes are not counted.</p>`}
     <${Planned} steps=${report.steps.length ? report.steps : nodes} />
     ${agents.length > 0 && html`<ul class="lines">${each(agents, (agent) => html`<li key=${agent.agent_id}>
       <${Status} of=${agent.ready ? "valid" : "invalid"} word=${agent.ready ? "ready" : "not ready"} /> <strong>${agent.agent_id}</strong>
       <span class="muted">${agent.backend}${agent.model && ` · ${agent.model}`}</span>${agent.fault && html`<span class="wide">${agent.fault}</span>`}</li>`)}</ul>`}
-    ${report.dialect && html`<p class="muted">${calls === null ? note || "No limit of its calls of agents is known." : calls ? `It calls agents at most ${calls === 1 ? "once" : `${format.number(calls)} times`}.` : "It calls no agent."}</p>
+    ${report.dialect && html`<p class="muted">${calls === null ? note || "No limit of its calls of agents is known." : calls ? `It calls agents at most ${calls === 1 ? "once" : `${format.number(calls)} times, if every loop and retry reaches its limit`}.` : "It calls no agent."}</p>
       <p class="muted">It works in <code>${report.workspace}</code></p>`}
   </section>`;
 }
@@ -235,7 +259,7 @@ function Preflight({ report, error, others, faults, nodes, count }) {
 function Planned({ steps }) {
   const [all, setAll] = useState(false);
   const shown = all ? steps : steps.slice(0, MOST);
-  return html`<ul class="planned">${each(shown, (step) => html`<li><strong>${step.title || step.label}</strong> <span class="muted">${step.kind}${by(step)}</span></li>`)}</ul>
+  return html`<ol class="planned">${each(shown, (step) => html`<li><strong>${step.title || step.label}</strong> <span class="muted">${step.kind}${by(step)}</span></li>`)}</ol>
     ${shown.length < steps.length && html`<p><button type="button" onClick=${() => setAll(true)}>Show all ${format.number(steps.length)} steps</button></p>`}`;
 }
 
@@ -266,11 +290,12 @@ function Schedule({ recipe, args }) {
   const [create, error] = useAct(async () => {
     const given = args();
     if (!given) return;
+    if (!text) throw new Error("Enter when it starts.");
     const trigger = await post("/api/triggers", { recipe_id: recipe, args: given, schedule: schedule(way, text, zone) });
     navigate(`/triggers/${trigger.trigger_id}`);
   });
   const example = WAYS.find(([name]) => name === way)?.[2];
-  return html`<details class="schedule"><summary class="link">Start it on a schedule</summary>
+  return html`<details class="schedule" open=${address.value.query.has("schedule")}><summary class="link">Start it on a schedule</summary>
     <label>When <select onChange=${typed(setWay)}>${options(WAYS, way)}</select></label>
     <label><span>${way === "cron" ? "Minute, hour, day, month, weekday" : way === "every" ? "Seconds" : "Time"}</span>
         <input type=${{ daily: "time", at: "datetime-local" }[/** @type {string} */ (way)] || "text"} placeholder=${example} value=${text} onInput=${typed(setText)} /></label>
@@ -295,11 +320,7 @@ function schedule(way, text, zone) {
 /** @typedef {{name: string, kind: "text" | "long" | "number" | "boolean" | "choice" | "list" | "json" | "any", label: string, help: string,
  *   required: boolean, initial: string | boolean, options: string[], path: boolean}} Field */
 
-/**
- * Return the fields of an arguments' schema, the required ones first.
- * @param {any} schema
- * @returns {Field[]}
- */
+/** The fields of an arguments' schema, the required ones first. @param {any} schema @returns {Field[]} */
 function fields(schema) {
   const required = new Set(schema?.required || []);
   // What steps set themselves is not asked for.
@@ -314,7 +335,7 @@ function field(name, schema, required) {
   const initial = kind === "boolean" ? Boolean(schema.default) : shown(schema.default, kind);
   const options = (schema.enum || []).map(String);
   const path = (kind === "text" || kind === "list") && /(^|_)(path|file|folder|director(y|ie))s?$/.test(name);
-  return { name, kind, label: name[0].toUpperCase() + name.slice(1).replaceAll("_", " "), help: schema.description || "", required, initial, options, path };
+  return { name, kind, label: name[0].toUpperCase() + name.slice(1).replaceAll("_", " "), help: (schema.description || "").replaceAll("`", ""), required, initial, options, path };
 }
 
 /** @param {any} schema @returns {Field["kind"]} */
@@ -323,14 +344,18 @@ function kindOf(schema) {
   if (schema.type === "boolean") return "boolean";
   if (schema.type === "integer" || schema.type === "number") return "number";
   if (schema.type === "array" && schema.items?.type === "string") return "list";
+  if (schema.type === undefined && schema.default) return kindOfValue(schema.default);
   if (schema.type === "string") return (schema.maxLength || 0) > 2000 ? "long" : "text";
   return schema.type === undefined ? "any" : "json";
 }
 
-/**
- * Return the folders and files that an argument can name, each folder before what is in it.
- * @param {string[]} files Paths.
- */
+/** A default tells what is expected where the schema does not. @param {any} value @returns {Field["kind"]} */
+function kindOfValue(value) {
+  if (Array.isArray(value) && value.every((each) => typeof each === "string")) return "list";
+  return typeof value === "object" ? "json" : typeof value === "string" ? "text" : "any";
+}
+
+/** @param {string[]} files */
 function places(files) {
   const found = new Set();
   for (const file of files) {
@@ -347,12 +372,7 @@ function shown(value, kind) {
   return kind === "json" ? JSON.stringify(value) : String(value);
 }
 
-/**
- * Return the arguments that a filled form means, and what cannot be read.
- * @param {Field[]} all
- * @param {Record<string, string | boolean>} values
- * @returns {{args: Record<string, any>, faults: Record<string, string>}}
- */
+/** What a filled form means, and what cannot be read. @param {Field[]} all @param {Record<string, string | boolean>} values */
 function read(all, values) {
   /** @type {Record<string, any>} */
   const args = {};

@@ -1,9 +1,9 @@
 // @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { html, useNow } from "../lib/base.js";
+import { html, useNow, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { Problem, request } from "../lib/live.js";
+import { Problem, reachable, request } from "../lib/live.js";
 
 /** Paths of the icons, drawn in a square of 16. @type {Record<string, string>} */
 const ICONS = {
@@ -20,13 +20,12 @@ const ICONS = {
   warning: "M8 2 1.8 13.5h12.4L8 2M8 6.5v3M8 11.6v.1",
   copy: "M6 6h7v7H6zM3 10V3h7",
   theme: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2v12",
-  search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.4 10.4 14 14",
 };
 
 /** Words of states that share another state's icon and colour. @type {Record<string, string>} */
 const LIKE = {
-  active: "open", approved: "open", blocked: "pending", executing: "running", idle: "open", closed: "done", decided: "done", in_progress: "running",
-  needs_scoping: "waiting", processing: "running", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done",
+  approved: "open", blocked: "pending", executing: "running", idle: "open", closed: "done", decided: "done", in_progress: "running",
+  needs_scoping: "waiting", processing: "running", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done", denied: "failed",
 };
 
 /** @param {{name: string}} props */
@@ -42,22 +41,22 @@ export function Status({ of, note, word = of.replaceAll("_", " ") }) {
   </span>`;
 }
 
-/** An instant relative to now, exact on hover. @param {{at: string | null | undefined}} props */
+/** @param {{at: string | null | undefined}} props */
 export function Ago({ at }) {
   const now = useNow();
   if (!at) return html`<span class="muted">–</span>`;
   return html`<time datetime=${at} title=${format.exact(at)}>${format.relative(at, now)}</time>`;
 }
 
-/** How long something took, or takes. @param {{from?: string | null, to?: string | null}} props */
+/** @param {{from?: string | null, to?: string | null}} props */
 export function Took({ from, to }) {
   const now = useNow(Boolean(from && !to));
   return html`<span class="number">${format.duration(format.seconds(from, to, now))}</span>`;
 }
 
-/** An id that can be copied. @param {{id: string, href?: string}} props */
-export function Id({ id, href }) {
-  return html`<span class="id">${href ? html`<a href=${href}>${id}</a>` : id} <${CopyButton} text=${id} /></span>`;
+/** @param {{id: string}} props */
+export function Id({ id }) {
+  return html`<span class="id">${id} <${CopyButton} text=${id} /></span>`;
 }
 
 /** What went wrong last, and how it is set. @returns {[Error | null, (caught: any) => void]} */
@@ -68,7 +67,7 @@ export function useFault() {
 /**
  * What a form or a button does, and what went wrong.
  * @param {(given: any) => any} act
- * @returns {[(event?: any) => Promise<void>, Error | null]}
+ * @returns {[(event?: any) => Promise<void>, Error | null, () => void]}
  */
 export function useAct(act) {
   const [error, setError] = useFault();
@@ -81,7 +80,7 @@ export function useAct(act) {
       setError(caught);
     }
   };
-  return [go, error];
+  return [go, error, () => setError(null)];
 }
 
 /** Take over what is typed or chosen. @param {(value: string) => any} set @returns {(event: any) => any} */
@@ -100,12 +99,12 @@ export function useFields(initial) {
   return [values, (name) => typed((value) => setValues({ ...values, [name]: value })), setValues];
 }
 
-/** Draw each item of a list, if there is one. @param {any[] | null | undefined} items @param {(item: any, index: number) => any} draw */
+/** Draw each item of a list, if there is one. @param {any[] | null | undefined} items @param {(item: any, index: number) => any} draw @returns {any} */
 export function each(items, draw) {
   return items?.map(draw);
 }
 
-/** The options of a choice. @param {readonly (readonly [string, string, ...any[]])[]} all @param {string} chosen */
+/** @param {readonly (readonly [string, string, ...any[]])[]} all @param {string} chosen */
 export function options(all, chosen) {
   return all.map(([value, word]) => html`<option value=${value} selected=${value === chosen}>${word}</option>`);
 }
@@ -123,22 +122,28 @@ export function Table({ label, rows, name, columns }) {
 
 /** What went wrong, with its code and every fault. @param {{error: Error | null, retry?: () => void}} props */
 export function Fault({ error, retry }) {
-  if (!error) return null;
+  const isBack = useValue(reachable) === "yes";
+  if (!error || (error instanceof TypeError && isBack)) return null;
   const problem = error instanceof Problem ? error : null;
   return html`<div class="fault" role="alert">
-    <strong><${Icon} name="warning" /> ${problem ? problem.title : error instanceof TypeError ? "The service cannot be reached" : "That is not right yet"}</strong>
-    <p>${error instanceof TypeError ? "It may be stopped or starting again." : error.message} ${problem && html`<code>${problem.code}</code> ${problem.facts.incident_id || ""}`}</p>
+    <strong><${Icon} name="warning" /> ${problem ? problem.title : error instanceof TypeError ? "The service cannot be reached" : "Check this"}</strong>
+    <p>${error instanceof TypeError ? "It may be stopped or starting again." : problem?.faults.length ? "" : error.message} ${problem && html`<code>${problem.code}</code> ${problem.facts.incident_id || ""}`}</p>
     ${problem && problem.faults.length > 0 && html`<ul>
       ${problem.faults.map((fault) => html`<li><code>${fault.path || "–"}</code> ${fault.message}</li>`)}
     </ul>`}
-    ${retry && html`<button type="button" onClick=${retry}>Reload</button>`}
+    ${retry && problem?.status !== 404 && html`<button type="button" onClick=${retry}>Reload</button>`}
   </div>`;
 }
 
 /** What starts a first run from a terminal. */
 export const EXAMPLE = `control-room run analytical_consistency --arg 'canon_paths:=["Compendium"]'`;
 
-/** An empty state that says what to do next. @param {{title: string, children?: any, command?: string}} props */
+/** What the replies of the small local model are worth, where all agents speak through it. @param {{stats: any}} props */
+export function LocalModel({ stats }) {
+  return stats?.service.local_model && html`<p class="notice"><span>Agents speak through a small local model, which only shows the machinery. For real work, set <code>{"default_backend": "claude-code"}</code> in agents.json of the data folder.</span></p>`;
+}
+
+/** @param {{title: string, children?: any, command?: string}} props */
 export function Empty({ title, children, command }) {
   return html`<div class="empty"><p><strong>${title}</strong></p>${children}${command && html`<${Command} text=${command} served=${/^control-room (run|plan|gates|confer|triggers) /.test(`${command} `)} />`}</div>`;
 }
@@ -163,7 +168,7 @@ function CopyButton({ text }) {
   return html`<button type="button" class="quiet small" onClick=${copy} aria-label=${`Copy ${text}`} title="Copy"><${Icon} name=${copied ? "done" : "copy"} /></button>`;
 }
 
-/** Finished of all steps, as a bar and a text. @param {{done: number | null, total: number | null}} props */
+/** @param {{done: number | null, total: number | null}} props */
 export function Progress({ done, total }) {
   if (done === null || done === undefined) return html`<span class="muted">–</span>`;
   if (!total) return html`<span class="number">${format.plural(done, "step")}</span>`;
@@ -173,7 +178,7 @@ export function Progress({ done, total }) {
   </span>`;
 }
 
-/** A part of a page under a heading. @param {{title: any, count?: number, actions?: any, children?: any, id?: string}} props */
+/** @param {{title: any, count?: number, actions?: any, children?: any, id?: string}} props */
 export function Section({ title, count, actions, children, id }) {
   return html`<section class="section" id=${id}>
     <header><h2>${title}${count !== undefined && html` <span class="count">${format.number(count)}</span>`}</h2>
@@ -187,7 +192,7 @@ export function Missing({ title, id, live }) {
   return html`<${PageTitle} title=${title} lead=${id} actions=${live.error && html`<a class="button" href=${`/${title.toLowerCase()}s`}>All ${title.toLowerCase()}s</a>`} /><${Fault} error=${live.error} retry=${live.refresh} />`;
 }
 
-/** The heading of a page; it is focused when the page changes. @param {{title: any, lead?: any, actions?: any}} props */
+/** @param {{title: any, lead?: any, actions?: any}} props */
 export function PageTitle({ title, lead, actions }) {
   return html`<header class="page-title">
     <div><h1 tabindex="-1">${title}</h1>${lead && html`<p class="lead">${lead}</p>`}</div>
@@ -197,9 +202,9 @@ export function PageTitle({ title, lead, actions }) {
 
 /**
  * Ask before something happens; the focus returns to where it was.
- * @param {{title: string, confirm: string, danger?: boolean, children?: any, onConfirm: () => any, onClose: () => void}} props
+ * @param {{title: string, confirm: string, danger?: boolean, blocked?: boolean, children?: any, onConfirm: () => any, onClose: () => void}} props
  */
-export function Confirm({ title, confirm, danger, children, onConfirm, onClose }) {
+export function Confirm({ title, confirm, danger, blocked, children, onConfirm, onClose }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [busy, setBusy] = useState(false);
   useEffect(() => {
@@ -207,7 +212,7 @@ export function Confirm({ title, confirm, danger, children, onConfirm, onClose }
     dialog.current?.showModal();
     return () => before instanceof HTMLElement && before.focus();
   }, []);
-  const [act, error] = useAct(async () => {
+  const [act, error, forget] = useAct(async () => {
     setBusy(true);
     try {
       await onConfirm();
@@ -217,22 +222,19 @@ export function Confirm({ title, confirm, danger, children, onConfirm, onClose }
     onClose();
   });
   return html`<dialog ref=${dialog} onClose=${onClose} aria-labelledby="confirm-title">
-    <form onSubmit=${act}>
+    <form onSubmit=${act} onInput=${forget}>
       <h2 id="confirm-title">${title}</h2>
       ${children}
       <${Fault} error=${error} />
       <div class="actions">
         <button type="button" onClick=${onClose}>Back</button>
-        <button type="submit" class=${danger ? "danger" : "primary"} disabled=${busy}>${confirm}</button>
+        <button type="submit" class=${danger ? "danger" : "primary"} disabled=${busy || blocked}>${confirm}</button>
       </div>
     </form>
   </dialog>`;
 }
 
-/**
- * Say something to people who cannot see the page, and show it for a moment.
- * @param {string} text
- */
+/** Say something to people who cannot see the page. @param {string} text */
 export function announce(text) {
   const region = document.getElementById("announcements");
   if (region) region.textContent = text;
@@ -241,7 +243,7 @@ export function announce(text) {
 /** Characters that are shown at first. */
 const SHOWN = 20_000;
 
-/** Lines of a diff by their first character. @type {Record<string, string>} */
+/** @type {Record<string, string>} */
 const LINES = { "+": "added", "-": "removed", "@": "muted" };
 
 /** A text as it is, never markup; a long one on request as a whole. @param {{text: string, kind?: string}} props */

@@ -37,13 +37,13 @@ function Standing({ state }) {
       return html`<div class="budget"><progress max=${limits[name] || 1} value=${Math.max(0, taken)} aria-label=${unit}></progress>
         <span>${name === "cost_usd" && state.used.calls_without_price > 0 ? "≥ " : ""}${written(taken)} of ${written(limits[name])}${name === "cost_usd" ? "" : ` ${unit}`}</span>
         ${state.reserved[name] > 0 && html`<span class="muted">${written(state.reserved[name])} reserved</span>`}
-        ${name === "cost_usd" && state.used.calls_without_price > 0 && html`<span class="muted">${format.plural(state.used.calls_without_price, "call")} without a price</span>`}
+        ${name === "cost_usd" && state.used.calls_without_price > 0 && html`<span class="muted">${format.plural(state.used.calls_without_price, "call")} without a price, failed ones included</span>`}
         ${left[name] < 0 && html`<span class="wrong-text">exceeded by ${written(-left[name])}</span>`}</div>`;
     })}
     ${TIMES.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => html`<div class="budget"><span>at most ${written(limits[name])} ${unit.replace("seconds ", "")}</span></div>`)}`;
 }
 
-/** The limits of a run, and how to raise them. @param {{run: any, onDone: () => void}} props */
+/** @param {{run: any, onDone: () => void}} props */
 export function RunLimits({ run, onDone }) {
   const [asked, setAsked] = useState(false);
   const save = async (/** @type {any} */ limits) => {
@@ -96,24 +96,24 @@ export function Budgets() {
 
 /** @param {{budget: any, onDone: () => void, onClose: () => void}} props */
 function BudgetDialog({ budget, onDone, onClose }) {
-  const [values, change] = useFields({ name: budget.name || "", recipe_id: budget.recipe_id || "", label: budget.label || "", per: budget.per || "" });
+  const [values, change] = useFields({ name: budget.name || "", recipe_id: budget.recipe_id || "", label: budget.label ? format.label(budget.label) : "", per: budget.per || "" });
   const save = async (/** @type {any} */ given) => {
     const limits = Object.fromEntries(Object.entries(given).filter(([, amount]) => amount !== null));
     const { name, recipe_id, label, per } = values;
     const time_zone = budget.time_zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
-    await put(`/api/budgets/${encodeURIComponent(name)}`, { recipe_id: recipe_id || null, label: label || null, session_id: budget.session_id || null, per: per || null, time_zone, limits });
+    await put(`/api/budgets/${encodeURIComponent(name)}`, { recipe_id: recipe_id || null, label: label ? format.labelled(label) : null, session_id: budget.session_id || null, per: per || null, time_zone, limits });
     announce("The budget counts");
     onDone();
   };
   return html`<${LimitDialog} title=${budget.name ? `Budget ${budget.name}` : "A new budget"} limits=${budget.limits} kinds=${AMOUNTS} onSave=${save} onClose=${onClose}>
     ${!budget.name && html`<label>Name <input required value=${values.name} onInput=${change("name")} /></label>`}
     <label>Only this recipe (all, if empty) <input value=${values.recipe_id} onInput=${change("recipe_id")} /></label>
-    <label>Only this label, key:value (all, if empty) <input value=${values.label} onInput=${change("label")} /></label>
-    <label>Counts <select onChange=${change("per")}>${options([["", "everything"], ["day", "anew each day"]], values.per)}</select></label></${LimitDialog}>`;
+    <label>Only this label (all, if empty) <input placeholder="book=one" value=${values.label} onInput=${change("label")} /></label>
+    <label>Period <select onChange=${change("per")}>${options([["", "all time"], ["day", "each day"]], values.per)}</select></label></${LimitDialog}>`;
 }
 
 /** @param {any} budget */
 function covers({ recipe_id, label, session_id, per }) {
-  const parts = [recipe_id, label, session_id].filter(Boolean);
+  const parts = [recipe_id, label && format.label(label), session_id].filter(Boolean);
   return `${parts.join(", ") || "all runs"}${per ? ", each day" : ""}`;
 }

@@ -18,9 +18,10 @@ const LIVE = ["running", "waiting", "failed"];
 
 /**
  * A graph with the state of each node; the list of steps or tasks beside it says the same to those who cannot see it.
- * @param {{graph: {nodes: any[], edges: any[]}, plain?: boolean, onChoose: (node: any) => void}} props
+ * @param {{graph: {nodes: any[], edges: any[]}, plain?: boolean, denied?: string, over?: boolean, onChoose: (node: any) => void}} props
+ *   `denied`: step at which a person ended the run; `over`: nothing that was not reached will be.
  */
-export function Graph({ graph, plain = false, onChoose }) {
+export function Graph({ graph, plain = false, denied, over, onChoose }) {
   const form = JSON.stringify([graph.nodes.map((node) => node.id), graph.edges.map((edge) => [edge.source, edge.target, edge.label])]);
   const placed = useMemo(() => (graph.nodes.length > MOST_NODES ? null : place(graph)), [form]);
   const shown = useRef(/** @type {HTMLElement | null} */ (null));
@@ -37,17 +38,19 @@ export function Graph({ graph, plain = false, onChoose }) {
         <path d="M0 0 8 4 0 8z" class="arrow" /></marker></defs>
       ${placed.edges.map((edge) => html`<g class=${`way way-${edge.kind}${graph.edges[edge.index].taken ? " taken" : ""}`}><path class="edge" d=${edge.path} marker-end="url(#arrow)" />
         ${edge.label && html`<text class="edge-label" x=${edge.x} y=${edge.y}>${edge.label}</text>`}</g>`)}
-      ${placed.nodes.map((at) => html`<${Node} at=${at} node=${nodes.get(at.id)} plain=${plain} onChoose=${onChoose} />`)}
+      ${placed.nodes.map((at) => html`<${Node} at=${at} node=${nodes.get(at.id)} plain=${plain} denied=${denied} over=${over} onChoose=${onChoose} />`)}
     </svg></div>`;
 }
 
-/** @param {{at: {x: number, y: number}, node: any, plain: boolean, onChoose: (node: any) => void}} props `plain`: there is no run. */
-function Node({ at, node, plain, onChoose }) {
-  const status = node.status || "not reached";
+/** @param {{at: {x: number, y: number}, node: any, plain: boolean, denied?: string, over?: boolean, onChoose: (node: any) => void}} props `plain`: there is no run. */
+function Node({ at, node, plain, denied, over, onChoose }) {
+  const status = node.status || (over ? "not needed" : "not reached");
   const asks = node.kind === "gate" && status === "running";
-  const state = asks ? "waiting" : status.replaceAll("_", " ");
+  const state = asks ? "waiting" : denied && node.key === denied ? "denied" : status.replaceAll("_", " ");
   const again = node.visits > 1 ? ` ×${node.visits}` : "";
-  const [name, by = node.kind || "step"] = (node.label || node.id).split(": ");
+  const [title, what = node.kind || "step"] = (node.label || node.id).split(": ");
+  // A check is called as in the list of steps.
+  const [name, by] = node.kind === "check" ? [node.id, title] : [title, what];
   return html`<g class=${`node node-${node.status || "pending"} kind-${node.kind}`} transform=${`translate(${at.x} ${at.y})`} onClick=${() => onChoose(node)}>
     <title>${node.label}${plain ? "" : `: ${state}${again}`}</title>
     <rect width=${NODE.width} height=${NODE.height} rx=${ROUND.includes(node.kind) ? NODE.height / 2 : 8} />
@@ -67,7 +70,7 @@ function place(graph) {
   return { width, height, nodes: ids.map((id) => ({ id, x: 0, y: 0, ...nodes.get(id) })), edges: edges.map((edge, index) => line(edge, flow[index])) };
 }
 
-/** What is written at an edge. @param {any} edge */
+/** @param {any} edge */
 function named({ label }) {
   return label && label !== "next" ? shortened(label, 22) : "";
 }

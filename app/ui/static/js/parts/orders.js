@@ -8,8 +8,8 @@ import { get, patch, post, remove, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
 import { Confirm, Fault, Status, announce, each, typed, useAct, useFields } from "./basics.js";
 
-const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid again. This run stays as it is.";
-const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid again.";
+const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid for again. This run stays as it is.";
+const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid for again.";
 
 /** Orders for runs: word, states in which they can be given, what happens then. @type {Record<string, [string, string[], (run: any) => string]>} */
 export const ORDERS = {
@@ -28,13 +28,16 @@ export const DANGERS = ["cancel", "delete"];
 const LANGUAGES = ["control_room", "agent_recipes", "orchestrate", "amplifier"];
 
 /** @param {any} run */
-function resumed({ status, error }) {
+function resumed({ status, error, steps = [] }) {
   const at = error?.key ? `at ${error.key}` : "where it stopped";
-  const again = status === "paused" ? "A step that was interrupted" : `The step ${error?.key || "that was cut off"}`;
-  return `This run continues ${at}. Finished steps are kept and not paid again. ${again} runs again, and its calls of agents are paid again.`;
+  const again = status === "paused" ? "A step that was cut off, if any," : `The step ${error?.key || "that was cut off"}`;
+  if (error?.code === "budget_exhausted") return `This run continues ${at}. It is paused again at once while the limit is reached.`;
+  const step = steps.find((/** @type {any} */ each) => each.key === error?.key);
+  const cost = step?.tool || step?.phase === "dod" ? "it calls no agent. First remove the cause, such as a missing file; to change an argument, start again." : "if it calls an agent, that call is paid for again.";
+  return `This run continues ${at}. Finished steps are kept and not paid for again. ${again} runs again; ${cost}`;
 }
 
-/** Whether a run stands still until a person sends it on. @param {any} run */
+/** @param {any} run */
 function isStopped(run) {
   return run.status === "paused" || (run.status !== "done" && FINISHED.includes(run.status));
 }
@@ -45,8 +48,9 @@ function isStopped(run) {
  */
 export function RunActions({ run, onDone, next = false }) {
   const [asked, setAsked] = useState("");
+  const [blocked, setBlocked] = useState(false);
   const stopped = isStopped(run);
-  const offered = Object.keys(ORDERS).filter((name) => ORDERS[name][1].includes(run.status) && (["resume", "fork"].includes(name) && stopped) === next);
+  const offered = Object.keys(ORDERS).filter((name) => ORDERS[name][1].includes(run.status) && !(name === "resume" && wasDenied(run)) && !(name === "pause" && run.reason === "pausing") && (["resume", "fork", "delete"].includes(name) && stopped) === next);
   const order = asked && asked !== "fork" && ORDERS[asked];
   const act = async () => {
     await give(asked, run);
@@ -55,15 +59,21 @@ export function RunActions({ run, onDone, next = false }) {
     onDone();
   };
   const button = (/** @type {string} */ name) => html`<button type="button" title=${next ? null : ORDERS[name][2](run)} class=${DANGERS.includes(name) ? "quiet danger" : name === "resume" ? "primary" : ""} onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`;
+  const first = wasDenied(run) && next ? "button primary" : "button";
   const again = LANGUAGES.includes(run.dialect) && FINISHED.includes(run.status) && (stopped === next) &&
-    html`<a class="button" title=${next ? null : AGAIN} href=${withQuery("/start", { recipe: run.recipe_id, description: run.task.description })} onClick=${() => keepArgs(run)}>Start again</a>`;
-  return html`${next ? html`<dl class="choices">${offered.map((name) => html`<dt>${button(name)}</dt><dd>${ORDERS[name][2](run)}</dd>`)}${again && html`<dt>${again}</dt><dd>${AGAIN}</dd>`}</dl>` : html`${again}${offered.map(button)}`}
-    ${order && html`<${Confirm} title=${`${order[0]} this run?`} confirm=${order[0]} danger=${DANGERS.includes(asked)} onConfirm=${act} onClose=${() => setAsked("")}>
-      <p>${order[2](run)}</p>${asked === "resume" && run.status !== "paused" && html`<${Preview} id=${run.run_id} body=${{ order: "resume" }} />`}</${Confirm}>`}
+    html`<a class=${first} title=${next ? null : AGAIN} href=${withQuery("/start", { recipe: run.recipe_id, description: run.task.description })} onClick=${() => keepArgs(run)}>Start again</a>`;
+  return html`${next ? html`<dl class="choices">${offered.map((name) => html`${name === "delete" && again && html`<dt>${again}</dt><dd>${AGAIN}</dd>`}<dt>${button(name)}</dt><dd>${ORDERS[name][2](run)}</dd>`)}</dl>` : html`${again}${offered.map(button)}`}
+    ${order && html`<${Confirm} title=${`${order[0]} this run?`} confirm=${order[0]} danger=${DANGERS.includes(asked)} blocked=${asked === "resume" && blocked} onConfirm=${act} onClose=${() => setAsked("")}>
+      <p>${order[2](run)}</p>${asked === "resume" && run.status !== "paused" && html`<${Preview} id=${run.run_id} body=${{ order: "resume" }} onFound=${setBlocked} />`}</${Confirm}>`}
     ${asked === "fork" && html`<${Fork} run=${run} onClose=${() => setAsked("")} />`}`;
 }
 
-/** Let the form begin with the arguments of a run. @param {any} run */
+/** Whether a person, or the time-out of a gate, decided that a run does not continue. @param {any} run */
+export function wasDenied({ error }) {
+  return error?.code === "approval_denied";
+}
+
+/** @param {any} run */
 function keepArgs(run) {
   sessionStorage.setItem(`control-room.args.${run.recipe_id}`, JSON.stringify(run.task.initial_args));
 }
@@ -84,7 +94,7 @@ export function Verified({ id, ended }) {
     announce("The journal is checked");
   });
   const broken = found?.files.filter((/** @type {any} */ file) => file.reason);
-  return html`${found ? html`<${Status} of=${found.ok ? "valid" : "invalid"} note=${found.ok && !ended ? "so far" : ""} /> ` : html`<button type="button" class="small" onClick=${check}>Verify</button>`}
+  return html`${found ? html`<${Status} of=${found.ok ? "valid" : "invalid"} note=${found.ok && !ended ? "so far" : ""} /> ` : html`<button type="button" class="small" title="Check that no file of this run was changed or damaged" onClick=${check}>Verify</button>`}
     ${each(broken, (file) => html`<div class="wrong-text">${file.file}${file.line ? `:${file.line}` : ""} ${file.reason}</div>`)}
     ${found?.advice && !found.ok && html`<div>${found.advice}</div>`}<${Fault} error=${error} />`;
 }
@@ -92,11 +102,7 @@ export function Verified({ id, ended }) {
 /** Milliseconds without a change after which a form is looked at. */
 const QUIET = 400;
 
-/**
- * What a request would do, looked at again after each change of it.
- * @param {any} body @param {string} [path]
- * @returns {{report: any, error: Error | null}}
- */
+/** What a request would do, looked at again after each change of it. @param {any} body @param {string} [path] */
 export function usePreflight(body, path = "/api/preflight") {
   const [found, setFound] = useState({ report: /** @type {any} */ (null), error: /** @type {Error | null} */ (null) });
   const text = JSON.stringify(body);
@@ -115,15 +121,18 @@ const MOST = 12;
 
 /**
  * What a resume or a fork would do: which steps run again, and what that costs at most.
- * @param {{id: string, body: any}} props `body`: the order.
+ * @param {{id: string, body: any, onFound: (blocked: boolean) => void}} props `body`: the order; `blocked`: it would be refused, or do nothing.
  */
-export function Preview({ id, body }) {
+export function Preview({ id, body, onFound }) {
   const { report, error } = usePreflight(body, `/api/runs/${encodeURIComponent(id)}/preview`);
+  const performed = (report?.steps || []).filter((/** @type {any} */ each) => each.action === "again" || each.action === "next");
+  const idle = report && !report.again && !performed.length;
+  useEffect(() => onFound(Boolean(report && (idle || report.problems.length))), [report]);
   if (!report) return html`<${Fault} error=${error} /><p class="muted">${error ? "" : "Looking at what it will do…"}</p>`;
-  const performed = report.steps.filter((/** @type {any} */ each) => each.action === "again" || each.action === "next");
   return html`<div class="preview" role="status">
-    ${report.problems.map((/** @type {any} */ each) => html`<p class="wrong-text">${each.message}</p>`)}
-    <p>${format.plural(report.taken_over, "finished step")} ${report.taken_over === 1 ? "is" : "are"} kept, ${report.again} ${report.again === 1 ? "runs" : "run"} again${paid(report.paid_before)}.${" "}
+    ${each(report.problems, (each) => html`<p class="wrong-text">${each.message}</p>`)}
+    ${idle && !report.problems.length && html`<p class="wrong-text">Nothing would run again: choose an earlier step.</p>`}
+    <p>${format.plural(report.taken_over, "row")} of the list of steps ${report.taken_over === 1 ? "is" : "are"} kept, ${report.again} ${report.again === 1 ? "runs" : "run"} again${paid(report.paid_before)}.${" "}
       ${report.calls_at_most === null ? report.note || "No limit of the calls of agents is known." : report.calls_at_most === 0 ? "No agent is called." : `Agents are called at most ${format.plural(report.calls_at_most, "time")}${report.cost_usd_at_most === null ? "" : `, for ${format.money(report.cost_usd_at_most)}`}.`}</p>
     ${performed.length > 0 && html`<p>Performed next: ${performed.slice(0, MOST).map((/** @type {any} */ each) => html`<code title=${each.why}>${each.key}</code>${" "}`)}${performed.length > MOST && `and ${performed.length - MOST} more`}</p>`}
     <p class="muted">${report.workspace_note}</p></div>`;
@@ -140,6 +149,7 @@ function paid(usage) {
  */
 export function Fork({ run, from = "", onClose }) {
   const [values, change] = useFields({ from, prompt: "", agent: "", args: "" });
+  const [blocked, setBlocked] = useState(false);
   const [args, fault] = json(values.args);
   const body = Object.fromEntries(Object.entries({ ...values, args }).filter(([, value]) => value));
   const fork = async () => {
@@ -147,13 +157,14 @@ export function Fork({ run, from = "", onClose }) {
     const made = await post(`/api/runs/${encodeURIComponent(run.run_id)}/fork`, body);
     navigate(`/runs/${made.run_id}`);
   };
-  return html`<${Confirm} title="Fork this run?" confirm="Fork" onConfirm=${fork} onClose=${onClose}>
+  return html`<${Confirm} title="Fork this run?" confirm="Fork" blocked=${blocked} onConfirm=${fork} onClose=${onClose}>
     <p>${FORK}</p>
-    <label>From step (the first that differs, if empty) <input value=${values.from} onInput=${change("from")} /></label>
+    <label>From step (if empty, the first one that your changes concern) <input list="keys" value=${values.from} onInput=${change("from")} /></label>
+    <datalist id="keys">${each(run.steps, (step) => html`<option value=${step.key} />`)}</datalist>
     ${values.from && html`<label>Another task for this step, in place of all of the recipe's words (optional) <textarea rows="3" value=${values.prompt} onInput=${change("prompt")}></textarea></label>
       <label>Another agent for this step (optional) <input value=${values.agent} onInput=${change("agent")} /></label>`}
     <label>Other arguments, as JSON (optional) <input class="mono" placeholder=${JSON.stringify(run.task.initial_args).slice(0, 100)} value=${values.args} onInput=${change("args")} /></label>
-    ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} />`}</${Confirm}>`;
+    ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} onFound=${setBlocked} />`}</${Confirm}>`;
 }
 
 /** @param {string} text @returns {[any, string]} */
@@ -174,13 +185,7 @@ function written(labels) {
     .join("\n");
 }
 
-/**
- * Return the changes that a text asks for.
- * @param {string} text
- * @param {Record<string, string>} [before] Labels that the text began with: one whose line is gone is removed.
- * @returns {Record<string, string | null>}
- * @throws {SyntaxError} A line has neither form.
- */
+/** The changes that a text asks for; a label of `before` whose line is gone is removed. @param {string} text @param {Record<string, string>} [before] */
 function changes(text, before = {}) {
   /** @type {Record<string, string | null>} */
   const found = {};
@@ -196,11 +201,7 @@ function changes(text, before = {}) {
   return found;
 }
 
-/**
- * Ask for labels.
- * @param {{title: string, before?: Record<string, string>, onLabel: (labels: Record<string, string | null>) => any, onClose: () => void}} props
- *   `before`: labels that are there; without them lines only add and remove.
- */
+/** @param {{title: string, before?: Record<string, string>, onLabel: (labels: any) => any, onClose: () => void}} props `before`: those that are there. */
 export function LabelDialog({ title, before, onLabel, onClose }) {
   const [text, setText] = useState(written(before || {}));
   const save = async () => {
@@ -212,7 +213,7 @@ export function LabelDialog({ title, before, onLabel, onClose }) {
       <textarea rows="5" value=${text} onInput=${typed(setText)}></textarea></label></${Confirm}>`;
 }
 
-/** Buttons that label a run, and keep retention from it. @param {{run: any, onDone: () => void}} props */
+/** @param {{run: any, onDone: () => void}} props */
 export function Marks({ run, onDone }) {
   const [asked, setAsked] = useState(false);
   const mark = async (/** @type {any} */ body) => {

@@ -1,9 +1,11 @@
 // @ts-check
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { html } from "../lib/base.js";
+/** What lists are made of: runs, plans, questions, and rows of which only some are in the page. */
+import { html, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { Ago, Progress, Status, Took } from "./basics.js";
+import { get, newKey, post } from "../lib/live.js";
+import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, typed, useFault } from "./basics.js";
 
 /**
  * A table of runs; only those near the view are in the page.
@@ -15,7 +17,7 @@ export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
     <div class="row head" role="row" aria-rowindex="1">
       ${onChoose && html`<span role="columnheader"><span class="hidden">Select</span></span>`}
       <span role="columnheader">Status</span><span role="columnheader">Run</span><span role="columnheader">Recipe</span><span role="columnheader">Steps</span>
-      <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Cost</span><span role="columnheader" class="right">Duration</span><span role="columnheader" class="right">Changed</span>
+      <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Cost</span><span role="columnheader" class="right">Duration</span><span role="columnheader" class="right">Created</span>
     </div>
     <${Virtual} items=${runs} name=${(/** @type {any} */ run) => run.run_id} depends=${[chosen]} onNear=${onNear}
       row=${(/** @type {any} */ run) => html`<${RunRow} run=${run} to=${to} chosen=${chosen} onChoose=${onChoose} />`} />
@@ -35,7 +37,7 @@ function RunRow({ run, to, chosen, onChoose }) {
     <span role="cell" class="right number tokens">${format.number(format.tokens(run.usage))}</span>
     <span role="cell" class="right number cost">${format.spent(run.usage)}</span>
     <span role="cell" class="right took"><${Took} from=${run.started_at} to=${run.completed_at} /></span>
-    <span role="cell" class="right when"><${Ago} at=${run.updated_at} /></span>`;
+    <span role="cell" class="right when"><${Ago} at=${run.created_at} /></span>`;
 }
 
 /** @param {any} step */
@@ -43,16 +45,16 @@ function liveStep(step) {
   return html`${step.key}${step.output_at && html` · last output <${Ago} at=${step.output_at} />`}`;
 }
 
-/** Runs as short lines, for the home page. @param {{runs: any[]}} props */
+/** @param {{runs: any[]}} props */
 export function RunLines({ runs }) {
-  return html`<ul class="lines">${runs.map(
+  return html`<ul class="lines of-runs">${runs.map(
     (run) => html`<li key=${run.run_id} data-row>
-      <${Status} of=${run.status} note=${run.error_code} />
+      <${Status} of=${run.status} />
       <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
-      <span class="muted">${run.live_step ? liveStep(run.live_step) : run.description !== run.recipe_id && run.recipe_id}</span>
+      <span class="muted">${run.error_code ? html`<span class="wrong-text">${run.error_code}</span>` : run.live_step ? liveStep(run.live_step) : run.recipe_id}</span>
       <${Progress} done=${run.current_step_index} total=${run.total_steps} />
-      ${typeof (run.usage?.cost_usd ?? run.usage?.cost_estimated_usd) === "number" && html`<span class="number muted" title="Cost">${format.spent(run.usage)}</span>`}
-      ${run.status === "running" ? html`<span class="when muted" title="Duration"><${Took} from=${run.started_at} /></span>` : html`<span class="when"><${Ago} at=${run.updated_at} /></span>`}
+      <span class="number muted right" title="Cost">${format.spent(run.usage)}</span>
+      ${run.status === "running" ? html`<span class="when muted right" title="Duration"><${Took} from=${run.started_at} /></span>` : html`<span class="when right"><${Ago} at=${run.updated_at} /></span>`}
     </li>`,
   )}</ul>`;
 }
@@ -62,7 +64,7 @@ export function asksForPerson(plan) {
   return plan.status === "draft" || Boolean(plan.tasks.needs_scoping);
 }
 
-/** Plans that wait for a person. @param {{plans: any[]}} props */
+/** @param {{plans: any[]}} props */
 export function PlanLines({ plans }) {
   if (!plans.length) return null;
   return html`<ul class="lines">${plans.map((plan) => html`<li key=${plan.session_id} data-row>
@@ -142,4 +144,106 @@ function near(frame, height, count) {
   const first = Math.max(0, Math.floor((top / height - SPARE) / STEP) * STEP);
   const last = Math.min(count, Math.ceil((bottom / height + SPARE) / STEP) * STEP);
   return [Math.min(first, Math.max(0, count - 1)), Math.max(last, Math.min(count, first + STEP))];
+}
+
+/** @param {string} id */
+const pathOf = (id) => `/api/gates/${encodeURIComponent(id)}`;
+
+/**
+ * A gate with what only its own address tells: what is decided on, who asks, who decided.
+ * @param {string} id @param {unknown} [version]
+ * @returns {[any, Error | null]}
+ */
+function useGate(id, version) {
+  const [gate, setGate] = useState(/** @type {any} */ (null));
+  const [error, setError] = useFault();
+  useEffect(() => {
+    get(pathOf(id)).then(setGate, setError);
+  }, [id, version]);
+  return [gate, error];
+}
+
+/**
+ * Answers of this page by their gates; one may have come too late.
+ * @type {import("../lib/base.js").Signal<Record<string, {decision: string, message: string, counts: boolean}>>}
+ */
+const given = signal({});
+
+/**
+ * A question of a run, and the buttons that decide it.
+ * @param {{gate: any, onDecided?: () => void}} props
+ */
+export function GateCard({ gate, onDecided }) {
+  const [decision, setDecision] = useState("");
+  const [message, setMessage] = useState("");
+  const [key] = useState(newKey);
+  const [detail, error] = useGate(gate.gate_id, gate.shown_sha256);
+  const by = detail?.asked_by;
+  const decide = async () => {
+    // What stands on the page is what is answered.
+    const body = { decision, message: message || undefined, shown_sha256: (detail || gate).shown_sha256 || undefined };
+    const note = (/** @type {boolean} */ counts) => (given.value = { ...given.value, [gate.gate_id]: { decision, message, counts } });
+    await post(pathOf(gate.gate_id), body, { "Idempotency-Key": `${key}-${decision}` }).catch((error) => {
+      if (error.code === "gate_decided") note(false);
+      throw error;
+    });
+    note(true);
+    announce(`${decision}: recorded`);
+    onDecided?.();
+  };
+  return html`<article class="card gate" data-row data-gate=${gate.gate_id}>
+    <header><${Status} of="waiting" /> <a class="row-link" href=${`/runs/${gate.run_id}`}>${by?.description || gate.recipe_id}</a>
+      <span class="push muted" title=${gate.asked_at}>for <${Took} from=${gate.asked_at} /></span></header>
+    <p class="muted">Step <code>${gate.key}</code> of ${gate.recipe_id} asks${by?.session_plan_task_id && html`, task ${by.session_plan_task_id} of <a href=${`/plans/${by.session_id}`}>its plan</a>`}:</p>
+    <${Question} gate=${detail || gate} />
+    <${Fault} error=${error} />
+    ${gate.expires_at && html`<p class="muted">Without an answer, the default <strong>${gate.default}</strong> applies <${Ago} at=${gate.expires_at} />.</p>`}
+    ${gate.approvals && html`<p class="muted">${gate.approvals.needed} keys must agree${gate.approvals.not_starter ? ", other than that of the run's starter" : ""}; so far: ${each(gate.approvals.given, (vote) => `${vote.decision} (${vote.author?.name || "?"})`).join(", ") || "none"}.</p>`}
+    <label>Message (optional) <input value=${message} maxlength="4000" onInput=${typed(setMessage)} /></label>
+    <div class="actions">${gate.options.map((/** @type {string} */ option, /** @type {number} */ index) => html`
+      <button type="button" data-decision=${option} class=${index === 0 ? "primary" : ""} onClick=${() => setDecision(option)}>${option}</button>`)}</div>
+    ${decision && html`<${Confirm} title=${`Answer “${decision}”?`} confirm=${decision} danger=${decision === "deny"}
+      onConfirm=${decide} onClose=${() => setDecision("")}>
+      <p class="cut">${gate.prompt}</p>${message && html`<p>Your message: ${message}</p>`}
+      <p>${gate.approvals ? `It counts once ${gate.approvals.needed} keys agree; one denial decides` : "The first answer counts"}${decision === "deny" ? ", and a denial is final: the run ends, or takes the way that its recipe has for it" : ""}.</p></${Confirm}>`}
+  </article>`;
+}
+
+/** Exactly what is decided on: in its parts, or, while those are not known or are cut, as a whole. @param {{gate: any}} props */
+function Question({ gate }) {
+  const parts = gate.shown?.some((/** @type {any} */ part) => part.truncated) ? null : gate.shown;
+  if (!parts?.length) return html`<${Content} text=${gate.prompt} kind="question" />`;
+  return each(parts, (part) => html`<${Content} key=${part.name} text=${part.text} kind=${part.kind === "text" ? "question" : part.kind} />`);
+}
+
+/** What was answered, and by whom. @param {{id: string, asks?: boolean}} props `asks`: with the question. */
+export function Decided({ id, asks = false }) {
+  const [gate, error] = useGate(id);
+  const mine = useValue(given)[id];
+  if (!gate?.decision) return html`<${Fault} error=${error} />`;
+  return html`<div>${asks && html`<a href=${`/runs/${gate.run_id}`}>${gate.asked_by.description}</a>: `}
+    <strong>${gate.decision}</strong>${gate.message && html` “${gate.message}”`} <span class="muted">${mine?.counts ? "by you" : author(gate)}, <${Ago} at=${gate.decided_at} /></span>
+    ${mine && !mine.counts && html`<p class="wrong-text">Your answer “${mine.decision}” came too late and was not recorded.${mine.message && ` Your message was: ${mine.message}`}</p>`}</div>`;
+}
+
+/** @param {any} gate */
+function author({ by_default, decided_by: by }) {
+  if (by_default) return "nobody answered in time";
+  if (!by) return "by a person";
+  return `by ${by.name || "a person"}${by.name && by.claimed ? " (as claimed)" : ""}, ${VIA[by.via] || by.via}`;
+}
+
+/** @type {Record<string, string>} */
+const VIA = { local: "on this machine", token: "with the token", browser: "in a browser", key: "with a key" };
+
+/** Gates that were open while this page was, and are no more. @param {{gates: any[] | null}} props */
+export function Answered({ gates }) {
+  const [seen, setSeen] = useState(/** @type {string[]} */ ([]));
+  useEffect(() => {
+    const fresh = (gates || []).map((gate) => gate.gate_id).filter((id) => !seen.includes(id));
+    if (fresh.length) setSeen([...seen, ...fresh]);
+  }, [gates]);
+  const gone = gates ? seen.filter((id) => !gates.some((gate) => gate.gate_id === id)).slice(-20) : [];
+  if (!gone.length) return null;
+  return html`<${Section} title="Just answered"><ul class="lines">${gone.reverse().map((id) => html`<li key=${id}><${Decided} id=${id} asks /></li>`)}</ul></${Section}>`;
 }
