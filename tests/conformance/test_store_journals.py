@@ -240,7 +240,9 @@ async def test_a_blob_that_leads_elsewhere_is_none(harness: StoreHarness) -> Non
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-async def test_a_failed_commit_can_be_repeated(harness: StoreHarness, operation: str, code: int) -> None:
+async def test_a_failed_commit_can_be_repeated(
+    harness: StoreHarness, caplog: pytest.LogCaptureFixture, operation: str, code: int
+) -> None:
     """After a failed write or sync nothing of it counts, and after healing the same line is appended."""
     log = await store_harness.begun(harness)
     first = await log.append_step(store_harness.step("a"))
@@ -248,7 +250,6 @@ async def test_a_failed_commit_can_be_repeated(harness: StoreHarness, operation:
     for _ in range(2):
         with pytest.raises(errors.StorageFault) as caught:
             await log.append_step(store_harness.step("b"))
-    disk_health = harness.store._parts.context.disk_health.free
     harness.faults.lift()
     with pytest.raises(errors.StorageFault):
         await log.append_step(store_harness.step("b"))
@@ -258,7 +259,8 @@ async def test_a_failed_commit_can_be_repeated(harness: StoreHarness, operation:
 
     assert caught.value.code == "storage_error"
     assert caught.value.detail["file"].endswith("steps.jsonl")
-    assert not disk_health
+    # Other writes of the run may have come through since.
+    assert "a write failed" in caplog.messages
     assert list((await store.read(RUN)).records) == [first, second]
 
 

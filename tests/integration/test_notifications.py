@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sized
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,13 @@ async def _listed(service: served.Served, endpoint_id: str) -> dict[str, Any]:
     return next(one for one in (await service.http.get(ADDRESS)).json() if one["endpoint_id"] == endpoint_id)
 
 
+async def _delivered(service: served.Served) -> None:
+    """Wait until every message is known to be delivered: a stop before repeats it."""
+    async with asyncio.timeout(served.WAIT_SECONDS):
+        while any(one["waiting"] for one in (await service.http.get(ADDRESS)).json()):
+            await served.moment()
+
+
 async def test_endings_are_told_signed_and_filtered(tmp_path: Path) -> None:
     """Each endpoint is told what it asked for, once, with a signature of Standard Webhooks."""
     project = Project(tmp_path)
@@ -55,10 +63,12 @@ async def test_endings_are_told_signed_and_filtered(tmp_path: Path) -> None:
             first, second = await all_.until(2)
             await failed.until(1)
             await labelled.until(1)
+            await _delivered(service)
         async with served.in_process(project, **ALLOWED) as service:
             third = await service.run("quick", labels={"book": "one"})
             await all_.until(3)
             await labelled.until(2)
+            await _delivered(service)
 
     key = pointers.key_of(added["signing_secret"])
     assert key is not None
@@ -82,6 +92,7 @@ async def test_a_gate_is_told_once_also_after_restarts(tmp_path: Path) -> None:
             await _add(service, url=receiver.url)
             run_id = await service.start("ask")
             (asked,) = await receiver.until(1)
+            await _delivered(service)
         async with served.in_process(project, **ALLOWED) as service:
             await service.until(run_id, "waiting")
             (gate,) = (await service.http.get("/api/gates")).json()
@@ -144,9 +155,7 @@ async def test_refusals_are_retried_in_the_order_of_the_run_and_given_up(tmp_pat
             run_id = await service.start("quick")
             await receiver.until(1)
             for number, pause in enumerate(dispatcher.RETRY_SECONDS, 2):
-                await _until_sleeping(service.time, pause)
-                service.time.advance(pause)
-                await receiver.until(number)
+                await _after(service.time, pause, receiver.posts, number)
             dead = await _until_dead(service, address)
             shown = await _listed(service, added["endpoint_id"])
             receiver.statuses = [204]
@@ -197,11 +206,7 @@ async def test_runs_of_other_processes_are_told(tmp_path: Path) -> None:
         for count in (1, 2, 3):
             found.append(await service.start("quick"))
             await service.until(found[-1], "done")
-            await _until_sleeping(time, 45)
-            time.advance(45)
-            async with asyncio.timeout(served.WAIT_SECONDS):
-                while len(heard) < count:
-                    await served.moment()
+            await _after(time, 45, heard, count)
         await other.stop()
 
     assert heard == found
@@ -434,12 +439,13 @@ async def _tried(service: served.Served, url: str) -> dict[str, Any]:
     return found
 
 
-async def _until_sleeping(time: clock.FakeClock, seconds: float) -> None:
-    """Wait until someone sleeps for exactly so long."""
+async def _after(time: clock.FakeClock, seconds: float, found: Sized, count: int) -> None:
+    """Wait until so many are found, and end every sleep of exactly so long: others may sleep as long by chance."""
     async with asyncio.timeout(served.WAIT_SECONDS):
-        while not any(
-            abs(end - time.monotonic() - seconds) < 1e-6 for end, _, waiter in time._sleepers if not waiter.done()
-        ):
+        while len(found) < count:
+            ends = [end for end, _, waiter in time._sleepers if not waiter.done()]
+            if any(abs(end - time.monotonic() - seconds) < 1e-6 for end in ends):
+                time.advance(seconds)
             await served.moment()
 
 
