@@ -99,10 +99,10 @@ async def fork_run(
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run with the finished steps of another one, in any state, up to the first that would differ."""
-    await scoping.labelled(services, authors.caller_of(request), run_id, body.labels if body else None)
     wanted = dataclasses.replace(
         body.request() if body else fork_requests.ForkRequest(), idempotency_key=idempotency_key
     )
+    await scoping.forked(services, authors.caller_of(request), run_id, wanted.labels, wanted.args)
     forked = await services.runs.forks.fork(run_id, wanted, author)
     headers = {"Location": f"/api/runs/{forked.run_id}"}
     return responses.as_json(forked, status=200 if forked.existed else 201, headers=headers)

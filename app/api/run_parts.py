@@ -10,7 +10,7 @@ from fastapi import Depends, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.api import polling, queries, responses, routers, streaming
+from app.api import polling, queries, responses, routers, scoping, streaming
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
@@ -87,9 +87,9 @@ async def show_graph(services: ServicesDep, run_id: RunId, if_none_match: respon
     summary="Explain why a run does not move",
     responses=declared(explanations.Explanation, "run_not_found", "journal_corrupt"),
 )
-async def explain_run(services: ServicesDep, run_id: RunId) -> Response:
+async def explain_run(services: ServicesDep, request: Request, run_id: RunId) -> Response:
     """Return one sentence and the chain of causes behind it, through the runs that this one waits for."""
-    return as_json(await services.explanations.why(run_id))
+    return as_json(await services.explanations.why(run_id, scoping.limits_of(request)))
 
 
 @router.get(

@@ -137,12 +137,14 @@ async def limit_run(
 @router.post("/{run_id}/resume", summary="Resume a failed or cancelled run", responses=_RESUMED)
 async def resume_run(
     services: ServicesDep,
+    request: Request,
     run_id: RunId,
     author: AuthorDep,
     body: Annotated[request_models.ResumeBody | None, Body()] = None,
 ) -> Response:
     """Continue a failed or cancelled run from the failed step, or from an earlier one."""
     wanted = body.request() if body else requests.ResumeRequest()
+    await scoping.conversing(services, authors.caller_of(request), wanted.args)
     return as_json(await services.runs.resume(run_id, wanted, author))
 
 

@@ -14,7 +14,8 @@ from app import errors
 from app.api import authors, roles
 from app.api.dependencies import Services
 from app.api.roles import Reach
-from app.domain import access, gates
+from app.domain import access, concurrency, gates
+from app.engine import conversation_claims
 from app.services import requests
 from app.services.plans import requests as plan_requests
 
@@ -76,11 +77,9 @@ async def started(services: Services, caller: access.Caller, request: requests.S
     names_none = request.recipe_id is None or request.recipe is not None
     if (limits.recipes and names_none) or not limits.covers(request.recipe_id or "", request.labels):
         raise out_of_scope(caller, "this run would not be among")
-    parent = request.parent_run_id
-    if parent is not None and request.runs_above is None and not await services.runs.is_within(parent, limits):
-        message = f"there is no run {parent!r:.80}"
-        flaw = errors.Flaw(path="$.parent_run_id", code="unknown_parent", message=message)
-        raise errors.RequestInvalid(message, code="unknown_parent", flaws=[flaw])
+    await _below(services, limits, request.parent_run_id, request.runs_above)
+    await conversing(services, caller, request.args)
+    await _superseding(services, caller, request.concurrency)
     return request
 
 
@@ -97,11 +96,46 @@ async def labelled(
         raise out_of_scope(caller, "with these labels the run would not be among")
 
 
-def planned(caller: access.Caller, new: plan_requests.NewPlan) -> plan_requests.NewPlan:
+async def forked(
+    services: Services,
+    caller: access.Caller,
+    run_id: str,
+    labels: Mapping[str, str | None],
+    args: Mapping[str, Any] | None,
+) -> None:
+    """Refuse a fork that would leave the scope of its caller, or reach beyond it.
+
+    Raises:
+        errors.Denied: `out_of_scope`.
+        errors.NotFound: `unknown_agent_session`.
+    """
+    if caller.limits is not None:
+        await labelled(services, caller, run_id, labels)
+        await conversing(services, caller, args)
+        await _superseding(services, caller, (await services.runs.view(run_id)).start.concurrency)
+
+
+async def conversing(services: Services, caller: access.Caller, args: Mapping[str, Any] | None) -> None:
+    """Refuse arguments that continue a conversation which a run outside of the caller's scope used last.
+
+    Raises:
+        errors.NotFound: `unknown_agent_session`.
+    """
+    limits, named = caller.limits, (args or {}).get(conversation_claims.ARGUMENT)
+    if limits is None or not isinstance(named, str):
+        return
+    newest = await services.conversation_service.newest(named)
+    if newest is not None and not await services.runs.is_within(newest, limits):
+        message = f"no run has used the conversation {named:.80}"
+        raise errors.NotFound(message, code="unknown_agent_session")
+
+
+async def planned(services: Services, caller: access.Caller, new: plan_requests.NewPlan) -> plan_requests.NewPlan:
     """Return a plan that is asked for, with the labels that its caller is limited to where it names none.
 
     Raises:
         errors.Denied: `out_of_scope`, its runs may be outside.
+        errors.RequestInvalid: `unknown_parent`.
     """
     limits = caller.limits
     if limits is None:
@@ -109,6 +143,7 @@ def planned(caller: access.Caller, new: plan_requests.NewPlan) -> plan_requests.
     new = dataclasses.replace(new, labels=_labelled(limits, new.labels))
     if limits.recipes or not limits.covers("", new.labels):
         raise out_of_scope(caller, "runs of this plan would not be among")
+    await _below(services, limits, new.parent_run_id, new.runs_above)
     return new
 
 
@@ -121,6 +156,24 @@ async def within(services: Services, limits: access.Scope | None, run_id: str | 
 def limits_of(connection: HTTPConnection) -> access.Scope | None:
     """Return the scope that the caller of a request is limited to; None: it is not limited."""
     return authors.caller_of(connection).limits
+
+
+async def _below(services: Services, limits: access.Scope, parent_run_id: str | None, runs_above: int | None) -> None:
+    if parent_run_id is None or await services.runs.is_within(parent_run_id, limits):
+        return
+    # With `runs_above` the parent may be a run of another project; one of this project pays for its children.
+    if runs_above is None or await services.runs.is_within(parent_run_id, access.EVERYTHING):
+        message = f"there is no run {parent_run_id!r:.80}"
+        flaw = errors.Flaw(path="$.parent_run_id", code="unknown_parent", message=message)
+        raise errors.RequestInvalid(message, code="unknown_parent", flaws=[flaw])
+
+
+async def _superseding(services: Services, caller: access.Caller, wanted: concurrency.Concurrency | None) -> None:
+    limits = caller.limits
+    if limits is None or wanted is None or not wanted.policy.startswith("cancel_"):
+        return
+    if not await services.runs.is_key_within(wanted.key, limits):
+        raise out_of_scope(caller, f"the policy {wanted.policy} would cancel runs beyond")
 
 
 def _labelled(limits: access.Scope, labels: Mapping[str, str]) -> dict[str, str]:

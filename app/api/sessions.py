@@ -87,6 +87,7 @@ def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
 @router.post("", status_code=201, summary="Create a plan", responses=_CREATED)
 async def create_plan(
     authored: AuthoredPlans,
+    services: ServicesDep,
     request: Request,
     body: plan_requests.PlanBody,
     idempotency_key: responses.IdempotencyKey = None,
@@ -94,7 +95,9 @@ async def create_plan(
     """Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
     person has approved and started it.
     """
-    created = await authored.create(scoping.planned(authors.caller_of(request), body.plan(idempotency_key)))
+    created = await authored.create(
+        await scoping.planned(services, authors.caller_of(request), body.plan(idempotency_key))
+    )
     return shown(created.plan, 200 if created.existed else 201, place=True)
 
 

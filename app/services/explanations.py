@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
-from app.domain import explanations, operations, plain, states, views
+from app.domain import access, explanations, operations, plain, states, views
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
@@ -66,8 +66,11 @@ class Explanations:
         self._masker = masker
         self._surroundings = surroundings
 
-    async def why(self, run_id: str) -> Explanation:
+    async def why(self, run_id: str, scope: access.Scope | None = None) -> Explanation:
         """Return why a run does not move.
+
+        Args:
+            scope: Runs that may be explained; the chain ends before any other. None: all.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -75,16 +78,25 @@ class Explanations:
         chain: list[Cause] = []
         first = found = await self._of_run(run_id)
         chain += found.causes
-        while (
-            found.behind is not None and len(chain) < MOST_CAUSES and found.behind not in {one.run_id for one in chain}
-        ):
+        while (behind := found.behind) is not None and len(chain) < MOST_CAUSES:
+            if behind in {one.run_id for one in chain} or not await self._is_within(behind, scope):
+                break
             try:
-                found = await self._of_run(found.behind)
+                found = await self._of_run(behind)
             except errors.NotFound:
                 break
             chain += found.causes
         shown = tuple(dataclasses.replace(one, text=self._masker.mask(one.text)) for one in chain[:MOST_CAUSES])
         return Explanation(run_id=run_id, status=first.status, sentence=_sentence(run_id, shown), chain=shown)
+
+    async def _is_within(self, run_id: str, scope: access.Scope | None) -> bool:
+        if scope is None:
+            return True
+        try:
+            row = await self._store.summary(run_id)
+        except errors.NotFound:
+            return False
+        return scope.covers(row.recipe_id, row.labels)
 
     async def request(self, run_id: str, key: str) -> explanations.StepRequest:
         """Return what an open step asks, and of whom.

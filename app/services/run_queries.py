@@ -70,6 +70,15 @@ class RunQueries:
         labels: dict[str, str | None] = {**row.labels, **(changes or {})}
         return scope.covers(row.recipe_id, {name: value for name, value in labels.items() if value is not None})
 
+    async def is_key_within(self, concurrency_key: str, scope: access.Scope) -> bool:
+        """Return whether all unfinished runs of a concurrency key are within a scope."""
+        unfinished = tuple(state.value for state in states.RunState if not state.finished)
+        query = stores.RunQuery(concurrency_key=concurrency_key, status=unfinished)
+        async for row in stores.every_run(self._store, query):
+            if not scope.covers(row.recipe_id, row.labels):
+                return False
+        return True
+
     async def ready(self, run_id: str) -> Ready:
         """Return a run's consolidated answer as bytes.
 

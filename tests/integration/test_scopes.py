@@ -1,0 +1,180 @@
+"""Scopes: a limited key reaches runs outside of its scope by no detour."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.integration import served
+from tests.integration.project import Project
+from tests.integration.test_keys import TOKEN, add, bearer, code, started
+from tests.integration.test_waiting_pages import WHY, blocks
+from tests.unit.dialects.agent_recipes.recipe_harness import recipe, says
+
+ADMIN = bearer(TOKEN)
+ONE, TWO = {"book": "one"}, {"book": "two"}
+
+
+@pytest.fixture(autouse=True)
+def recipes(project: Project) -> None:
+    """Add a recipe that asks a person, and one that speaks in a conversation."""
+    project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
+    project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(recipe()))
+    project.say("review", text=says("issues-found"))
+    project.say("fix", text=says("done"))
+
+
+async def until(service: served.Served, run_id: str, *statuses: str) -> None:
+    """Wait until a run has one of the states."""
+    while (await service.http.get(f"/api/runs/{run_id}?wait=5", headers=ADMIN)).json()["status"] not in statuses:
+        pass
+
+
+async def test_why_ends_before_runs_outside(project: Project) -> None:
+    """The chain names the run in the way by its id, and says nothing of what that run asks."""
+    held = {"concurrency": {"key": "press"}}
+    async with served.in_process(project, api_token=TOKEN) as service:
+        limited = await add(service, "ada", labels=["book:one"])
+        other = await started(service, "publish", labels=TWO, **held)
+        await until(service, other, "waiting")
+        own = await started(service, "publish", labels=ONE, **held)
+        told = (await service.http.get(f"/api/runs/{own}/why", headers=limited)).json()
+        all_told = (await service.http.get(f"/api/runs/{own}/why", headers=ADMIN)).json()
+
+    assert [link["run_id"] for link in all_told["chain"]] == [own, other]
+    assert [(link["run_id"], link["kind"]) for link in told["chain"]] == [(own, "concurrency")]
+    assert "Publish it?" not in json.dumps(told)
+    assert other in told["sentence"]
+
+
+async def test_a_policy_cancels_no_runs_outside(project: Project) -> None:
+    """A start and a fork whose policy would cancel runs of others are refused; runs of the scope are cancelled."""
+    taken = {"recipe_id": "publish", "concurrency": {"key": "press", "policy": "cancel_running"}}
+    async with served.in_process(project, api_token=TOKEN) as service:
+        limited = await add(service, "ada", role="runner", labels=["book:one"])
+        first = (await service.http.post("/api/runs", json=taken, headers=limited)).json()["run_id"]
+        await until(service, first, "waiting")
+        own = (await service.http.post("/api/runs", json=taken, headers=limited)).json()["run_id"]
+        await until(service, first, "cancelled")
+        await until(service, own, "waiting")
+        other = await started(service, "publish", labels=TWO, concurrency={"key": "press", "limit": 2})
+        await until(service, other, "waiting")
+        refused = [
+            await service.http.post(path, json=body, headers=limited)
+            for path, body in (
+                ("/api/runs", taken),
+                ("/api/runs", {**taken, "concurrency": {"key": "press", "policy": "cancel_waiting"}}),
+                (f"/api/runs/{own}/fork", {}),
+            )
+        ]
+        shown = (await service.http.get(f"/api/runs/{other}", headers=ADMIN)).json()["status"]
+        count = len((await service.http.get("/api/runs", headers=ADMIN)).json())
+
+    assert [code(each) for each in refused] == [(403, "out_of_scope")] * 3
+    assert (shown, count) == ("waiting", 3)
+
+
+async def test_no_run_outside_becomes_a_parent(project: Project) -> None:
+    """Neither a run nor a plan is put below a run outside, whose limits it would use up; one of another project may be
+    above.
+    """
+    async with served.in_process(project, api_token=TOKEN) as service:
+        limited = await add(service, "ada", role="runner", labels=["book:one"])
+        other = await started(service, "quick", labels=TWO)
+        plan = {"tasks": [{"description": "Look", "recipe_id": "quick"}]}
+        answers = {
+            (path, parent, above): await service.http.post(
+                path, json=body | {"parent_run_id": parent} | above_body(above), headers=limited
+            )
+            for path, body in (("/api/runs", {"recipe_id": "quick"}), ("/api/sessions", plan))
+            for parent, above in ((other, None), (other, 1), ("20260101T000000Z-abc123", 1))
+        }
+
+    assert {key: answer.status_code for key, answer in answers.items()} == {
+        key: 201 if key[1] != other else 400 for key in answers
+    }
+    assert {answer.json()["code"] for key, answer in answers.items() if key[1] == other} == {"unknown_parent"}
+
+
+def above_body(above: int | None) -> dict[str, int]:
+    """Return how many runs a request says are above."""
+    return {} if above is None else {"runs_above": above}
+
+
+async def test_no_conversation_outside_is_continued(project: Project) -> None:
+    """A start, a resume and a fork in the conversation of a run outside are refused as if there were none."""
+    said = {"args": {"backend": "said"}}
+    async with served.in_process(project, api_token=TOKEN) as service:
+        limited = await add(service, "ada", role="runner", labels=["book:one"])
+        other, own = [await started(service, "small", labels=labels, **said) for labels in (TWO, ONE)]
+        talks = {}
+        for run_id in (other, own):
+            await until(service, run_id, "done", "failed")
+            shown = (await service.http.get(f"/api/runs/{run_id}", headers=ADMIN)).json()
+            talks[run_id] = {"args": {"backend": "said", "agent_session_id": shown["machine"]["sessionId"]}}
+        orders = {
+            "/api/runs": {"recipe_id": "small"},
+            f"/api/runs/{own}/resume": {},
+            f"/api/runs/{own}/fork": {},
+        }
+        refused = [
+            await service.http.post(path, json=body | talks[other], headers=limited) for path, body in orders.items()
+        ]
+        granted = await service.http.post("/api/runs", json={"recipe_id": "small"} | talks[own], headers=limited)
+
+    assert [code(each) for each in refused] == [(404, "unknown_agent_session")] * 3
+    assert granted.status_code == 201
+
+
+async def test_no_address_shows_anything_of_a_run_outside(project: Project) -> None:
+    """Every address that reads, asked with the ids of what is outside, answers without its ids and words."""
+    words = "A-secret-of-book-two"
+    async with served.in_process(project, api_token=TOKEN) as service:
+        limited = await add(service, "ada", role="admin", labels=["book:one"])
+        other = await started(service, "publish", labels=TWO, description=words)
+        drafted = await started(service, "unguarded", labels=TWO, description=words)
+        await until(service, other, "waiting")
+        await until(service, drafted, "done")
+        (gate,) = (await service.http.get("/api/gates", headers=ADMIN)).json()
+        issue = await service.http.post("/api/issues", json={"title": words, "run_id": other}, headers=ADMIN)
+        plan = {"intent": words, "labels": TWO, "tasks": [{"description": words, "recipe_id": "quick"}]}
+        session = await service.http.post("/api/sessions", json=plan, headers=ADMIN)
+        receipts = (await service.http.get("/api/audit/receipts", headers=ADMIN)).json()
+        names = {
+            "gate_id": [gate["gate_id"]],
+            "issue_id": [issue.json()["issue_id"]],
+            "session_id": [session.json()["session_id"], drafted],
+            "receipt_id": [receipts[0]["receipt_id"]],
+            "run_id": [other, drafted],
+            "slot": ["draft"],
+            "name": ["draft.1.prompt.md"],
+            "recipe_id": ["publish"],
+        }
+        document = (await service.http.get("/openapi.json", headers=ADMIN)).json()
+        asked = [
+            filled
+            for path, methods in document["paths"].items()
+            if "get" in methods and path != "/api/events"
+            for filled in every_filling(path, names)
+        ]
+        answers = {path: await service.http.get(path, headers=limited) for path in asked}
+        seen = (await service.http.get("/api/runs", headers=ADMIN)).text
+    hidden = [words, *(each for ids in list(names.values())[:5] for each in ids)]
+    shown = {
+        path: [word for word in hidden if word in answer.text.replace(path.rpartition("/")[2], "")]
+        for path, answer in answers.items()
+        if answer.status_code == 200
+    }
+
+    assert words in seen
+    assert len(answers) > 50
+    assert {path: found for path, found in shown.items() if found} == {}
+
+
+def every_filling(path: str, names: dict[str, list[str]]) -> list[str]:
+    """Return an address with each of the names that its parameters may have; without any, as it is."""
+    filled = [path]
+    for name, values in names.items():
+        filled = [each.replace(f"{{{name}}}", value) for each in filled for value in values]
+    return list(dict.fromkeys(each for each in filled if "{" not in each))
