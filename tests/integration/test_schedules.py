@@ -161,6 +161,33 @@ async def test_a_queued_occurrence_starts_when_the_run_before_has_ended(tmp_path
     assert found[1]["result"] == "started"
 
 
+@pytest.mark.parametrize("overlap", ["skip", "queue", "cancel"])
+async def test_overlap_counts_every_unfinished_run(tmp_path: Path, overlap: str) -> None:
+    """A run that was fired by hand and has ended hides no earlier one that still executes."""
+    project = Project(tmp_path)
+    project.say("draft", hang=True)
+    async with scheduled.in_process(project) as service:
+        added = await service.add(recipe_id="unguarded", schedule={"every_seconds": 60}, overlap=overlap)
+        await service.advance(60)
+        (first,) = await service.results(added["trigger_id"], 1)
+        fired = await service.http.post(f"/api/triggers/{added['trigger_id']}/fire", json={})
+        by_hand = fired.json()["run_id"]
+        await service.http.post(f"/api/runs/{by_hand}/cancel")
+        await service.until(by_hand, "cancelled")
+        await service.advance(60)
+        shown = await service.until_so(added["trigger_id"], lambda now: len(now["history"]) + now["waiting"] >= 3)
+        if overlap == "queue":
+            waiting = shown["waiting"]
+            await service.http.post(f"/api/runs/{first['run_id']}/cancel")
+        found = (await service.results(added["trigger_id"], 3))[2]
+        if overlap != "skip":
+            await service.until(first["run_id"], "cancelled")
+
+    assert (found["occurrence"][11:16], found["result"]) == ("14:32", "skipped" if overlap == "skip" else "started")
+    assert overlap != "skip" or found["reason"] == f"run {first['run_id']} is unfinished"
+    assert overlap != "queue" or waiting == 1
+
+
 async def test_the_wall_clock_may_be_set_back_and_forth(tmp_path: Path) -> None:
     """Set back, occurrences come again and find the runs that they made; set forth, they were missed."""
     async with scheduled.in_process(Project(tmp_path)) as service:

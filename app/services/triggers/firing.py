@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from app import clock, errors
-from app.domain import authors, triggers
+from app.domain import authors, states, triggers
 from app.engine import stores
 from app.services.requests import Started, StartRequest
 from app.services.runs import Runs
@@ -82,14 +82,10 @@ class Firing:
             await self._noted(trigger, arrived.ended("started", self._now(), started.run_id))
         return started
 
-    async def is_busy(self, trigger: triggers.Trigger) -> bool:
-        """Return whether the newest run of a trigger is unfinished."""
-        if trigger.last_run_id is None:
-            return False
-        try:
-            return (await self._store.summary(trigger.last_run_id)).status not in ("done", "failed", "cancelled")
-        except errors.NotFound:
-            return False
+    async def unfinished(self, trigger: triggers.Trigger) -> list[str]:
+        """Return the unfinished runs of a trigger, those fired by hand included, as far as its history names them."""
+        known = dict.fromkeys([trigger.last_run_id, *(each.run_id for each in trigger.history[::-1])])
+        return [run_id for run_id in known if run_id is not None and await self._is_unfinished(run_id)]
 
     async def _outcome(self, trigger: triggers.Trigger, one: triggers.Waiting) -> triggers.Occurrence | None:
         request = requests.start_request(trigger, one.occurrence, one.args)
@@ -97,12 +93,12 @@ class Firing:
         if made is not None:
             known = any(each.run_id == made for each in trigger.history)
             return one.ended("repeated" if known else "started", self._now(), made)
-        if trigger.overlap != "allow" and await self.is_busy(trigger):
+        for run_id in [] if trigger.overlap == "allow" else await self.unfinished(trigger):
             if trigger.overlap == "queue":
                 return None
             if trigger.overlap == "skip":
-                return one.ended("skipped", self._now(), None, f"run {trigger.last_run_id} is unfinished")
-            await self._cancel(trigger.last_run_id or "", trigger)
+                return one.ended("skipped", self._now(), None, f"run {run_id} is unfinished")
+            await self._cancel(run_id, trigger)
         return await self._started(trigger, one, request)
 
     async def _started(
@@ -123,6 +119,12 @@ class Firing:
         except errors.Conflict as other:
             # The trigger was changed after the run was made.
             return str(other.detail.get("run_id"))
+
+    async def _is_unfinished(self, run_id: str) -> bool:
+        try:
+            return not states.RunState((await self._store.summary(run_id)).status).finished
+        except errors.NotFound:
+            return False
 
     async def _cancel(self, run_id: str, trigger: triggers.Trigger) -> None:
         try:

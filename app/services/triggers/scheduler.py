@@ -124,8 +124,8 @@ class TriggerScheduler:
             return _RETRY_SECONDS
         if left is None or left.paused:
             return None
-        if left.waiting:
-            self._wait_for(left)
+        if left.waiting and left.trigger_id not in self._waits:
+            await self._wait_for(left)
         return SCAN_SECONDS if left.kind == "files" else self._pause(left)
 
     def _pause(self, trigger: triggers.Trigger) -> float | None:
@@ -189,10 +189,13 @@ class TriggerScheduler:
 
     # -- runs that others wait for
 
-    def _wait_for(self, trigger: triggers.Trigger) -> None:
-        if trigger.last_run_id is None or trigger.trigger_id in self._waits:
+    async def _wait_for(self, trigger: triggers.Trigger) -> None:
+        run_id = next(iter(await self._firing.unfinished(trigger)), None)
+        if run_id is None:
+            # It has ended since, so what waits can start now.
+            self._repository.changed.set()
             return
-        task = asyncio.create_task(self._awaited(trigger.last_run_id), name=f"trigger {trigger.trigger_id}")
+        task = asyncio.create_task(self._awaited(run_id), name=f"trigger {trigger.trigger_id}")
         self._waits[trigger.trigger_id] = task
         task.add_done_callback(lambda _: self._waits.pop(trigger.trigger_id, None))
 
