@@ -40,9 +40,10 @@ class Backends:
 
     def __init__(self, configs: Mapping[str, BackendConfig], surroundings: BackendContext) -> None:
         self._configs = configs
-        self._limits = rate_limits.RateLimits(configs, surroundings.clock)
+        self._limits = rate_limits.RateLimits(configs, surroundings.clock, surroundings.pauses)
         self._surroundings = dataclasses.replace(surroundings, get=self.get, limited=self._limited)
         self._made: dict[str, ports.AgentBackend] = {}
+        self._limits.restore()
 
     def get(self, name: str) -> ports.AgentBackend:
         """Return a backend by name.
@@ -88,7 +89,7 @@ class Backends:
         return self._limits.of(name, prompt.model or self.get(name).resolve_model("sonnet"))
 
     def _limited(self, name: str, model: str | None, seconds: float) -> None:
-        self._limits.of(name, model).pause(seconds)
+        self._limits.pause(name, model, seconds)
 
     def names(self) -> list[str]:
         """Return the names of all backends."""
@@ -114,6 +115,7 @@ class Backends:
         while self._made:
             _, backend = self._made.popitem()
             await backend.close()
+        await self._limits.close()
 
     def _config(self, name: str) -> BackendConfig:
         try:

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from app import clock, errors
-from app.domain import agent_sessions, library
+from app.domain import agent_sessions, library, plain
 from app.engine import ports
 from app.processes import commands
 
@@ -103,6 +103,16 @@ def _unlimited(_backend: str, _model: str | None, _seconds: float) -> None:
     pass
 
 
+class PauseFile(Protocol):
+    """The file that keeps pauses; its methods wait for the disk."""
+
+    def read(self) -> Any:
+        """Return its document; None if there is no file."""
+
+    def write(self, document: plain.Json) -> None:
+        """Replace its document."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendContext:
     """What a backend is made with beside its configuration."""
@@ -114,4 +124,5 @@ class BackendContext:
     secrets: Sequence[str] = ()  # Secret variables that every program gets beside its own keys; patterns.
     home: Path  # Home folder of the user of this process; it holds programs and their settings.
     get: Callable[[str], ports.AgentBackend] = _no_other  # Another backend, by its name.
+    pauses: PauseFile | None = None  # Keeps the pauses that services ask for.
     limited: Callable[[str, str | None, float], None] = _unlimited  # Told of a 429: backend, model, seconds to wait.

@@ -1,22 +1,30 @@
 """Rate limits: how many prompts a backend and model get, shared by all runs of the process."""
 
 # A 429 that one run gets holds every run's prompts to that backend and model back until its `Retry-After` is over.
-# The packages of services repeat a refused request by themselves; they are heard at each response.
+# The packages of services repeat a refused request by themselves; they are heard at each response. A file keeps these
+# pauses over the end of the process; without it a restart would send every waiting prompt at once.
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from typing import Any, TypeAlias
 
-from app import clock
-from app.agents.configuration import BackendConfig
+from app import clock, errors
+from app.agents.configuration import BackendConfig, PauseFile
+from app.domain import plain
 from app.engine import live_steps
 
 _MINUTE_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 3600.0
+
+_Model: TypeAlias = tuple[str, str | None]
+
+_log = logging.getLogger(__name__)
 
 
 class RateLimit(live_steps.BackendQueue):
@@ -86,10 +94,50 @@ class RateLimit(live_steps.BackendQueue):
 class RateLimits:
     """The limits of all backends and models."""
 
-    def __init__(self, configs: Mapping[str, BackendConfig], time: clock.Clock) -> None:
+    def __init__(self, configs: Mapping[str, BackendConfig], time: clock.Clock, file: PauseFile | None = None) -> None:
+        """Args: file: Keeps the pauses that services ask for; None: they end with the process."""
         self._configs = configs
         self._clock = time
-        self._limits: dict[tuple[str, str | None], RateLimit] = {}
+        self._file = file
+        self._limits: dict[_Model, RateLimit] = {}
+        self._saving: asyncio.Task[None] | None = None
+        self._is_dirty = False
+
+    def restore(self) -> None:
+        """Continue the pauses that the file has kept; one that is not valid pauses nothing."""
+        try:
+            document = None if self._file is None else self._file.read()
+        except (errors.Conflict, errors.Unavailable) as error:
+            _log.warning("no pause of a backend is continued: %s", error.message)
+            return
+        for (backend, model), until in _pauses(document).items():
+            self.of(backend, model).pause((until - self._clock.now()).total_seconds())
+
+    def pause(self, backend: str, model: str | None, seconds: float) -> None:
+        """Let no prompt to a model begin for a time, and keep that."""
+        self.of(backend, model).pause(seconds)
+        self._is_dirty = True
+        if self._file is not None and (self._saving is None or self._saving.done()):
+            self._saving = asyncio.create_task(self._save(self._file), name="rate limits")
+
+    async def close(self) -> None:
+        """Wait until the pauses are kept."""
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+
+    async def _save(self, file: PauseFile) -> None:
+        while self._is_dirty:
+            self._is_dirty = False
+            until = {key: limit.until for key, limit in self._limits.items()}
+            pauses: list[plain.Json] = [
+                {"backend": backend, "model": model, "until": clock.stamp(at)}
+                for (backend, model), at in until.items()
+                if at is not None
+            ]
+            try:
+                await asyncio.to_thread(file.write, {"pauses": pauses})
+            except errors.DiskFull as full:
+                _log.warning("a pause of a backend ends with this process: %s", full.message)
 
     def of(self, backend: str, model: str | None) -> RateLimit:
         """Return the limit of a backend and model; each model of a backend has its own."""
@@ -98,3 +146,14 @@ class RateLimits:
             config = self._configs.get(backend) or BackendConfig(name=backend, type="")
             known = self._limits[backend, model] = RateLimit(config, self._clock)
         return known
+
+
+def _pauses(document: Any) -> dict[_Model, datetime]:
+    listed = document.get("pauses") if isinstance(document, dict) else None
+    found = dict[_Model, datetime]()
+    for each in listed if isinstance(listed, list) else ():
+        try:
+            found[str(each["backend"]), each["model"]] = clock.instant(each["until"])
+        except (TypeError, KeyError, ValueError):
+            _log.warning("a pause of a backend is not valid: %.200r", each)
+    return found

@@ -111,9 +111,9 @@ async def build(
         store = await _store(closing, chosen, mode, platform, definitions)
         processes = await _supervisor(closing, chosen, agents, mode, platform)
         sessions = _agent_sessions(closing, chosen, mode, store)
-        agent_backends = backends.Backends(
-            agents.backends, surroundings_of(chosen, platform.clock, processes, sessions)
-        )
+        around = surroundings_of(chosen, platform.clock, processes, sessions)
+        pauses = spending.pauses_of(chosen.project, platform)
+        agent_backends = backends.Backends(agents.backends, dataclasses.replace(around, pauses=pauses))
         closing.push_async_callback(agent_backends.close)
         claims = conversation_claims.ConversationClaims(sessions, store, platform.drivers)
         roots = [chosen.project.project, *chosen.project.allowed_roots]

@@ -16,7 +16,7 @@ from app.storage import project_file
 from app.storage.disk import os_disk
 from app.worker import ledger
 
-_BUDGETS, _PRICES, _POLICIES = "budgets.json", "prices.json", "policies.json"
+_BUDGETS, _PRICES, _POLICIES, _PAUSES = "budgets.json", "prices.json", "policies.json", "rate_limits.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,11 @@ def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platfor
         project_file.ProjectFile(disk, _POLICIES, reach), policies.Policies.of, policies.NONE
     )
     return Terms(prices=listed, policies=found, pricing=pricing.Pricing(listed.look, agents))
+
+
+def pauses_of(project: settings.ProjectSettings, platform: Platform) -> project_file.ProjectFile:
+    """Return the file that keeps the pauses which services ask for."""
+    return project_file.ProjectFile(os_disk.OsDisk(project.data_directory), _PAUSES, platform.probes.reach)
 
 
 def ledger_of(store: Store, prices: pricing.Pricing, time: clock.Clock) -> ledger.Ledger:

@@ -108,20 +108,23 @@ async def test_no_conversation_outside_is_continued(project: Project) -> None:
     async with served.in_process(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", role="runner", labels=["book:one"])
         other, own = [await started(service, "small", labels=labels, **said) for labels in (TWO, ONE)]
-        talks = {}
+        conversations = {}
         for run_id in (other, own):
             await until(service, run_id, "done", "failed")
             shown = (await service.http.get(f"/api/runs/{run_id}", headers=ADMIN)).json()
-            talks[run_id] = {"args": {"backend": "said", "agent_session_id": shown["machine"]["sessionId"]}}
+            conversations[run_id] = {"args": {"backend": "said", "agent_session_id": shown["machine"]["sessionId"]}}
         orders = {
             "/api/runs": {"recipe_id": "small"},
             f"/api/runs/{own}/resume": {},
             f"/api/runs/{own}/fork": {},
         }
         refused = [
-            await service.http.post(path, json=body | talks[other], headers=limited) for path, body in orders.items()
+            await service.http.post(path, json=body | conversations[other], headers=limited)
+            for path, body in orders.items()
         ]
-        granted = await service.http.post("/api/runs", json={"recipe_id": "small"} | talks[own], headers=limited)
+        granted = await service.http.post(
+            "/api/runs", json={"recipe_id": "small"} | conversations[own], headers=limited
+        )
 
     assert [code(each) for each in refused] == [(404, "unknown_agent_session")] * 3
     assert granted.status_code == 201

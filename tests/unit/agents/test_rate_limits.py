@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from importlib import util
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from app import clock, errors
 from app.agents import backends, rate_limits
 from app.agents.configuration import BackendConfig
 from app.engine import live_steps
+from app.storage import project_file
+from app.storage.disk import os_disk
 from tests.unit.agents import around, http_service
 from tests.unit.agents.prompts import prompt
 
@@ -147,3 +150,58 @@ async def test_retry_after_holds_the_prompts_of_other_runs(kind: str) -> None:
 
     assert (held, text, other) == (True, "Yes.", "Yes.")
     assert [asked.body["model"] for asked in running.asked if asked.body] == ["m-2", "m-3", "m-2"]
+
+
+def limits(file: project_file.ProjectFile, time: clock.Clock) -> rate_limits.RateLimits:
+    """Return the limits of a process that has just begun."""
+    made = rate_limits.RateLimits({}, time, file)
+    made.restore()
+    return made
+
+
+async def test_a_pause_outlasts_the_process(tmp_path: Path) -> None:
+    """The next process waits until the same instant, for each model by itself; what is over is forgotten."""
+    time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
+    first = limits(file, time)
+    first.pause("svc", "m-2", 600)
+    first.pause("svc", None, 60)
+    await first.close()
+    time.advance(61)
+    second = limits(file, time)
+    second.pause("svc", "m-3", 30)
+    await second.close()
+    third = limits(file, time)
+    until = {model: third.of("svc", model).until for model in ("m-2", "m-3", None)}
+
+    assert {model: at and clock.stamp(at)[11:19] for model, at in until.items()} == {
+        "m-2": "14:40:00",
+        "m-3": "14:31:31",
+        None: None,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[", "[]", '{"pauses": [1, {}, {"backend": "svc", "model": [], "until": "x"}]}', '{"pauses": {"until": "now"}}'],
+)
+async def test_a_broken_file_of_pauses_pauses_nothing(tmp_path: Path, text: str) -> None:
+    """Prompts begin, and the next pause replaces the file."""
+    (tmp_path / "rate_limits.json").write_text(text)
+    time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
+    first = limits(file, time)
+    before = first.of("svc", "m-2").until
+    first.pause("svc", "m-2", 30)
+    await first.close()
+
+    assert before is None
+    assert limits(file, time).of("svc", "m-2").until is not None
+
+
+async def test_a_pause_reaches_an_hour_at_most(tmp_path: Path) -> None:
+    """A far instant in the file, or a clock that was set back, holds prompts back for an hour."""
+    time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
+    file.write({"pauses": [{"backend": "svc", "model": "m-2", "until": "2099-01-01T00:00:00Z"}]})
+    until = limits(file, time).of("svc", "m-2").until
+
+    assert until is not None
+    assert clock.stamp(until) == "2026-02-10T15:30:00.000Z"
