@@ -106,7 +106,7 @@ def _served(wanted: Sequence[str], lacks: Mapping[str, str | None]) -> frozenset
     if not wanted:
         for name, lack in lacks.items():
             if lack is not None:
-                _log.warning("does not serve %s: %s", name, lack)
+                _log.info("does not serve %s: %s", name, lack)
         return frozenset(name for name, lack in lacks.items() if lack is None)
     for name in wanted:
         if name not in lacks:

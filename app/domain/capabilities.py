@@ -35,5 +35,6 @@ def is_anywhere(operation: operations.Operation, services: Collection[str]) -> b
     Args:
         services: Backends that are models behind HTTP.
     """
-    is_prompt = isinstance(operation, operations.AgentCall)
-    return is_prompt and operation.backend in services and operation.agent_session_id is None
+    if not isinstance(operation, operations.AgentCall):
+        return False
+    return operation.backend in services and operation.agent_session_id is None

@@ -245,6 +245,9 @@ class RunEngine(Protocol):
     async def lacks(self, run_id: str, asked: Sequence[Operation]) -> Mapping[str, str]:
         """Return why steps of a run cannot be performed now, by the capability that they need; empty where all can."""
 
+    async def outputs(self, run_id: str) -> Mapping[str, str]:
+        """Return when the open steps of a run that another process executes had output last, by step."""
+
     def queue_place(self, run_id: str) -> QueuePlace | None:
         """Return the place of a run in the queue for capacity; None if it does not wait there."""
 

@@ -190,7 +190,11 @@ class Explanations:
         return [_cause(run_id, "not_executed", text, None, act=act)]
 
     async def _of_steps(self, run_id: str, view: views.RunView, before: list[Cause]) -> _Found:
-        waits = await self._waits(run_id)
+        outputs = await self._engine.outputs(run_id)
+        waits = [
+            dataclasses.replace(wait, output_at=outputs.get(wait.key, wait.output_at))
+            for wait in await self._waits(run_id)
+        ]
         now, stalled_after = self._clock.now(), self._surroundings.stalled_after_seconds
         lacks = await self._engine.lacks(
             run_id, [wait.operation for wait in waits if step_causes.is_performed(wait.operation)]

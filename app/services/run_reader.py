@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import re
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from app.domain import budgets, plain, records, runs, shapes, slots, states, vie
 from app.domain import unreadable as unreadables
 from app.domain.limits import NO_LIMITS
 from app.engine import stores
-from app.services import aio, requests
+from app.services import aio, requests, stored_views
 
 if TYPE_CHECKING:
     from app.engine import ports, run_engine
@@ -231,13 +230,8 @@ class RunReader:
         return view
 
     async def _reviewed(self, run_id: str) -> views.RunView:
-        from app.engine import dry_replay
-
         try:
-            loaded = await self._store.read(run_id)
-            dialect = self._dialects.get(loaded.start.dialect)
-            read_blob = functools.partial(self._store.read_blob, run_id)
-            return await dry_replay.review(loaded, dialect, read_blob, elsewhere=self._engine.elsewhere)
+            return await stored_views.read(self._store, self._engine, self._dialects, run_id)
         except errors.JournalCorrupt as error:
             # One that is queued or asleep here would only be found damaged when its turn comes.
             await self._engine.reload(run_id)

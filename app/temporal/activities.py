@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from app import errors
 from app.engine import equipment
 from app.temporal import messages
+from app.temporal.beats import Beats
 from app.temporal.capacity import NoCapacity, StepCapacity
 from app.temporal.codec import reference
 from app.temporal.placing import Placing
@@ -25,6 +26,9 @@ from app.temporal.steps import Steps
 
 BEAT_SECONDS = 0.4
 """Time between two heartbeats; with the next one a worker hears that a step is cut off."""
+
+Details = Callable[[], tuple[Any, ...]]
+"""Returns what a heartbeat says."""
 
 _AGAIN = timedelta(seconds=0.1)
 
@@ -65,9 +69,10 @@ class Activities:
     @activity.defn
     async def perform(self, order: messages.StepOrder) -> RawValue:
         """Perform one try of a step."""
-        async with _reported():
+        beats = Beats(self._steps.clock)
+        async with _reported(beats.details):
             with self._capacity.taken():
-                return reference(await self._steps.perform(order))
+                return reference(await self._steps.perform(order, beats.follow))
 
     @activity.defn(name="perform")
     async def perform_idle(self, order: messages.StepOrder) -> RawValue:
@@ -112,24 +117,24 @@ class Activities:
 
 
 @asynccontextmanager
-async def _alive() -> AsyncIterator[None]:
-    beating = asyncio.create_task(_beat())
+async def _alive(details: Details) -> AsyncIterator[None]:
+    beating = asyncio.create_task(_beat(details))
     try:
         yield
     finally:
         beating.cancel()
 
 
-async def _beat() -> None:
+async def _beat(details: Details) -> None:
     while True:
-        activity.heartbeat()
+        activity.heartbeat(*details())
         await asyncio.sleep(BEAT_SECONDS)
 
 
 @asynccontextmanager
-async def _reported() -> AsyncIterator[None]:
+async def _reported(details: Details = tuple) -> AsyncIterator[None]:
     try:
-        async with _alive():
+        async with _alive(details):
             yield
     except Superseded as superseded:
         raise ApplicationError("superseded", type=messages.SUPERSEDED, non_retryable=True) from superseded

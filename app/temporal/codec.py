@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.converter import DataConverter, PayloadCodec
 
 from app import errors
-from app.temporal.slices import Contents, Slice
+from app.temporal.slices import DIFFERS, Contents, Slice
 
 _ENCODING = "encoding"
 _SLICE = b"control-room/slice"
@@ -22,8 +22,10 @@ class ClaimCheck(PayloadCodec):
     repeats the task.
     """
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: Contents, differs: Callable[[str], object]) -> None:
+        """Args: differs: Hears of a run that has another journal than the one that its workflow knows."""
         self._contents = contents
+        self._differs = differs
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Return the payloads as they are."""
@@ -38,6 +40,10 @@ class ClaimCheck(PayloadCodec):
             return payload
         try:
             content = await self._contents.content(Slice.read(payload.data))
+        except errors.JournalCorrupt as corrupt:
+            if corrupt.code == DIFFERS:
+                self._differs(str(corrupt.detail["run_id"]))
+            raise RuntimeError(corrupt.message) from corrupt
         except errors.Fault as fault:
             # No fault of a store may end the worker.
             raise RuntimeError(fault.message) from fault
@@ -49,6 +55,6 @@ def reference(found: Slice) -> RawValue:
     return RawValue(Payload(metadata={_ENCODING: _SLICE}, data=found.encoded()))
 
 
-def converter(contents: Contents) -> DataConverter:
+def converter(contents: Contents, differs: Callable[[str], object] = lambda run_id: None) -> DataConverter:
     """Return the converter of a worker, or of a replay of its histories."""
-    return DataConverter(payload_codec=ClaimCheck(contents))
+    return DataConverter(payload_codec=ClaimCheck(contents, differs))

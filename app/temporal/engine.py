@@ -15,11 +15,11 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError
 
 from app import errors
-from app.domain import gates, inputs, limits, operations, plain, records, runs, states, views
+from app.domain import gates, inputs, operations, plain, records, runs, states, views
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, input_results, open_steps, ports, run_engine, runner, stores
-from app.temporal import codec, messages, roll, steps, worker
+from app.temporal import beats, codec, messages, roll, server, steps, unsupported, worker
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
 from app.temporal.claims import Claims
@@ -36,9 +36,6 @@ KEPT_LINES = 200_000
 
 _AGAIN_SECONDS = 1.0
 _RPC_TIMEOUT = timedelta(seconds=5)
-
-_UNSUPPORTED = "unsupported_on_engine"
-_LIMITS = ("limits", "leave them out")
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +65,7 @@ class TemporalEngine:
         """Messages to workflows."""
         children = {operations.ChildRun.kind: steps.ChildStarts(start_child)}
         equipment = dataclasses.replace(equipment, performers={**equipment.performers, **children})
-        config: Any = {**client.config(), "data_converter": codec.converter(self.contents)}
+        config: Any = {**client.config(), "data_converter": codec.converter(self.contents, self._differs)}
         self._client = Client(**config)
         self._steps = steps.Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
         self._placing = Placing(store, self._steps.leases, bounds.placement)
@@ -93,6 +90,7 @@ class TemporalEngine:
         self._recovery: asyncio.Task[int] | None = None
         self._working = AsyncExitStack()
         self._death: BaseException | None = None
+        self._anew: set[str] = set()
         self._stopping = False
         self._over = asyncio.Event()
 
@@ -132,6 +130,11 @@ class TemporalEngine:
     # -- runs
 
     @property
+    def searchable(self) -> bool:
+        """Return whether the server finds runs by search attributes, as far as this process knows."""
+        return self._runs.shows
+
+    @property
     def elsewhere(self) -> bool:
         """Return True: workers execute the runs."""
         return True
@@ -142,13 +145,7 @@ class TemporalEngine:
         Raises:
             errors.RequestInvalid: `unsupported_on_engine`.
         """
-        lacks = [
-            ("concurrency", "leave it out", start.concurrency is not None),
-            ("priority", "leave it out", start.priority != 0),
-            (*_LIMITS, start.limits != limits.NO_LIMITS),
-        ]
-        if asked := [(name, way_out) for name, way_out, is_asked in lacks if is_asked]:
-            raise _unsupported(asked)
+        unsupported.refuse(start)
 
     def expect(self, run_id: str) -> None:
         """Do nothing: a workflow that is begun twice is one."""
@@ -180,6 +177,7 @@ class TemporalEngine:
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:
         """Change a run's labels and its pin, whatever its state."""
         start = await self._orders.mark(run_id, marks, author)
+        await self._nudge(run_id)
         self._follower.note(run_id)
         return start
 
@@ -189,7 +187,7 @@ class TemporalEngine:
         Raises:
             errors.RequestInvalid: `unsupported_on_engine`.
         """
-        raise _unsupported([_LIMITS])
+        raise unsupported.limits_refusal()
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
         """Return None: the log of its worker says what a run waits for."""
@@ -257,6 +255,14 @@ class TemporalEngine:
         """Return why steps of a run cannot be performed now, by the capability that they need."""
         return await self._roll.lacks(asked, (await self._store.read(run_id)).decisions.placed)
 
+    async def outputs(self, run_id: str) -> Mapping[str, str]:
+        """Return when the open steps of a run had output last, by step; what is not known is left out."""
+        try:
+            return await beats.outputs(self._client, run_id)
+        except RPCError as error:
+            _log.info("not known when steps had output: %s", error.message, extra={"run_id": run_id})
+            return {}
+
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
         """Return None: the queue is the server's."""
         return None
@@ -317,6 +323,7 @@ class TemporalEngine:
             capacity = StepCapacity(self._bounds.steps)
             activities = Activities(self._steps, self._runs, self._placing, capacity)
             await self._working.enter_async_context(worker.working(self._client, activities, capacity, self._bounds))
+        self._helpers.begin(self._register(), "search attributes")
         if not recover:
             return 0
         # Paused ones, too: an order may have been written before a kill and not been told.
@@ -326,12 +333,30 @@ class TemporalEngine:
         self._helpers.begin(self.keeper.keep(), "keep workflows")
         return len(unfinished)
 
+    async def _register(self) -> None:
+        self._runs.shows = await server.register(self._client, self._clock)
+
     async def _unfinished(self, *, paused: bool = False) -> list[str]:
         rows = await self._store.list_unfinished()
         return [row.run_id for row in rows if paused or row.status != states.RunState.PAUSED]
 
     async def _look(self, run_id: str) -> None:
         await self.tell(run_id, "look", [])
+
+    def _differs(self, run_id: str) -> None:
+        if run_id not in self._anew:
+            self._anew.add(run_id)
+            self._helpers.begin(self.begin_anew(run_id), f"begin {run_id} anew")
+
+    async def begin_anew(self, run_id: str) -> None:
+        """Give a run another workflow in the place of one that its journal does not fit any more."""
+        _log.warning("the workflow begins anew, since the journal differs from its history", extra={"run_id": run_id})
+        try:
+            await self._client.get_workflow_handle(messages.workflow_id(run_id)).terminate(reason="the journal differs")
+        except RPCError as error:
+            _log.info("no workflow to end: %s", error.message, extra={"run_id": run_id})
+        self._anew.discard(run_id)
+        await self._look(run_id)
 
     async def _tell_later(self, run_id: str, signal: str, arguments: list[Any]) -> None:
         while True:
@@ -353,29 +378,18 @@ class TemporalEngine:
         if state is states.RunState.CANCELLED:
             await self._orders.cancel_children(start.run_id)
         if start.parent_run_id is not None:
-            parent: WorkflowHandle[Any, Any] = self._client.get_workflow_handle(
-                messages.workflow_id(start.parent_run_id)
-            )
-            try:
-                await parent.signal("look")
-            except RPCError as error:
-                # A parent without a workflow looks by itself when it gets one.
-                _log.info("no workflow of the parent: %s", error.message, extra={"run_id": start.run_id})
+            await self._nudge(start.parent_run_id)
+
+    async def _nudge(self, run_id: str) -> None:
+        handle: WorkflowHandle[Any, Any] = self._client.get_workflow_handle(messages.workflow_id(run_id))
+        try:
+            await handle.signal("look", rpc_timeout=_RPC_TIMEOUT)
+        except RPCError as error:
+            # A run without a workflow looks by itself when it gets one.
+            _log.info("no workflow looks: %s", error.message, extra={"run_id": run_id})
 
     def _died(self, error: BaseException) -> None:
         _log.critical("the engine stops: a helper died", exc_info=error)
         self._death = self._death or error
         self._stopping = True
         self._over.set()
-
-
-def _unsupported(asked: Sequence[tuple[str, str]]) -> errors.RequestInvalid:
-    flaws = [
-        errors.Flaw(
-            path=f"$.{name}",
-            code=_UNSUPPORTED,
-            message=f"{name} is not supported on Temporal; {way_out}, or use the embedded engine",
-        )
-        for name, way_out in asked
-    ]
-    return errors.RequestInvalid("; ".join(flaw.message for flaw in flaws), code=_UNSUPPORTED, flaws=flaws)

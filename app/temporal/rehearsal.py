@@ -65,6 +65,8 @@ class Rehearsal:
     """How many lines."""
     seal: tuple[object, ...] = ()
     """What seals the last of them to those before."""
+    looked_at: int = 0
+    """How often the run had been taken up when its working folder was looked at."""
     stood: tuple[object, ...] = ()
     """How the run stood when its driver was begun."""
 

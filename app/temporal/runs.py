@@ -11,7 +11,7 @@ from app.domain import decisions, events, runs
 from app.domain.records import BlobRef
 from app.domain.states import RunState
 from app.engine import runner, stores
-from app.temporal import messages
+from app.temporal import attributes, messages
 from app.temporal.claims import Claims
 from app.temporal.placing import Placing
 from app.temporal.rehearsal import rehearse
@@ -37,6 +37,8 @@ class Runs:
         rested: Rested,
     ) -> None:
         """Args: services: Backends that are models behind HTTP."""
+        self.shows = False
+        """Whether the server knows the search attributes."""
         self._services = sorted(services)
         self._claims = claims
         self._steps = steps
@@ -56,16 +58,21 @@ class Runs:
         holder = None if again else await self._claims.take(run_id)
         async with self._steps.leases.of(run_id) as log:
             if holder is not None:
-                return self._contents.of(log.loaded, Slice(run_id=run_id, facts={"busy": holder}))
+                return self._contents.of(
+                    log.loaded, Slice(run_id=run_id, facts={"busy": holder, **self._shown(log.loaded)})
+                )
             decided = log.loaded.decisions
             rests = decided.ended is not None or (decided.paused is not None and decided.cancel_requested_at is None)
             if rests or log.loaded.missing is not None:
-                return self._contents.of(log.loaded, Slice(run_id=run_id, facts={"rests": True}))
+                return self._contents.of(
+                    log.loaded, Slice(run_id=run_id, facts={"rests": True, **self._shown(log.loaded)})
+                )
             if decided.cancel_requested_at is None and not again:
                 await self._take(log)
             dead = decisions.ranges(decided.dead)
             facts = {**_facts(log.loaded), **self._placing.facts(decided), "dead": dead}
             facts |= {"services": self._services} if self._services else {}
+            facts |= self._shown(log.loaded)
             wanted = Slice(run_id=run_id, count=len(log.loaded.records), facts=facts, whole=True)
             return self._contents.of(log.loaded, wanted)
 
@@ -73,7 +80,8 @@ class Runs:
         """Return the lines from a position on, and the decisions since."""
         async with self._steps.leases.of(run_id) as log:
             count = max(0, len(log.loaded.records) - after)
-            wanted = Slice(run_id=run_id, first=after, count=count, facts=_facts(log.loaded))
+            facts = {**_facts(log.loaded), **self._shown(log.loaded)}
+            wanted = Slice(run_id=run_id, first=after, count=count, facts=facts)
             return self._contents.of(log.loaded, wanted)
 
     async def read(self, run_id: str, blob: dict[str, Any]) -> Slice:
@@ -98,6 +106,9 @@ class Runs:
         if state is not RunState.RUNNING:
             await self._rested(start, state)
         return state.value
+
+    def _shown(self, loaded: stores.Loaded) -> dict[str, Any]:
+        return {"attributes": attributes.of(loaded.start)} if self.shows else {}
 
     async def _take(self, log: stores.RunLog) -> None:
         start = log.loaded.start

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from app import clock, errors
-from app.domain import gates, inputs, operations, plain, runs, states
+from app.domain import capabilities, gates, inputs, operations, plain, runs, states
 from app.domain.records import Record, Result
-from app.engine import child_results, input_results, ports, runner, step_attempt, step_executor, stores
+from app.engine import (
+    child_results,
+    drivers,
+    equipment,
+    input_results,
+    ports,
+    runner,
+    step_attempt,
+    step_executor,
+    stores,
+)
 from app.temporal import messages
 from app.temporal.leased_writer import LeasedWriter
 from app.temporal.leases import Leases
@@ -48,16 +59,41 @@ class Steps:
         self._store = store
         self._equipment = equipment
         self._contents = contents
-        self._clock = equipment.clock
+        self.clock = equipment.clock
+        """The time."""
 
-    async def perform(self, order: messages.StepOrder) -> Slice:
-        """Perform one try of a step, unless its final line is there, and return the line."""
+    async def perform(
+        self, order: messages.StepOrder, follow: Callable[[step_attempt.StepAttempt], None] = lambda attempt: None
+    ) -> Slice:
+        """Perform one try of a step, unless its final line is there, and return the line.
+
+        Args:
+            follow: Gets the step before it is performed.
+        """
         async with self._open(order) as step:
             if isinstance(step, Slice):
                 return step
+            await self._look_at_folder(step)
+            follow(step.attempt)
             await step.executor.execute(step.attempt)
             step.writer.raise_failure()
             return await self._line(step.writer)
+
+    async def _look_at_folder(self, step: _OpenStep) -> None:
+        # As the embedded engine does when it takes a run up: steps would fail, though nothing but the place is wrong.
+        find, found = step.found.equipment.folder_fault, step.found
+        start, taken = found.log.loaded.start, found.log.loaded.decisions.taken
+        anywhere = capabilities.is_anywhere(step.attempt.ask.operation, found.equipment.services)
+        if find is None or anywhere or found.looked_at == taken:
+            return
+        fault = find(start, False)
+        if fault is None and (taken > 1 or found.count):
+            fault = await asyncio.to_thread(find, start, True)
+        if fault is not None:
+            key = step.attempt.ask.key
+            error = errors.StepError(fault.message, code=fault.code, detail=fault.detail, key=key)
+            raise equipment.Parked(fault.code, error)
+        found.looked_at = taken
 
     async def announce(self, order: messages.StepOrder) -> messages.Announced:
         """Write down that a step waits from now on."""
@@ -165,13 +201,9 @@ class Steps:
         """Return the driver of a run.
 
         Raises:
-            errors.DriverFault: `unknown_dialect`.
+            errors.DriverFault: `unknown_dialect`, `driver_newer`.
         """
-        dialect = log.loaded.start.dialect
-        if dialect not in self.drivers:
-            message = f"this version does not speak {dialect!r}; a worker of one that does continues the run"
-            raise errors.DriverFault(message, code="unknown_dialect", detail={"dialect": dialect})
-        return self.drivers[dialect]
+        return drivers.of(self.drivers, log.loaded.start)
 
     @asynccontextmanager
     async def _open(self, order: messages.StepOrder) -> AsyncIterator[_OpenStep | Slice]:
@@ -196,10 +228,10 @@ class Steps:
     async def _record(self, step: _OpenStep, result: Result) -> None:
         owner = await step.writer.reach()
         _continue(step, owner.log)
-        step.attempt.duration_seconds = max(0.0, (self._clock.now() - step.attempt.started_at).total_seconds())
+        step.attempt.duration_seconds = max(0.0, (self.clock.now() - step.attempt.started_at).total_seconds())
         await step.executor.record(step.attempt, result)
         step.writer.raise_failure()
-        await owner.log.move(runs.Transition.take(step.writer.run_id, clock.stamp(self._clock.now())))
+        await owner.log.move(runs.Transition.take(step.writer.run_id, clock.stamp(self.clock.now())))
 
     async def _line(self, writer: LeasedWriter) -> Slice:
         owner = await writer.reach()

@@ -22,9 +22,9 @@ with workflow.unsafe.imports_passed_through():
     from app.dialects import registry as dialects
     from app.domain import decisions, operations, runs
     from app.domain.records import Record
-    from app.engine import driver_context, driver_scheduler, replay, stores
+    from app.engine import driver_context, driver_scheduler, drivers, replay, stores
     from app.flows import registry as flows
-    from app.temporal import messages, slices
+    from app.temporal import attributes, messages, slices
     from app.temporal.performing import Performing, ask, is_superseded
 
 _LOOK = timedelta(seconds=30)
@@ -52,6 +52,7 @@ class RunWorkflow:
         self._turn = 0
         self._parking: messages.Parking | None = None
         self._performing = Performing("", None, ())
+        self._shown = attributes.Shown()
         self._taken_at = 0
         self._loaded: stores.Loaded
 
@@ -63,6 +64,7 @@ class RunWorkflow:
         if journal["facts"].get("rests"):
             return await self._settle()
         self._note(journal["facts"])
+        self._shown.show("running")
         self._performing = Performing(run_id, _placement(journal["facts"]), journal["facts"].get("services", ()))
         scheduler = None
         if not self._cancelled:
@@ -81,8 +83,10 @@ class RunWorkflow:
         while True:
             turn = self._turn
             journal: dict[str, Any] = json.loads(await ask("take", self._run_id, again))
+            self._shown.note(journal["facts"])
             if "busy" not in journal["facts"]:
                 return journal
+            self._shown.show("pending")
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(args=[self._run_id, again])
             # The claim signals when the workspace is this run's.
@@ -118,12 +122,12 @@ class RunWorkflow:
         self._loaded = stores.Loaded(
             start=start, records=self._records, decisions=decisions.Decisions(dead=dead), emitted=frozenset()
         )
-        drivers = {**flows.DRIVERS, **dialects.DIALECTS}
         context = driver_context.DriverContext(start, lambda key, facts: None)
-        scheduler = driver_scheduler.DriverScheduler(lambda: drivers[start.dialect].drive(context))
         try:
+            driver = drivers.of({**flows.DRIVERS, **dialects.DIALECTS}, start)
+            scheduler = driver_scheduler.DriverScheduler(lambda: driver.drive(context))
             await replay.replay(scheduler, self._loaded, self._read)
-        except (errors.Fault, KeyError):
+        except errors.Fault:
             # Settling replays it, too, and says what does not fit.
             return None
         return scheduler
@@ -144,6 +148,7 @@ class RunWorkflow:
                     self._begin_to_look()
                 elif self._waits() and not self._shows_waiting:
                     self._shows_waiting = True
+                    self._shown.show("waiting")
                     await ask("wait", self._run_id, self._awaited(), result_type=None)
                     continue
                 await workflow.wait_condition(lambda turn=turn: self._turn != turn or self._has_next())  # type: ignore[misc]
@@ -185,6 +190,7 @@ class RunWorkflow:
         while (record := self._landed.pop(len(self._records), None)) is not None:
             self._records.append(record)
             self._shows_waiting = False
+            self._shown.show("running")
             if record.final:
                 self._cut(record.key)
             if not scheduler.finished:
@@ -202,6 +208,8 @@ class RunWorkflow:
         try:
             found = json.loads(await ask("look", self._run_id, len(self._records)))
             self._note(found["facts"])
+            self._shown.note(found["facts"])
+            self._shown.show("waiting" if self._shows_waiting else "running")
             for record in slices.lines_of(found):
                 self._land(record)
             for order in list(self._collected.values()):
@@ -314,7 +322,9 @@ class RunWorkflow:
 
     async def _settle(self) -> str:
         order = messages.Settle(run_id=self._run_id, parking=self._parking)
-        return str(await ask("settle", order, result_type=str))
+        state = str(await ask("settle", order, result_type=str))
+        self._shown.show(state)
+        return state
 
 
 def _placement(facts: Mapping[str, Any]) -> messages.Placement | None:

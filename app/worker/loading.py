@@ -10,7 +10,7 @@ from typing import cast
 
 from app import clock, errors
 from app.domain import runs, states
-from app.engine import aio, ports, runner, stores
+from app.engine import aio, drivers, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
 
 RELOAD_SECONDS = 5.0
@@ -22,25 +22,17 @@ _log = logging.getLogger(__name__)
 class ParkingDriver:
     """A driver that only parks its runs; they can still be cancelled."""
 
-    def __init__(self, fault: errors.Fault | None = None) -> None:
-        """Args: fault: Why it parks them; None: their language is unknown."""
+    def __init__(self, fault: errors.Fault) -> None:
+        """Args: fault: Why it parks them."""
         self._fault = fault
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Refuse.
 
         Raises:
-            errors.Fault: the given one, or `unknown_dialect`.
+            errors.Fault: the given one.
         """
-        raise self._fault or errors.DriverFault(
-            f"this version does not know the language {ctx.run.dialect!r}; one that does continues the run",
-            code="unknown_dialect",
-            detail={"dialect": ctx.run.dialect},
-        )
-
-
-UNKNOWN_DIALECT = cast(ports.Driver, ParkingDriver())
-"""In place of a dialect that is missing."""
+        raise self._fault
 
 
 class Loader:
@@ -112,10 +104,15 @@ class Loader:
 
     def _runner(self, active_run: ActiveRun, log: stores.RunLog, fault: errors.Fault | None) -> runner.Runner:
         run_id = active_run.run_id
-        dialect = self._dialects.get(log.loaded.start.dialect, UNKNOWN_DIALECT)
-        dialect = dialect if fault is None else cast(ports.Driver, ParkingDriver(fault))
+        driver: ports.Driver | ParkingDriver
+        try:
+            driver = drivers.of(self._dialects, log.loaded.start) if fault is None else ParkingDriver(fault)
+        except errors.DriverFault as unknown:
+            driver = ParkingDriver(unknown)
         changed = functools.partial(self._changed, run_id)
-        return runner.Runner(log, dialect, self._equipment, self._reservation(active_run), changed, active_run.evicted)
+        return runner.Runner(
+            log, cast(ports.Driver, driver), self._equipment, self._reservation(active_run), changed, active_run.evicted
+        )
 
 
 class Reloads:

@@ -230,6 +230,10 @@ class Pool:
         """Return nothing: this process performs every step."""
         return {}
 
+    async def outputs(self, run_id: str) -> Mapping[str, str]:
+        """Return nothing: open steps know it themselves."""
+        return {}
+
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
         """Return the place of a run in the queue for capacity."""
         return self._active.capacity.place(run_id)

@@ -19,16 +19,19 @@ from tests.integration import temporal_server
 temporal_server.require()
 
 from temporalio import activity  # noqa: E402
+from temporalio.api.common.v1 import Payload  # noqa: E402
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory  # noqa: E402
 from temporalio.service import RPCError  # noqa: E402
 
-from app import bootstrap, errors, settings  # noqa: E402
+from app import bootstrap, clock, errors, settings  # noqa: E402
+from app.dialects import registry as dialects  # noqa: E402
 from app.domain import concurrency, limits, operations, plans, states  # noqa: E402
 from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
 from app.services.plans import requests as plan_requests  # noqa: E402
-from app.temporal import activities, messages, slices, worker  # noqa: E402
+from app.temporal import activities, codec, messages, slices, worker  # noqa: E402
+from app.temporal import server as server_of_temporal  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 
 SERVE = bootstrap.OpenMode(address="http://127.0.0.1:1")
@@ -44,6 +47,7 @@ RECIPES = {
         {"id": "nap", "type": "bash", "command": "echo $$ > pid; exec sleep 300"},
         {"id": "after", "type": "bash", "command": "echo after"},
     ],
+    "talking": [{"id": "talk", "type": "bash", "command": "echo hello; while [ ! -e go ]; do sleep 0.05; done"}],
     "once": [
         {"id": "first", "type": "bash", "command": "echo x >> first; while [ ! -e go ]; do sleep 0.05; done"},
         {"id": "second", "type": "bash", "command": "echo y >> second; test -e good", "retry": {"max_attempts": 1}},
@@ -81,6 +85,7 @@ class Scene:
         self.service = service
         self.project = project
         self.client = client
+        self.workers: list[bootstrap.Application] = []
 
     async def start(self, recipe_id: str, **asked: Any) -> str:
         """Start a run."""
@@ -306,9 +311,11 @@ async def serving(project: projects.Project, address: str, *workers: dict[str, A
     await temporal_server.connected(address)
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(bootstrap.build(chosen(project, address), SERVE))
+        scene = Scene(service, project, await Client.connect(address))
         for given in workers:
-            await stack.enter_async_context(bootstrap.build(chosen(project, address, **given), WORK))
-        yield Scene(service, project, await Client.connect(address))
+            building = bootstrap.build(chosen(project, address, **given), WORK)
+            scene.workers.append(await stack.enter_async_context(building))
+        yield scene
 
 
 async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
@@ -382,6 +389,106 @@ async def test_capacity_is_shared_by_all_queues_of_a_worker(
         tools = [(await scene.service.store.read(run_id)).records[0] for run_id in others]
 
     assert all(str(tool.line["started_at"]) >= str(command.line["completed_at"]) for tool in tools)
+
+
+async def test_heartbeats_tell_how_old_the_last_output_is(scene: Scene):
+    """A service sees when a program that a worker performs had output last, and replays take no notice of it."""
+    run_id = await scene.start("talking")
+
+    async def is_told() -> bool:
+        return "with output" in (await scene.service.explanations.why(run_id)).sentence
+
+    await temporal_server.until(is_told)
+    scene.project.write("go", "")
+    assert await scene.ended(run_id) is states.RunState.DONE
+
+    held = b"".join(event.SerializeToString() for event in (await scene.history(run_id)).events)
+    assert b"output_age" not in held
+    assert await scene.service.engine.outputs(run_id) == {}
+
+
+async def test_runs_are_found_by_search_attributes(scene: Scene):
+    """The server finds a run by id, recipe, state and labels; a label that is set later counts, too."""
+    engine: Any = scene.service.engine
+    assert await server_of_temporal.register(scene.client, clock.SystemClock())
+    await temporal_server.until(functools.partial(_is_searchable, scene))
+    long = {f"long-{number}": "x" * 150 for number in range(20)}
+    run_id = await scene.start("asking", labels={"book": "one", **long})
+
+    async def is_found(query: str) -> bool:
+        return [run_id] == [each.id.removeprefix("control-room-") async for each in scene.client.list_workflows(query)]
+
+    of_run = f"ControlRoomRun = '{run_id}' AND ControlRoomRecipe = 'asking'"
+    waiting = f"{of_run} AND ControlRoomStatus = 'waiting' AND ControlRoomLabels = 'book=one'"
+    await temporal_server.until(functools.partial(is_found, waiting))
+    await engine.mark(run_id, run_engine.Marks(labels={"book": None, "a-volume": "two"}))
+    await temporal_server.until(functools.partial(is_found, f"{of_run} AND ControlRoomLabels = 'a-volume=two'"))
+    assert not await is_found(waiting)
+
+    await engine.cancel(run_id)
+    await temporal_server.until(functools.partial(is_found, f"{of_run} AND ControlRoomStatus = 'cancelled'"))
+    await worker.replayer(slices.Contents(scene.service.store)).replay_workflow(await scene.history(run_id))
+
+
+async def _is_searchable(scene: Scene) -> bool:
+    engines: list[Any] = [each.engine for each in scene.workers]
+    return all(each.searchable for each in engines)
+
+
+async def test_a_run_of_another_driver_version_waits_for_a_worker_that_knows_it(
+    project: projects.Project, server: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
+):
+    """A worker of an earlier version parks the run and writes no step; an upgraded one continues it, as older runs."""
+    driver: Any = dialects.DIALECTS["amplifier"]
+    newest = driver.driver_version
+    async with serving(project, server.address) as scene:
+        newer = await scene.start("child")
+        monkeypatch.setattr(driver, "driver_version", newest - 1)
+        older = await scene.start("parent")
+        async with bootstrap.build(chosen(project, server.address), WORK):
+            await scene.until(newer, states.RunState.PAUSED)
+            assert await scene.ended(older) is states.RunState.DONE
+        parked = await scene.service.runs.view(newer)
+        assert await scene.keys(newer) == []
+        monkeypatch.setattr(driver, "driver_version", newest)
+        async with bootstrap.build(chosen(project, server.address), WORK):
+            await scene.service.runs.unpause(newer)
+            assert await scene.ended(newer) is states.RunState.DONE
+
+    assert (parked.error or {}).get("code") == "driver_newer"
+
+
+async def test_a_run_whose_working_folder_is_gone_waits_for_it(scene: Scene):
+    """It is parked when it is taken up again, and no step is lost to it."""
+    folder = scene.project.write("book/draft.md", "").parent
+    run_id = await scene.start("asking", working_dir=str(folder))
+    await scene.until(run_id, states.RunState.WAITING)
+    await scene.service.runs.pause(run_id)
+    await scene.until(run_id, states.RunState.PAUSED)
+    aside = folder.rename(folder.with_name("aside"))
+    await scene.service.runs.unpause(run_id)
+    await scene.until(run_id, states.RunState.WAITING)
+    [gate], _ = await scene.service.gates.page(gate_inbox.GateQuery(run_id=run_id))
+    await scene.service.gates.answer(gate.gate_id, gates.Reply(decision="approve"))
+    await scene.until(run_id, states.RunState.PAUSED)
+    paused = (await scene.service.store.read(run_id)).decisions.paused
+    keys = await scene.keys(run_id)
+    aside.rename(folder)
+    await scene.service.runs.unpause(run_id)
+    assert await scene.ended(run_id) is states.RunState.DONE
+
+    assert (paused, keys) == ("workspace_missing", ["a", gate.key])
+
+
+async def test_a_server_without_search_attributes_is_named(
+    server: temporal_server.DevServer, caplog: pytest.LogCaptureFixture
+):
+    """The log has the command that creates them, and runs go on without."""
+    await temporal_server.connected(server.address)
+    client = await Client.connect(server.address, namespace="nowhere")
+
+    assert not await server_of_temporal.register(client, clock.SystemClock())
+    assert "search-attribute create --namespace nowhere --name ControlRoomRun --type Keyword" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -686,3 +793,24 @@ async def test_a_wrong_server_is_refused_by_name(
 
     assert refused.value.code == code
     assert next(iter(given.values())) in refused.value.message
+
+
+async def test_a_workflow_begins_anew_where_the_journal_differs_from_its_history(scene: Scene):
+    """A history that the store cannot answer for stops no run: another workflow continues it, and repeats nothing."""
+    run_id = await scene.start("asking")
+    await scene.until(run_id, states.RunState.WAITING)
+    engine: Any = scene.service.engine
+    before = await scene.client.get_workflow_handle(messages.workflow_id(run_id)).describe()
+    told: list[str] = []
+    reference = slices.Slice(run_id=run_id, whole=True, sha256="0" * 64)
+    payload = Payload(metadata={"encoding": b"control-room/slice"}, data=reference.encoded())
+    with pytest.raises(RuntimeError, match="not those that its workflow received"):
+        await codec.ClaimCheck(slices.Contents(scene.service.store), told.append).decode([payload])
+    await engine.begin_anew(*told)
+    [gate], _ = await scene.service.gates.page(gate_inbox.GateQuery(run_id=run_id))
+    await scene.service.gates.answer(gate.gate_id, gates.Reply(decision="approve"))
+    assert await scene.ended(run_id) is states.RunState.DONE
+
+    after = await scene.client.get_workflow_handle(messages.workflow_id(run_id)).describe()
+    assert after.run_id != before.run_id
+    assert await scene.keys(run_id) == ["a", gate.key, "b"]

@@ -90,11 +90,11 @@ async def test_a_superseded_try_that_nothing_follows_is_repeated(
     perform = steps.Steps.perform
     refused: list[str] = []
 
-    async def supersede_once(self: steps.Steps, order: messages.StepOrder) -> slices.Slice:
+    async def supersede_once(self: steps.Steps, order: messages.StepOrder, *more: Any) -> slices.Slice:
         if order.key == "s3" and not refused:
             refused.append(order.key)
             raise rehearsal.Superseded
-        return await perform(self, order)
+        return await perform(self, order, *more)
 
     monkeypatch.setattr(steps.Steps, "perform", supersede_once)
     run_id = await service.start("counting")

@@ -126,6 +126,22 @@ async def test_an_unknown_dialect_parks_the_run_until_it_is_known(bench: Bench) 
     assert await bench.ended(run_id) == [RunState.DONE]
 
 
+async def test_a_run_of_a_newer_driver_waits_for_one_that_knows_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that a later version has begun is parked, and neither driven by guess nor failed."""
+    run_id = await bench.submit(*toys.tools("one"), driver_version=2)
+    view = await bench.shown(run_id, RunState.PAUSED)
+
+    assert view.error is not None
+    assert view.error["code"] == "driver_newer"
+
+    monkeypatch.setattr(toys.TOY, "driver_version", 2)
+    await bench.pool.unpause(run_id)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+
 async def test_a_paused_run_stops_at_its_step_boundary(bench: Bench) -> None:
     """The open step is recorded, no further one begins, the seat is free, and unpausing goes on behind it."""
     bench.toolbox.hold("one")

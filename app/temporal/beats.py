@@ -1,0 +1,55 @@
+"""Heartbeats of steps: they say how old the last output of a step is, so that other processes see its silence."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from app import clock
+from app.engine import step_attempt
+from app.temporal import messages
+
+_KEY, _AGE = "key", "output_age_seconds"
+
+
+class Beats:
+    """What the heartbeats of one step say."""
+
+    def __init__(self, time: clock.Clock) -> None:
+        self._clock = time
+        self._attempt: step_attempt.StepAttempt | None = None
+
+    def follow(self, attempt: step_attempt.StepAttempt) -> None:
+        """Report on a step from now on."""
+        self._attempt = attempt
+
+    def details(self) -> tuple[dict[str, Any], ...]:
+        """Return the details of the next heartbeat; none before the first output."""
+        step = self._attempt
+        if step is None or step.output_at is None:
+            return ()
+        age = max(0.0, (self._clock.now() - step.output_at).total_seconds())
+        return ({_KEY: step.ask.key, _AGE: round(age, 1)},)
+
+
+async def outputs(client: Client, run_id: str) -> dict[str, str]:
+    """Return when the steps of a run that are being performed had output last, by step.
+
+    Raises:
+        RPCError: the server does not answer.
+    """
+    try:
+        found = await client.get_workflow_handle(messages.workflow_id(run_id)).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return {}
+        raise
+    told: dict[str, str] = {}
+    for pending in found.raw_description.pending_activities:
+        for beat in await client.data_converter.decode(pending.heartbeat_details.payloads):
+            at = pending.last_heartbeat_time.ToDatetime(UTC) - timedelta(seconds=beat[_AGE])
+            told[beat[_KEY]] = clock.stamp(at)
+    return told
