@@ -37,7 +37,7 @@ LONG = (
 # Looking for garbage among modules and cases that all stay took a third of the time of collecting them.
 gc.disable()
 
-hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.register_profile("searching", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 

@@ -12,6 +12,7 @@ from app import errors
 from app.domain import records
 from app.engine import forking, stores
 from app.engine.stores import RunQuery
+from tests import smoke
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, StoreHarness
 
@@ -88,7 +89,7 @@ async def test_a_fork_is_there_with_its_steps(harness: StoreHarness) -> None:
     assert [event.type for event in await harness.store.read_events(FORK)].count("run.created") == 1
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", smoke.only("storage.create.before_rename", POINTS))
 async def test_no_crash_leaves_half_a_fork(harness: StoreHarness, point: str) -> None:
     """Wherever the process dies, the fork is whole or there is none, and it can be made after that."""
     steps = await taken_over(harness)

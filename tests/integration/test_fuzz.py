@@ -47,7 +47,7 @@ UNCHECKED: list[Any] = [checks.positive_data_acceptance]
 """Left out: the document cannot say which recipes, arguments and cursors there are, so good form may still be a 400."""
 
 BOUNDS = settings(
-    max_examples=60 if os.environ.get("HYPOTHESIS_PROFILE") == "searching" else 4,
+    max_examples=60 if os.environ.get("HYPOTHESIS_PROFILE") == "searching" else 2,
     derandomize=True,
     deadline=None,
     database=None,

@@ -20,6 +20,7 @@ from app.api import ws_messages
 from app.domain.events import Event
 from app.storage.runs import events_file
 from bench import crowds, nastiest
+from tests import smoke
 from tests.integration import project as projects
 from tests.integration import slices
 from tests.integration.project import Project
@@ -214,7 +215,7 @@ FORMS: dict[str, tuple[str, Callable[[int], dict[str, Any]], int]] = {
 FEW = 40
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", smoke.only("a foreach in sequence", FORMS))
 @pytest.mark.parametrize("is_largest", [False, pytest.param(True, marks=SLOW)])
 def test_loops(project: Project, name: str, is_largest: bool) -> None:
     """The largest recipe of every form is read, run, shown and taken over by the next service in short turns."""

@@ -27,6 +27,7 @@ from app.storage.journal import chain, commit_log, commit_records
 from app.storage.memory_store import MemoryStore
 from app.storage.runs import commit_recovery
 from app.storage.runs.folder_log import FolderLog
+from tests import smoke
 from tests.conformance import store_harness
 from tests.unit.storage import power_cuts
 from tests.unit.storage.committing import UnwillingDisk
@@ -395,7 +396,7 @@ async def healing(log: FolderLog, write: Callable[[], Awaitable[object]]) -> Non
                 await log.heal()
 
 
-@pytest.mark.parametrize("segment_bytes", [1, 4000, commit_log.SEGMENT_BYTES])
+@pytest.mark.parametrize("segment_bytes", smoke.only(4000, [1, 4000, commit_log.SEGMENT_BYTES]))
 @given(seed=st.integers(min_value=0), actions=st.integers(min_value=1, max_value=12))
 @settings(max_examples=30)
 def test_whatever_a_power_cut_leaves_every_answer_holds(segment_bytes: int, seed: int, actions: int) -> None:
@@ -412,7 +413,7 @@ def test_whatever_a_power_cut_leaves_every_answer_holds(segment_bytes: int, seed
         asyncio.run(lived())
 
 
-@pytest.mark.parametrize("segment_bytes", [1, 4000, commit_log.SEGMENT_BYTES])
+@pytest.mark.parametrize("segment_bytes", smoke.only(4000, [1, 4000, commit_log.SEGMENT_BYTES]))
 @given(seed=st.integers(min_value=0), actions=st.integers(min_value=1, max_value=8))
 @settings(max_examples=40)
 def test_whatever_fails_and_is_forgotten_every_answer_holds(segment_bytes: int, seed: int, actions: int) -> None:
