@@ -64,6 +64,7 @@ class AgentPerformer:
         text = await _text(call, operation.prompt)
         output = live_output.LiveOutput(call.live, call.append_log, _log_name(call, "output", "txt"), call.masker)
         prompt = self._prompt(call, operation, text, output.hear)
+        # Written before the agent is asked, so that it shows after a kill what was asked.
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))
 
         try:
@@ -108,6 +109,9 @@ class AgentPerformer:
 
     async def _asked(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
         try:
+            # The order matters. The conversation is claimed outside of the time limit: waiting for the disk is not
+            # the agent's time. Its turn comes before the backend's: a step that waits for its conversation must not
+            # hold a place there.
             async with AsyncExitStack() as held:
                 await prompt.retry_until_space(lambda: held.enter_async_context(self._claimed(prompt)))
                 async with asyncio.timeout(prompt.timeout_seconds) as limit, self._turn(backend, prompt):
@@ -171,6 +175,7 @@ def _conversation(call: ports.Call, operation: operations.AgentCall) -> str | No
 
 
 def _outside(limit: asyncio.Timeout, retry_until_space: ports.RetryUntilSpace) -> ports.RetryUntilSpace:
+    # While a write waits for room on the disk, the clock of the agent's time limit stands still.
     async def insisted(write: Callable[[], Awaitable[T]]) -> T:
         due, began = limit.when(), _now()
         if due is None or limit.expired():

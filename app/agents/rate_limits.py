@@ -53,6 +53,7 @@ class RateLimit(live_steps.BackendQueue):
     @asynccontextmanager
     async def turn(self, step: live_steps.LiveStep) -> AsyncIterator[None]:
         """Wait until the step's prompt may begin."""
+        # Behind those that wait already, even if there is room at this moment: the order of coming is kept.
         if self._waiting or self._wait_seconds() != 0:
             async with self.waiting(step):
                 await self._admitted()

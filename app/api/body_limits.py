@@ -59,6 +59,9 @@ class BodyLimits:
         headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         declared = headers.get(b"content-length", b"")
         expects = headers.get(b"expect", b"").lower() == b"100-continue"
+        # A client that waits for `100 Continue` is refused before it sends anything. Any other one is read on for a
+        # while (`DRAINED_BYTES`): to a connection that is closed on unread bytes the kernel sends a reset, which eats
+        # the answer.
         if expects and declared.isdigit() and int(declared) > self._max_bytes:
             return refusals.problem(_too_large(self._max_bytes))
         content, size = await _read(receive, self._max_bytes)

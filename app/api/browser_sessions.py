@@ -79,6 +79,7 @@ class BrowserSessions:
         secret = given.encode("utf-8", "replace")
         if self._token is not None and hmac.compare_digest(secret, self._token):
             return _BEARER
+        # Keys are looked up by hash: the time that this takes reveals nothing about a secret, and no file holds one.
         digest = plain.sha256(secret)
         key = self._ring.find(digest)
         if key is None:

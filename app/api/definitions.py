@@ -7,6 +7,7 @@ import json
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,6 +34,39 @@ async def _shown(
 
 
 _RecipeId = Annotated[str, Depends(_shown)]
+
+
+class ValidateBody(BaseModel):
+    """A recipe to look at, as an object or as the text of its file."""
+
+    model_config = request_models.strict(
+        {
+            "recipe": {
+                "recipe_id": "mine",
+                "label": "Mine",
+                "phase_a": [
+                    {
+                        "step_id": "find",
+                        "tool": "file_locator",
+                        "args": {"search_criteria": "harbour"},
+                        "output_slot": "found",
+                    }
+                ],
+                "dod": [{"check": "slot_not_null", "slot": "found"}],
+            }
+        }
+    )
+
+    recipe: dict[str, Any] | str = Field(description="The recipe; text keeps line numbers in the flaws.")
+    dialect: str = Field("control_room", description="Language it is written in.")
+
+
+class RouteBody(BaseModel):
+    """A task to find a recipe for."""
+
+    model_config = request_models.strict({"description": "draft scene 21"})
+
+    description: request_models.Description = Field(description="The task, as text.")
 
 
 @router.get(
@@ -63,7 +97,7 @@ async def list_recipes(
         recipe_versions.Examined, *refusals.BODY, "unknown_dialect", meaning="Its flaws, if it has any."
     ),
 )
-async def validate_recipe(services: ServicesDep, body: request_models.ValidateBody) -> Response:
+async def validate_recipe(services: ServicesDep, body: ValidateBody) -> Response:
     """Validate a recipe without storing it."""
     source = body.recipe if isinstance(body.recipe, str) else json.dumps(body.recipe, ensure_ascii=False)
     examined = await asyncio.to_thread(services.catalogue.examine, source, body.dialect)
@@ -112,7 +146,7 @@ async def examine_request(services: ServicesDep, request: Request, body: request
     summary="Find a recipe for a task",
     responses=declared(routing.RoutingResult, *refusals.BODY),
 )
-async def route_task(services: ServicesDep, body: request_models.RouteBody) -> Response:
+async def route_task(services: ServicesDep, body: RouteBody) -> Response:
     """Choose a recipe from a description, without a model, and find its arguments in the project."""
     await services.catalogue.settle()
     return as_json(await asyncio.to_thread(services.route, body.description))

@@ -43,6 +43,8 @@ async def answer(services: Services, scope: Scope, body: object) -> Response | N
     Args:
         body: Value of the request's body; None without one.
     """
+    # A second way beside the routes, so it may only say what they would: whatever is unusual or refused returns None,
+    # and the route, which has all the rules, answers it.
     found = _AT.get((scope["method"], scope["path"]), _poll)
     return await found(services, scope, body)
 

@@ -70,6 +70,7 @@ class Gateway:
             return
         answer = _Answer(scope, send, self._clock)
         try:
+            # Before CORS, whose middleware answers preflights by itself.
             refusal = self._site.refusal(scope)
             if refusal is None:
                 await self._admit(scope, receive, answer.send)
@@ -86,10 +87,12 @@ class Gateway:
             await problem.response()(scope, receive, answer.send)
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Pages hold no data, and a browser must be able to load the one that signs in.
         shown = scope["type"] == "http" and not scope["path"].startswith(_DATA)
         if shown and self._pages is not None and self._pages.serves(scope["path"]):
             await self._pages(scope, receive, send)
             return
+        # Who asks is known before the body is read, so that a stranger cannot make the service hold megabytes.
         scope, refusal = self._token.admitted(scope)
         if refusal is None:
             refusal = await self._token.refusal(_services(scope), scope)

@@ -57,6 +57,9 @@ class SiteGuard:
 
     def refusal(self, scope: Scope) -> problems.Problem | None:
         """Return why a request is not of this site; None if it is."""
+        # DNS rebinding: a page elsewhere can point its own name to this address, and the browser then takes both for
+        # one origin. It still sends that name as Host. Two Host headers are refused, since a proxy may go by the
+        # other one.
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1 or not (hosts[0] in self._spelled or self._is_served(hosts[0])):
             shown = hosts[0][:100].decode("latin-1") if hosts else "none"
@@ -77,6 +80,8 @@ class SiteGuard:
         return True
 
     def _is_known(self, origin: str, host: str) -> bool:
+        # With the port: on loopback another port is another site, such as a development server that an agent has
+        # started.
         return origin in (f"http://{host}", f"https://{host}") or origin in self._origins
 
 
@@ -113,6 +118,8 @@ class TokenGuard:
     async def refusal(self, services: Services | None, scope: Scope) -> problems.Problem | None:
         """Return why a caller may not ask this; None if it may."""
         caller: access.Caller = scope[authors.CALLER]
+        # Without a key it is the token or a service that has none, which may do everything; or a stranger, who gets
+        # only to addresses that are open.
         if caller.sha256 is None:
             return None
         found = self._table.needed(scope.get("method", "GET"), scope["path"])
@@ -129,6 +136,7 @@ class TokenGuard:
         if caller.sha256 is None:
             return receive, send
 
+        # A stream can outlive its key by hours, so the key is looked at again with each message, either way.
         async def receiving() -> Message:
             message = await receive()
             if message["type"] == "websocket.receive" and self.still(caller) is None:

@@ -307,6 +307,8 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             latest.disconnected = True
             latest.message_event.set()
         self.transport.write(problems.of_status(status, detail, code=code, headers=headers or {}).written())
+        # Half closed, and still read for a while: closing on unread bytes would send a reset, and the client would
+        # not see the refusal.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._flow.held = False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Header, Path, Query
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,6 +15,8 @@ from app.api.authors import AuthorDep, LimitsDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import issues
+from app.services import issue_texts
+from app.services import issues as control_issues
 
 router = routers.router(prefix="/api/issues", tags=["issues"])
 
@@ -36,6 +39,62 @@ _WRITTEN = responses.created(
 _OUTSIDE = errors.NotFound("there is no such run; name one that your key is limited to", code="run_not_found")
 
 
+_Title = Annotated[str, Field(pattern=issue_texts.TITLE_PATTERN, max_length=issue_texts.TITLE_CHARACTERS)]
+_Body = Annotated[str, Field(max_length=issue_texts.BODY_CHARACTERS)]
+_ReceiptId = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class IssueBody(BaseModel):
+    """An issue written by hand."""
+
+    model_config = request_models.strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
+
+    title: _Title = Field(description="One line.")
+    body: _Body = Field("", description="Text of the issue.")
+    kind: Annotated[str, Field(pattern=issue_texts.KIND_PATTERN)] = Field(
+        "note", description="What sort of issue it is, in a word of small letters."
+    )
+    severity: issues.Severity | None = Field(None, description="Severity of the issue.")
+    run_id: str | None = Field(None, description="Run that it is about.")
+    session_id: str | None = Field(
+        None, description="Work session that it belongs to; by default that of the run, or of the receipts."
+    )
+    receipts: Annotated[list[_ReceiptId], Field(max_length=control_issues.RECEIPTS)] = Field(
+        default_factory=list, description="Receipts that prove it."
+    )
+
+    def issue(self, idempotency_key: str | None) -> control_issues.NewIssue:
+        """Return the issue that the body and its header describe."""
+        return control_issues.NewIssue(
+            **(dict(self) | {"receipts": tuple(self.receipts)}), idempotency_key=idempotency_key
+        )
+
+
+class IssueEditBody(BaseModel):
+    """Changes to an issue."""
+
+    model_config = request_models.strict({"status": "closed", "note": "mended in the second draft", "revision": 1})
+
+    title: _Title | None = Field(None, description="Another title.")
+    body: _Body | None = Field(None, description="Another body.")
+    severity: issues.Severity | None = Field(None, description="Another severity.")
+    status: Literal["open", "closed"] | None = Field(None, description="Closes it, or opens it again.")
+    note: Annotated[str, Field(min_length=1, max_length=issue_texts.NOTE_CHARACTERS)] | None = Field(
+        None, description="A note, stored after the earlier ones."
+    )
+    revision: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Revision that was seen; refused with `issue_changed` if the issue has another one."
+    )
+
+    def edit(self, matched: int | None) -> control_issues.Edit:
+        """Return the change that the body and its header make.
+
+        Raises:
+            errors.RequestInvalid: they name different revisions.
+        """
+        return control_issues.Edit(**(dict(self) | {"revision": request_models.seen_revision(self.revision, matched)}))
+
+
 @router.get(
     "",
     summary="List issues",
@@ -56,7 +115,7 @@ async def list_issues(
 @router.post("", status_code=201, summary="Create an issue", responses=_WRITTEN)
 async def add_issue(
     services: ServicesDep,
-    body: request_models.IssueBody,
+    body: IssueBody,
     author: AuthorDep,
     limits: LimitsDep,
     idempotency_key: responses.IdempotencyKey = None,
@@ -95,7 +154,7 @@ async def show_issue(services: ServicesDep, issue_id: IssueId) -> Response:
 async def edit_issue(
     services: ServicesDep,
     issue_id: IssueId,
-    body: request_models.IssueEditBody,
+    body: IssueEditBody,
     author: AuthorDep,
     if_match: Annotated[
         str | None,

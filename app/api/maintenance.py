@@ -35,6 +35,14 @@ class CollectBody(BaseModel):
     dry_run: bool = Field(True, description="Only count what would be removed.")
 
 
+class RepairBody(BaseModel):
+    """Options of a repair; empty: repair at once."""
+
+    model_config = request_models.strict({}, {"dry_run": True})
+
+    dry_run: bool = Field(False, description="Change nothing; return what a repair would change.")
+
+
 @router.get(
     "/runs/{run_id}/verification",
     summary="Verify a run",
@@ -61,7 +69,7 @@ async def repair_run(
     services: ServicesDep,
     run_id: RunId,
     author: AuthorDep,
-    body: Annotated[request_models.RepairBody | None, Body()] = None,
+    body: Annotated[RepairBody | None, Body()] = None,
 ) -> Response:
     """Cut a damaged run back to its intact prefix and leave it paused. The damaged files are kept."""
     return as_json(await services.upkeep.repair(run_id, author, dry_run=body is not None and body.dry_run))

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from app.api import request_models
-from app.services import requests as run_requests
 from app.services.plans import requests, task_checks
 
 
@@ -119,15 +118,8 @@ class PlanBody(BaseModel):
         json_schema_extra=_MOST_TASKS,
     )
     working_dir: str | None = Field(None, description="Workspace of its runs; by default the project.")
-    labels: dict[request_models.LabelName, request_models.LabelValue] = Field(
-        default_factory=dict, max_length=run_requests.LABELS, description="Labels of its runs."
-    )
-    priority: int = Field(
-        0,
-        ge=run_requests.PRIORITIES[0],
-        le=run_requests.PRIORITIES[-1],
-        description="Priority of its runs; higher goes first.",
-    )
+    labels: request_models.Labels = Field(default_factory=dict, description="Labels of its runs.")
+    priority: request_models.Priority = Field(0, description="Priority of its runs; higher goes first.")
     parent_run_id: str | None = Field(None, description="Run that asks; the depth of nested runs is limited.")
     runs_above: request_models.RunsAbove = None
     review: Switch = Field("on", description=_REVIEW)

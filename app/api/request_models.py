@@ -8,16 +8,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from app import errors
-from app.api.concurrency_body import ConcurrencyBody
-from app.domain import approvals, limits
-from app.domain import issues as engine_issues
+from app.domain import approvals, concurrency, limits
 from app.engine import run_engine
-from app.services import conferences, gates, issue_texts, issues, requests
+from app.services import gates, requests
 
-_Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
 LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]  # Name of a label.
 
 LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]  # Value of a label.
+
+Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=requests.LABELS)]  # Labels of a run.
+
+Priority = Annotated[int, Field(ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1])]  # Priority of a run.
+
+SessionId = Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)]  # Id of a work session.
+
+Description = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]  # A task, as text.
 
 RunsAbove = Annotated[
     Annotated[int, Field(ge=requests.RUNS_ABOVE[0], le=requests.RUNS_ABOVE[-1])] | None,
@@ -78,6 +83,24 @@ class ApprovalsBody(BaseModel):
     not_starter: bool = Field(False, description="The key that started the run does not count.")
 
 
+class ConcurrencyBody(BaseModel):
+    """How many runs of one key may be under way."""
+
+    model_config = strict({"key": "deploy"}, {"key": "book", "limit": 2, "policy": "cancel_waiting"})
+
+    key: Annotated[str, Field(pattern=concurrency.KEY_PATTERN)] = Field(description="Key that runs share.")
+    limit: int = Field(1, ge=1, le=concurrency.MOST_RUNS, description="Runs of the key that may be under way.")
+    policy: concurrency.Policy = Field(
+        "queue",
+        description="At the limit the new run waits, or is refused with 409, or the earlier runs of the key are "
+        "cancelled, or those of them that have not begun.",
+    )
+
+    def given(self) -> concurrency.Concurrency:
+        """Return the key of the body."""
+        return concurrency.Concurrency(**dict(self))
+
+
 class StartBody(BaseModel):
     """A new run: `recipe_id`, or a `description` that the router finds a recipe for."""
 
@@ -94,12 +117,12 @@ class StartBody(BaseModel):
     )
 
     recipe_id: str | None = Field(None, description="Recipe to execute; without it the router chooses.")
-    description: _Text | None = Field(None, description="The task, as text; by default the recipe's label.")
+    description: Description | None = Field(None, description="The task, as text; by default the recipe's label.")
     args: dict[str, Any] = Field(default_factory=dict, description="Arguments; the recipe's defaults fill the rest.")
     options: dict[str, Any] = Field(
         default_factory=dict, description="How the recipe's language is to go about it; most languages take none."
     )
-    session_id: Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)] | None = Field(
+    session_id: SessionId | None = Field(
         None, description="Work session that receipts belong to; by default the parent's, or a new one."
     )
     session_plan_task_id: int | None = Field(None, description="Task of the session plan that asks.")
@@ -107,10 +130,8 @@ class StartBody(BaseModel):
         None,
         description="Workspace, absolute or below the project, inside the allowed folders; by default the project.",
     )
-    labels: dict[LabelName, LabelValue] = Field(
-        default_factory=dict, max_length=requests.LABELS, description="Labels for finding the run again."
-    )
-    priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
+    labels: Labels = Field(default_factory=dict, description="Labels for finding the run again.")
+    priority: Priority = Field(0, description="Higher goes first.")
     limits: LimitsBody = Field(
         default_factory=LimitsBody,
         description="What the run may take, with the runs that it starts; at a limit it is paused, to be continued.",
@@ -237,101 +258,6 @@ class AnswerBody(BaseModel):
         return gates.Reply(**dict(self), idempotency_key=idempotency_key)
 
 
-_Title = Annotated[str, Field(pattern=issue_texts.TITLE_PATTERN, max_length=issue_texts.TITLE_CHARACTERS)]
-_Body = Annotated[str, Field(max_length=issue_texts.BODY_CHARACTERS)]
-_ReceiptId = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-class IssueBody(BaseModel):
-    """An issue written by hand."""
-
-    model_config = strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
-
-    title: _Title = Field(description="One line.")
-    body: _Body = Field("", description="Text of the issue.")
-    kind: Annotated[str, Field(pattern=issue_texts.KIND_PATTERN)] = Field(
-        "note", description="What sort of issue it is, in a word of small letters."
-    )
-    severity: engine_issues.Severity | None = Field(None, description="Severity of the issue.")
-    run_id: str | None = Field(None, description="Run that it is about.")
-    session_id: str | None = Field(
-        None, description="Work session that it belongs to; by default that of the run, or of the receipts."
-    )
-    receipts: Annotated[list[_ReceiptId], Field(max_length=issues.RECEIPTS)] = Field(
-        default_factory=list, description="Receipts that prove it."
-    )
-
-    def issue(self, idempotency_key: str | None) -> issues.NewIssue:
-        """Return the issue that the body and its header describe."""
-        return issues.NewIssue(**(dict(self) | {"receipts": tuple(self.receipts)}), idempotency_key=idempotency_key)
-
-
-class IssueEditBody(BaseModel):
-    """Changes to an issue."""
-
-    model_config = strict({"status": "closed", "note": "mended in the second draft", "revision": 1})
-
-    title: _Title | None = Field(None, description="Another title.")
-    body: _Body | None = Field(None, description="Another body.")
-    severity: engine_issues.Severity | None = Field(None, description="Another severity.")
-    status: Literal["open", "closed"] | None = Field(None, description="Closes it, or opens it again.")
-    note: Annotated[str, Field(min_length=1, max_length=issue_texts.NOTE_CHARACTERS)] | None = Field(
-        None, description="A note, stored after the earlier ones."
-    )
-    revision: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Revision that was seen; refused with `issue_changed` if the issue has another one."
-    )
-
-    def edit(self, matched: int | None) -> issues.Edit:
-        """Return the change that the body and its header make.
-
-        Raises:
-            errors.RequestInvalid: they name different revisions.
-        """
-        return issues.Edit(**(dict(self) | {"revision": seen_revision(self.revision, matched)}))
-
-
-class RepairBody(BaseModel):
-    """Options of a repair; empty: repair at once."""
-
-    model_config = strict({}, {"dry_run": True})
-
-    dry_run: bool = Field(False, description="Change nothing; return what a repair would change.")
-
-
-class ValidateBody(BaseModel):
-    """A recipe to look at, as an object or as the text of its file."""
-
-    model_config = strict(
-        {
-            "recipe": {
-                "recipe_id": "mine",
-                "label": "Mine",
-                "phase_a": [
-                    {
-                        "step_id": "find",
-                        "tool": "file_locator",
-                        "args": {"search_criteria": "harbour"},
-                        "output_slot": "found",
-                    }
-                ],
-                "dod": [{"check": "slot_not_null", "slot": "found"}],
-            }
-        }
-    )
-
-    recipe: dict[str, Any] | str = Field(description="The recipe; text keeps line numbers in the flaws.")
-    dialect: str = Field("control_room", description="Language it is written in.")
-
-
-class RouteBody(BaseModel):
-    """A task to find a recipe for."""
-
-    model_config = strict({"description": "draft scene 21"})
-
-    description: _Text = Field(description="The task, as text.")
-
-
 def seen_revision(named: int | None, matched: int | None) -> int | None:
     """Return the revision that a body and its `If-Match` name; None for any.
 
@@ -342,52 +268,3 @@ def seen_revision(named: int | None, matched: int | None) -> int | None:
         flaw = errors.Flaw(path="$.revision", message="is not the one that If-Match names")
         raise errors.RequestInvalid(f"{flaw.path}: {flaw.message}", flaws=[flaw])
     return named if matched is None else matched
-
-
-_Name = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-class ConferenceBody(BaseModel):
-    """A conference: a message to several agents, and what they may judge it by."""
-
-    model_config = strict(
-        {"message": "Is the lantern's light in scene 21 what the canon says of it?"},
-        {
-            "message": "Does the arrival hold up beside the outline?",
-            "agents": ["critic", "continuity-001"],
-            "allowed_tools": ["file_locator", "outline_analyzer"],
-            "require_tool": True,
-        },
-    )
-
-    message: Annotated[str, Field(min_length=1, max_length=conferences.MESSAGE_CHARACTERS, pattern=r"\S")] = Field(
-        description="What the team is asked."
-    )
-    agents: Annotated[list[_Name], Field(max_length=conferences.MOST_AGENTS)] | None = Field(
-        None,
-        description="Agents to ask, by id or archetype, the chief too if named; by default all others that confer.",
-    )
-    allowed_tools: Annotated[list[_Name], Field(max_length=200)] | None = Field(
-        None, description="Tools that the chief may call; by default all, an empty list: none."
-    )
-    require_tool: bool = Field(False, description="Whether at least one call of the chief must bring something.")
-    max_tool_calls: int = Field(
-        conferences.USUAL_TOOL_CALLS,
-        ge=1,
-        le=conferences.MOST_TOOL_CALLS,
-        description="Calls that the chief may make, refused ones included.",
-    )
-    session_id: Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)] | None = Field(
-        None, description="Work session that receipts belong to; by default the parent's, or a new one."
-    )
-    working_dir: str | None = Field(None, description="Workspace of the tools; by default the project.")
-    labels: dict[LabelName, LabelValue] = Field(
-        default_factory=dict, max_length=requests.LABELS, description="Labels for finding the run again."
-    )
-    priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
-    parent_run_id: str | None = Field(None, description="Run that asks; the depth of nested runs is limited.")
-    runs_above: RunsAbove = None
-
-    def conference(self, idempotency_key: str | None) -> conferences.NewConference:
-        """Return the conference that the body and its header ask for."""
-        return conferences.NewConference(**dict(self), idempotency_key=idempotency_key)

@@ -8,12 +8,9 @@ from pydantic import BaseModel, Field
 
 from app.api import request_models
 from app.domain import triggers
-from app.services import requests as run_requests
 from app.services.triggers import requests
 
 _Name = Annotated[str, Field(min_length=1, max_length=requests.NAME_CHARACTERS)]
-_Labels = Annotated[dict[request_models.LabelName, request_models.LabelValue], Field(max_length=run_requests.LABELS)]
-_Priority = Annotated[int, Field(ge=run_requests.PRIORITIES[0], le=run_requests.PRIORITIES[-1])]
 _Pointers = Annotated[dict[str, Annotated[str, Field(max_length=500)]], Field(max_length=100)]
 
 
@@ -76,8 +73,8 @@ class TriggerBody(BaseModel):
         description="Arguments that each occurrence brings: JSON pointers into the body of a delivery, or into "
         "`{path, absolute_path, name, size_bytes}` of a file.",
     )
-    labels: _Labels = Field(default_factory=dict, description="Labels of every run.")
-    priority: _Priority = Field(0, description="Priority of every run.")
+    labels: request_models.Labels = Field(default_factory=dict, description="Labels of every run.")
+    priority: request_models.Priority = Field(0, description="Priority of every run.")
     working_dir: str | None = Field(None, description="Workspace of every run; by default the project.")
     overlap: triggers.Overlap | None = Field(
         None, description="While an earlier run is unfinished; by default `skip` for schedules, else `allow`."
@@ -132,8 +129,8 @@ class TriggerEditBody(BaseModel):
     name: _Name | None = Field(None, description="Another name.")
     args: dict[str, Any] | None = Field(None, description="Other arguments.")
     args_from: _Pointers | None = Field(None, description="Other pointers.")
-    labels: _Labels | None = Field(None, description="Other labels.")
-    priority: _Priority | None = Field(None, description="Another priority.")
+    labels: request_models.Labels | None = Field(None, description="Other labels.")
+    priority: request_models.Priority | None = Field(None, description="Another priority.")
     overlap: triggers.Overlap | None = Field(None, description="Another policy.")
     catch_up: triggers.CatchUp | None = Field(None, description="Another rule.")
     paused: bool | None = Field(None, description="Pauses it, or lets it continue; a pause is not made up for.")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from app import errors, settings
 
@@ -16,6 +19,9 @@ STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelle
 
 MAX_BYTES = 4 * 1024 * 1024
 """Largest file that is read: no text of the project has more characters than a quarter of it."""
+
+_UNITS = (86_400, 3_600, 60, 1)
+_PARTS = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s?)?")
 
 
 def collect(given: Iterable[str], file: Path | None, option: str = "--arg") -> dict[str, Any]:
@@ -201,3 +207,15 @@ def instants(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
         except ValueError as error:
             raise errors.RequestInvalid(f"--{name.replace('_', '-')}: {error}") from error
     return found
+
+
+def duration(text: str) -> int:
+    """Return the seconds of an option that takes a duration; the type of such options.
+
+    Raises:
+        click.BadParameter: the text is not a duration.
+    """
+    parts = _PARTS.fullmatch(text) if text else None
+    if parts is None:
+        raise click.BadParameter(f"{text!r:.80} is not a duration; write it as 90s, 30m, 2h, 1h30m or 1d")
+    return sum(int(count or 0) * seconds for count, seconds in zip(parts.groups(), _UNITS, strict=True))

@@ -4,11 +4,13 @@ most, lines on stderr.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import click
@@ -49,6 +51,21 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("CONTROL_ROOM_LOG_LEVEL", "").lower() == "debug":
             traceback.print_exc()
         return _tell(program, [f"internal error: {type(error).__name__}: {error}"], error)
+
+
+@contextlib.contextmanager
+def by_signals() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that what a command has started is stopped in each case.
+
+    A shell starts background commands with SIGINT ignored; `serve` heeds it all the same, and so do such commands.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _refuse_bytes(arguments: Sequence[str]) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import durations, exit_codes, formats, options, terminal
+from app.cli import arguments, exit_codes, formats, options, terminal
 from app.cli.client import Access, Answer, use_case
+from app.cli.plain_commands import shown
 from app.domain import authors
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ async def limit_run(folder: FolderClient, run_id: str, given: Mapping[str, float
 
 def run_limits(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that limit a run."""
-    active = click.option("--max-active-time", "active_seconds", type=durations.duration, metavar="30m", help=_ACTIVE)
+    active = click.option("--max-active-time", "active_seconds", type=arguments.duration, metavar="30m", help=_ACTIVE)
     wall = click.option(
-        "--max-time", "wall_seconds", type=durations.duration, metavar="2h", help="Time since its start."
+        "--max-time", "wall_seconds", type=arguments.duration, metavar="2h", help="Time since its start."
     )
     return spending_limits(wall(active(command)))
 
@@ -71,14 +72,6 @@ def spending_limits(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.group()
 def budgets() -> None:
     """List and change budgets that several runs share."""
-
-
-@budgets.command("list")
-@options.as_json
-@options.anywhere
-def list_(place: options.Place, as_json: bool) -> int:
-    """List budgets, with their spent and remaining amounts."""
-    return exit_codes.shown(place.ask(list_budgets), as_json, _table)
 
 
 @budgets.command("set")
@@ -170,3 +163,6 @@ def _limited(found: Mapping[str, Any]) -> str:
     rows = _amounts(found["budget"])
     state = f"run {found['run_id']} is {found['status']}"
     return f"{state}\n{formats.table(_COLUMNS[2:6], rows)}" if rows else state
+
+
+budgets.add_command(shown(list_budgets, _table, "List budgets, with their spent and remaining amounts.", name="list"))

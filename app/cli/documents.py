@@ -1,41 +1,117 @@
-"""The commands `show` and `set` of what one JSON document of the project configures."""
+"""The commands under `prices`, `policies` and `retention`: `show` and `set FILE` of one JSON document each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, options
-from app.cli.client import Answer, UseCase
+from app import errors
+from app.cli import formats
+from app.cli.client import Access, Answer, use_case
+from app.cli.plain_commands import replaced, shown
+from app.domain import authors
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """A document that commands show and replace."""
-
-    show: UseCase[[], Answer]  # The use case that returns it.
-    set: UseCase[[Mapping[str, Any]], Answer]  # The use case that replaces it by another one.
-    table: Callable[[Answer], str]  # Makes what a person reads.
-    show_help: str  # What `show` does.
-    set_help: str  # What `set` does.
+@use_case("GET /api/prices", Access.EXAMINE)
+async def show_prices(folder: FolderClient) -> Answer:
+    """Return the prices."""
+    return (await folder.application.budgets.prices.show()).to_json()
 
 
-def commands(group: click.Group, document: Document) -> None:
-    """Add `show` and `set FILE` to a group."""
+@use_case("PUT /api/prices", Access.START, body=lambda document: document)
+async def set_prices(folder: FolderClient, document: Mapping[str, Any]) -> Answer:
+    """Replace the prices."""
+    return (await folder.application.budgets.prices.replace(dict(document), authors.LOCAL)).to_json()
 
-    @group.command("show", help=document.show_help)
-    @options.as_json
-    @options.anywhere
-    def show(place: options.Place, as_json: bool) -> int:
-        return exit_codes.shown(place.ask(document.show), as_json, document.table)
 
-    @group.command("set", help=document.set_help)
-    @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-    @options.as_json
-    @options.anywhere
-    def set_(place: options.Place, as_json: bool, file: Path) -> int:
-        return exit_codes.shown(place.ask(document.set, arguments.read_file(file)), as_json, document.table)
+@use_case("GET /api/policies", Access.EXAMINE)
+async def show_policies(folder: FolderClient) -> Answer:
+    """Return the policies."""
+    return (await folder.application.budgets.policies.show()).to_json()
+
+
+@use_case("PUT /api/policies", Access.START, body=lambda document: document)
+async def set_policies(folder: FolderClient, document: Mapping[str, Any]) -> Answer:
+    """Replace the policies."""
+    return (await folder.application.budgets.policies.replace(dict(document), authors.LOCAL)).to_json()
+
+
+@use_case("GET /api/retention", Access.CHANGE)
+async def show_retention(folder: FolderClient) -> Answer:
+    """Return the rules of retention."""
+    return (await folder.application.unattended.retention.policy()).to_json()
+
+
+@use_case("PUT /api/retention", Access.CHANGE, body=lambda policy: policy)
+async def set_retention(folder: FolderClient, policy: Mapping[str, Any]) -> Answer:
+    """Replace the rules of retention."""
+    from app.domain import retention as rules
+
+    try:
+        read = rules.Policy.of(policy)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise errors.RequestInvalid(f"the file is not a retention policy: {error}") from error
+    return (await folder.application.unattended.retention.set_policy(read, authors.LOCAL)).to_json()
+
+
+@click.group()
+def prices() -> None:
+    """Show and set what models cost."""
+
+
+@click.group()
+def policies() -> None:
+    """Show and set the limits and approvals that runs of recipes get."""
+
+
+@click.group()
+def retention() -> None:
+    """Show or set the rules by which a service removes old runs, once an hour."""
+
+
+def _prices(found: Answer) -> str:
+    names = ("input_per_million_usd", "output_per_million_usd", "context_tokens", "max_output_tokens")
+    rows = [[model, *(price.get(name) for name in names)] for model, price in found["models"].items()]
+    listed = formats.table(("model", "input", "output", *names[2:]), rows)
+    return f"version {found['version']}\n{listed}" if rows else "no prices"
+
+
+def _policies(found: Answer) -> str:
+    rows = []
+    for policy in found["policies"]:
+        limits = ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())
+        votes = policy["approvals"]
+        needed = f"{votes['count']}{', not the starter' if votes['not_starter'] else ''}" if votes else None
+        rows.append((policy["recipe_id"], limits or None, needed))
+    return formats.table(("recipe", "limits", "approvals"), rows) if rows else "no policies"
+
+
+def _rules(found: Answer) -> str:
+    rows = [
+        (
+            "" if rule["older_than_seconds"] is None else f"{rule['older_than_seconds']} s",
+            "" if rule["keep_bytes"] is None else str(rule["keep_bytes"]),
+            ", ".join(rule["status"]),
+            rule["recipe_id"] or "",
+            ", ".join(f"{name}={text}" for name, text in rule["labels"].items()),
+        )
+        for rule in found["rules"]
+    ]
+    return formats.table(("older than", "keep bytes", "status", "recipe", "labels"), rows) if rows else "no rules"
+
+
+prices.add_command(shown(show_prices, _prices, "Show the prices, in US dollars for a million tokens."))
+prices.add_command(replaced(set_prices, _prices, "Replace the prices by those of FILE, a JSON object with `models`."))
+policies.add_command(shown(show_policies, _policies, "Show the policies."))
+policies.add_command(
+    replaced(set_policies, _policies, "Replace the policies by those of FILE, a JSON object with `policies`.")
+)
+retention.add_command(shown(show_retention, _rules, "Show the rules."))
+retention.add_command(
+    replaced(set_retention, _rules, "Replace the rules by those of FILE, a JSON object with `rules`.")
+)

@@ -135,6 +135,7 @@ async def _executing(chosen: settings.Settings, application: bootstrap.Applicati
     grace = chosen.pool.stop_grace_seconds > 0
     signals = stop_signals.StopSignals(lambda hurried: _stop(application, grace, hurried))
     locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
+    # Signals are caught before anything executes: a Ctrl-C must not end the command and leave an agent at work.
     with contextlib.closing(locks), signals.caught():
         claims = workspaces.WorkspaceClaims(application.store, locks.take)
         yield FolderClient(application, claims, signals)

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from app.cli import arguments, exit_codes, formats, options, use_cases
 from app.cli.client import Access, Client
+from app.cli.plain_commands import shown
 
 
 @click.group(invoke_without_command=True)
@@ -31,13 +32,7 @@ def gates(context: click.Context, /, place: options.Place, as_json: bool, label:
     return exit_codes.shown(found, as_json, formats.gates)
 
 
-@gates.command()
-@click.argument("gate_id")
-@options.as_json
-@options.anywhere
-def show(place: options.Place, as_json: bool, gate_id: str) -> int:
-    """Show a gate in full, with its answer if any."""
-    return exit_codes.shown(place.ask(use_cases.show_gate, gate_id), as_json, formats.gate)
+gates.add_command(shown(use_cases.show_gate, formats.gate, "Show a gate in full, with its answer if any.", "gate_id"))
 
 
 @gates.command()

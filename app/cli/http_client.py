@@ -141,6 +141,8 @@ class HttpClient:
 
     async def _send(self, method: str, path: str, **parts: Any) -> httpx.Response:
         try:
+            # Never repeated: where the connection broke, nothing shows whether the order was taken, and it could be
+            # carried out twice. Repeating is the caller's decision, with an idempotency key.
             answer = await self._http.request(method, path, **parts)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from app.cli import exit_codes, formats, options, use_cases
+from app.cli.plain_commands import shown
 
 SEVERITIES = ("error", "warning", "hint")  # Severities of issues; a test compares them with the engine's.
 
@@ -41,13 +42,7 @@ def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> i
     return exit_codes.shown(place.ask(use_cases.list_issues, query), as_json, formats.issues)
 
 
-@issues.command()
-@click.argument("issue_id")
-@options.as_json
-@options.anywhere
-def show(place: options.Place, as_json: bool, issue_id: str) -> int:
-    """Show an issue in full, with its notes."""
-    return exit_codes.shown(place.ask(use_cases.show_issue, issue_id), as_json, formats.issue)
+issues.add_command(shown(use_cases.show_issue, formats.issue, "Show an issue in full, with its notes.", "issue_id"))
 
 
 @issues.command("open")

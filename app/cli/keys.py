@@ -9,6 +9,7 @@ import click
 
 from app.cli import exit_codes, formats, options
 from app.cli.client import Access, Answer, use_case
+from app.cli.plain_commands import shown
 from app.domain import authors
 
 if TYPE_CHECKING:
@@ -48,14 +49,6 @@ async def revoke_key(folder: FolderClient, name: str) -> None:
 @click.group()
 def keys() -> None:
     """Add, list, rotate and revoke API keys."""
-
-
-@keys.command("list")
-@options.as_json
-@options.anywhere
-def list_(place: options.Place, as_json: bool) -> int:
-    """List the keys with their roles, scopes and ends."""
-    return exit_codes.shown(place.ask(list_keys), as_json, _table)
 
 
 @keys.command()
@@ -112,3 +105,6 @@ def _table(found: Sequence[Mapping[str, Any]]) -> str:
 
 def _secret(found: Mapping[str, Any]) -> str:
     return f"{found['name']} ({found['role']}): {found['secret']}\nKeep it: nothing can show it again."
+
+
+keys.add_command(shown(list_keys, _table, "List the keys with their roles, scopes and ends.", name="list"))

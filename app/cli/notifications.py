@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from app.cli import arguments, exit_codes, formats, options, unattended_cases
+from app.cli.plain_commands import removed, shown
 
 KINDS = ("waits", "failed", "done", "stalled", "budget")
 """Kinds of messages; a test compares them with the engine's."""
@@ -17,14 +18,6 @@ KINDS = ("waits", "failed", "done", "stalled", "budget")
 @click.group()
 def notifications() -> None:
     """Notify people and programs about runs."""
-
-
-@notifications.command("list")
-@options.as_json
-@options.anywhere
-def list_(place: options.Place, as_json: bool) -> int:
-    """List endpoints and the messages that they receive."""
-    return exit_codes.shown(place.ask(unattended_cases.list_endpoints), as_json, _rows)
 
 
 @notifications.command()
@@ -86,15 +79,6 @@ def edit(
 
 @notifications.command()
 @click.argument("endpoint_id")
-@options.anywhere
-def remove(place: options.Place, endpoint_id: str) -> int:
-    """Remove an endpoint with its dead letters."""
-    place.ask(unattended_cases.remove_endpoint, endpoint_id)
-    return exit_codes.ExitCode.DONE
-
-
-@notifications.command()
-@click.argument("endpoint_id")
 @options.as_json
 @options.anywhere
 def test(place: options.Place, as_json: bool, endpoint_id: str) -> int:
@@ -102,15 +86,6 @@ def test(place: options.Place, as_json: bool, endpoint_id: str) -> int:
     found = place.ask(unattended_cases.try_endpoint, endpoint_id)
     exit_codes.shown(found, as_json, _tried)
     return exit_codes.ExitCode.DONE if found["delivered"] else exit_codes.ExitCode.FAILED
-
-
-@notifications.command()
-@click.argument("endpoint_id")
-@options.as_json
-@options.anywhere
-def dead(place: options.Place, as_json: bool, endpoint_id: str) -> int:
-    """List the messages that could not be delivered."""
-    return exit_codes.shown(place.ask(unattended_cases.list_dead, endpoint_id), as_json, _letters)
 
 
 @notifications.command()
@@ -154,3 +129,20 @@ def _letters(found: Sequence[Mapping[str, Any]]) -> str:
         for one in found
     ]
     return formats.table(("message_id", "run_id", "kind", "attempts", "error"), rows)
+
+
+notifications.add_command(
+    shown(unattended_cases.list_endpoints, _rows, "List endpoints and the messages that they receive.", name="list")
+)
+notifications.add_command(
+    shown(
+        unattended_cases.list_dead,
+        _letters,
+        "List the messages that could not be delivered.",
+        "endpoint_id",
+        name="dead",
+    )
+)
+notifications.add_command(
+    removed(unattended_cases.remove_endpoint, "Remove an endpoint with its dead letters.", "endpoint_id")
+)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, durations, exit_codes, formats, options
+from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, Answer, use_case
 from app.domain import authors, retention
 
@@ -51,7 +51,7 @@ async def prune_runs(folder: FolderClient, rule: retention.Rule, expected: int |
 
 
 @click.command()
-@click.option("--older-than", type=durations.duration, metavar="DURATION", help="Runs that ended longer ago, e.g. 30d.")
+@click.option("--older-than", type=arguments.duration, metavar="DURATION", help="Runs that ended longer ago, e.g. 30d.")
 @click.option("--keep-size", type=size, metavar="SIZE", help="The oldest runs beyond this total size, e.g. 10G.")
 @click.option("--status", type=click.Choice(retention.FINISHED), multiple=True, help="Only this state; repeatable.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
@@ -100,7 +100,7 @@ async def collect_objects(folder: FolderClient, older_than_seconds: int, dry_run
 
 
 @click.command()
-@click.option("--older-than", type=durations.duration, default="7d", metavar="DURATION", show_default=True)
+@click.option("--older-than", type=arguments.duration, default="7d", metavar="DURATION", show_default=True)
 @click.option("--yes", is_flag=True, help="Remove them; without it they are only counted.")
 @options.as_json
 @options.anywhere

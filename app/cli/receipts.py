@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from app.cli import exit_codes, formats, options, use_cases
+from app.cli.plain_commands import shown
 
 
 @click.group()
@@ -29,13 +30,14 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
     return exit_codes.shown(place.ask(use_cases.list_receipts, query), as_json, _table)
 
 
-@receipts.command()
-@click.argument("receipt_id")
-@options.as_json
-@options.anywhere
-def show(place: options.Place, as_json: bool, receipt_id: str) -> int:
-    """Show a receipt with its arguments and payload, and whether it is unchanged."""
-    return exit_codes.shown(place.ask(use_cases.show_receipt, receipt_id), as_json, formats.receipt)
+receipts.add_command(
+    shown(
+        use_cases.show_receipt,
+        formats.receipt,
+        "Show a receipt with its arguments and payload, and whether it is unchanged.",
+        "receipt_id",
+    )
+)
 
 
 def _table(found: Sequence[Mapping[str, Any]]) -> str:

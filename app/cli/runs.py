@@ -20,6 +20,7 @@ from app.cli import (
 )
 from app.cli.client import Answer, Client
 from app.cli.lazy_commands import LazyCommands
+from app.cli.plain_commands import removed, shown
 
 _MODULES = {
     "resume": "again",
@@ -64,13 +65,12 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
     return exit_codes.shown(found, as_json, formats.runs)
 
 
-@runs.command()
-@click.argument("run_id")
-@options.as_json
-@options.anywhere
-def show(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Show a run with its newest steps and its slots."""
-    return exit_codes.shown(place.ask(use_cases.show_run, run_id), as_json, formats.run)
+runs.add_command(shown(use_cases.show_run, formats.run, "Show a run with its newest steps and its slots.", "run_id"))
+runs.add_command(shown(use_cases.cancel_run, formats.moved, "Cancel an unfinished run.", "run_id", name="cancel"))
+runs.add_command(
+    removed(use_cases.delete_run, "Delete a finished run. Its receipts are kept.", "run_id", name="delete")
+)
+runs.add_command(shown(use_cases.list_steps, formats.steps, "Show the full step log.", "run_id", name="steps"))
 
 
 @runs.command()
@@ -92,39 +92,12 @@ def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
 
 @runs.command()
 @click.argument("run_id")
-@options.as_json
-@options.anywhere
-def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Cancel an unfinished run."""
-    return _moved(place.ask(use_cases.cancel_run, run_id), as_json)
-
-
-@runs.command()
-@click.argument("run_id")
 @click.option("--now", is_flag=True, help="Interrupt the steps in flight; they run again when the run continues.")
 @options.as_json
 @options.anywhere
 def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
     """Pause a run at its next step boundary."""
-    return _moved(place.ask(use_cases.pause_run, run_id, interrupt=now), as_json)
-
-
-@runs.command()
-@click.argument("run_id")
-@options.anywhere
-def delete(place: options.Place, run_id: str) -> int:
-    """Delete a finished run. Its receipts are kept."""
-    place.ask(use_cases.delete_run, run_id)
-    return exit_codes.ExitCode.DONE
-
-
-@runs.command()
-@click.argument("run_id")
-@options.as_json
-@options.anywhere
-def steps(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Show the full step log."""
-    return exit_codes.shown(place.ask(use_cases.list_steps, run_id), as_json, formats.steps)
+    return exit_codes.shown(place.ask(use_cases.pause_run, run_id, interrupt=now), as_json, formats.moved)
 
 
 @runs.command()
@@ -237,7 +210,3 @@ async def _followed(client: Client, run_id: str, name: str) -> int:
         async for text in texts:
             terminal.say_piece(text)
     return exit_codes.ExitCode.DONE
-
-
-def _moved(moved: Answer, as_json: bool) -> int:
-    return exit_codes.shown(moved, as_json, formats.moved)

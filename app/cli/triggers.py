@@ -10,6 +10,7 @@ import click
 
 from app.cli import arguments, exit_codes, formats, options, unattended_cases
 from app.cli.client import Access, Client
+from app.cli.plain_commands import removed, shown
 
 OVERLAPS = ("allow", "skip", "queue", "cancel")  # Policies; a test compares them with the engine's.
 
@@ -21,23 +22,6 @@ SCHEMES = ("none", "github", "standard")  # Kinds of signatures; a test compares
 @click.group()
 def triggers() -> None:
     """Start runs by schedule, by webhook, or for each new file."""
-
-
-@triggers.command("list")
-@options.as_json
-@options.anywhere
-def list_(place: options.Place, as_json: bool) -> int:
-    """List triggers, newest first."""
-    return exit_codes.shown(place.ask(unattended_cases.list_triggers), as_json, _rows)
-
-
-@triggers.command()
-@click.argument("trigger_id")
-@options.as_json
-@options.anywhere
-def show(place: options.Place, as_json: bool, trigger_id: str) -> int:
-    """Show a trigger, its next times and what came of its newest occurrences."""
-    return exit_codes.shown(place.ask(unattended_cases.show_trigger, trigger_id), as_json, _one)
 
 
 @triggers.command()
@@ -94,15 +78,6 @@ def _add_pausing(name: str, meaning: str, *, paused: bool) -> None:
 
 _add_pausing("pause", "Let a trigger start nothing until it is unpaused.", paused=True)
 _add_pausing("unpause", "Let a paused trigger continue; the time of the pause is not made up for.", paused=False)
-
-
-@triggers.command()
-@click.argument("trigger_id")
-@options.anywhere
-def remove(place: options.Place, trigger_id: str) -> int:
-    """Remove a trigger; its runs stay."""
-    place.ask(unattended_cases.remove_trigger, trigger_id)
-    return exit_codes.ExitCode.DONE
 
 
 @triggers.command()
@@ -251,3 +226,15 @@ def _when(one: Mapping[str, Any]) -> str:
 
 def _newest(one: Mapping[str, Any]) -> str | None:
     return f"{one['history'][0]['result']} {one['history'][0]['at']}" if one["history"] else None
+
+
+triggers.add_command(shown(unattended_cases.list_triggers, _rows, "List triggers, newest first.", name="list"))
+triggers.add_command(
+    shown(
+        unattended_cases.show_trigger,
+        _one,
+        "Show a trigger, its next times and what came of its newest occurrences.",
+        "trigger_id",
+    )
+)
+triggers.add_command(removed(unattended_cases.remove_trigger, "Remove a trigger; its runs stay.", "trigger_id"))

@@ -144,6 +144,8 @@ class Decisions:
         Raises:
             KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
         """
+        # Each control line counts the journal lines that there were. If there are fewer now, synced lines are lost:
+        # the run is parked instead of paying for its steps a second time (`engine/missing_lines.py`).
         lines = line.get("lines")
         if isinstance(lines, int):
             self.known_lines = max(self.known_lines, lines)

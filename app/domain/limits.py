@@ -75,3 +75,11 @@ def flaws(limits: RunLimits, path: str = "$.limits") -> list[errors.Flaw]:
 def _is_within(name: str, value: Any, least: float, most: float) -> bool:
     is_number = type(value) is int or (type(value) is float and math.isfinite(value) and name not in _WHOLE)
     return is_number and least <= value <= most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLimit:
+    """The worst case of a run."""
+
+    most: int | None  # Most calls of agents, repeated ones included; None: no limit is known.
+    note: str | None = None  # Why no limit is known.

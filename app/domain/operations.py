@@ -193,6 +193,26 @@ class OpenIssue(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CloseFindings(Operation):
+    """Close the issues of findings that the recipe has not found again; the output is `{"closed": [issue_id]}`."""
+
+    kind: ClassVar[str] = "close_findings"
+
+    found: tuple[str, ...]  # Issues of what was found.
+    looked_at: tuple[str, ...]
+    """Files and folders of the workspace that were looked at; other files were not checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseFailedChecks(Operation):
+    """Close the issues that steps of the run opened for checks that are met now; the output is that of the other."""
+
+    kind: ClassVar[str] = "close_failed_checks"
+
+    keys: tuple[str, ...]  # Steps that opened them, if they did.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Operation):
     """Record the failure of a step that cannot be asked for, because its input cannot be built; it always fails."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from app import clock
-from app.domain import authors, plain, shapes, step_signs
+from app.domain import authors, plain, shapes
 from app.domain.budgets import BudgetState
 from app.domain.gates import gate_id
 from app.domain.limits import NO_LIMITS, RunLimits
@@ -24,10 +24,35 @@ from app.domain.usage_sums import UsageSum
 NEWEST_STEPS = 200  # Steps that a run's consolidated answer lists at most; the whole log has its own address.
 
 
-Queued = step_signs.Queued
-Stalled = step_signs.Stalled
-
 MOST_ATTEMPTS = 20  # Earlier attempts of a step that an answer lists at most, the newest ones.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued(shapes.Shape):
+    """The place of a step in the queue of its backend."""
+
+    place: int
+    """Place, from 1."""
+    of: int
+    """Number of steps that wait, of all runs."""
+    backend: str
+    """Name of the backend."""
+    until: shapes.Instant | None = shapes.omitted()
+    """Until when its service wants no prompt, as it said with a 429."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalled(shapes.Shape):
+    """A step whose agent or program says nothing."""
+
+    key: str
+    """Step."""
+    agent_id: str | None
+    """Agent that is silent; None for a program."""
+    since: shapes.Instant
+    """When its newest output came, or the step began."""
+    silent_seconds: int
+    """How long it had been silent when this was reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from app import errors
-from app.domain import call_limits, graphs, plain
+from app.domain import graphs, limits, plain
 from app.domain.library import Library, Recipe, Use
 from app.domain.operations import Gate, Operation
 from app.domain.records import BlobRef, Place, Record, Result
@@ -171,7 +171,7 @@ class GraphedDriver(Protocol):
 class BoundedDriver(Protocol):
     """A driver that knows how often its runs ask agents at most."""
 
-    def call_limit(self, start: RunStart) -> call_limits.CallLimit:
+    def call_limit(self, start: RunStart) -> limits.CallLimit:
         """Return the worst case of a run."""
 
 

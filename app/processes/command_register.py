@@ -53,6 +53,8 @@ class Register:
         self._lines = 1
         self._grow(_FIRST_LINES)
         self._put(0, " ".join(str(fact) for fact in owner))
+        # It gets its name when it is locked and has its first line: a sweep must not take the register of a living
+        # launcher for that of a dead one.
         os.rename(fresh, self._path)
 
     def announce(self, number: int, run_id: str) -> int:

@@ -88,9 +88,14 @@ class Launcher:
     def run(self) -> None:
         """Start and end commands on request; end all of them once the service is gone."""
         while not self._is_detached or self._jobs or self._adopted:
+            # One round, in a fixed order: exits are reaped before orphans are adopted and leftovers judged, so that a
+            # command has only ended when nothing of it is left. Replies go last, with all that the round has found.
             ready = {file for file, _ in self._poll.poll(self._poll_timeout_ms())}
             if self._wakeup.fileno() in ready:
                 self._drain_wakeup()
+            # The end of the connection does not always show that the service is gone: a process that has inherited
+            # its end keeps it open. Then the kernel's SIGTERM (`become_subreaper`) wakes the poll, and the parent is
+            # another one.
             if not self._is_detached and (self._socket.fileno() in ready or os.getppid() != self._owner):
                 self._receive()
             for job in [job for file, job in self._reporting.items() if file in ready]:
@@ -149,6 +154,8 @@ class Launcher:
 
     def _add(self, request: launcher_protocol.Start, files: list[int]) -> None:
         now = time.monotonic()
+        # Announced before it exists: a launcher that is killed in between leaves the run's name to the next sweep,
+        # and a full disk refuses the command while nothing has happened yet.
         place = self._register.announce(request.number, request.run_id)
         try:
             job = self._spawner.start(request, process_markers.marker(self._series, request.number), files, now)
@@ -261,6 +268,7 @@ class Launcher:
         unowned = {pid for pid, marker in self._adopted.items() if marker not in running}
         if not wanted and not unowned:
             return
+        # Read anew each time: processes fork while they are being killed, and only a fresh table has their children.
         table = process_tree.table()
         for job in wanted:
             roots = {pid for pid, marker in self._adopted.items() if marker == job.marker} | {job.pid}

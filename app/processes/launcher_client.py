@@ -79,6 +79,8 @@ class LauncherClient:
         ours.setblocking(False)
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the launcher
         try:
+            # Isolated (-I, -S): neither the environment nor site-packages can put code into the process that ends all
+            # others.
             process = subprocess.Popen(  # noqa: S603 - this very program
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, str(theirs.fileno()), str(os.getpid()), *arguments],
                 stdin=subprocess.DEVNULL,
@@ -122,6 +124,9 @@ class LauncherClient:
         try:
             return await reply
         except asyncio.CancelledError:
+            # Either the result came together with the cancellation, and its files have no reader any more; or the
+            # command is still running. Then this returns only when nothing of it is left: the engine closes the step,
+            # and the next one may use the same workspace at once.
             if not reply.cancelled():
                 _close(reply.result()[1])
             elif start.number in self._waiting:
@@ -150,6 +155,7 @@ class LauncherClient:
         reply = self._waiting[number] = self._loop.create_future()
         self._queue(launcher_protocol.End(number), ())
         overdue = self._loop.call_later(_END_SECONDS, self._process.kill)
+        # A second cancellation (a hurried stop, a time limit) must not leave the command to itself.
         while not reply.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([reply])
@@ -240,6 +246,8 @@ class LauncherClient:
     async def _collect_exit(self) -> None:
         try:
             code = await asyncio.to_thread(self._wait_for_exit)
+            # A launcher that was killed has left its commands running. They are killed before their steps learn of
+            # it, or a next attempt would work beside them.
             if code != 0:
                 await asyncio.to_thread(self._sweep)
         finally:

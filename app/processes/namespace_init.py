@@ -147,6 +147,8 @@ def _run(flags: int, origin: namespaces.Origin, spawn: Callable[[], int], kept: 
         signal.set_wakeup_fd(-1)
         for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
+        # A fork has copies of all of the launcher's files. While it holds the connection, the service would never see
+        # that the launcher has ended; nor would a reader see the end of another command's pipe.
         _close_all_but({*kept, writer})
         main = _spawn_inside(flags, origin, spawn, writer)
         for file in kept:
@@ -172,6 +174,8 @@ def _wait_for_all(main: int, writer: int) -> None:
     pid = 0
     while pid != main:
         pid, status, usage = os.wait4(-1, 0)
+    # Reported as soon as the command itself has ended. The launcher then ends what is left, and this init waits for
+    # it.
     has_leftovers = not _is_alone(os.WNOHANG)
     _send_report(writer, Report("", 0, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, has_leftovers))
     _is_alone(0)

@@ -146,6 +146,8 @@ def descendants(table: Table, roots: Iterable[int]) -> set[int]:
 
 def send_signal(pid: int, started: int, number: signal.Signals) -> None:
     """Send a signal to the process that started then, never to a later one with the same id."""
+    # The handle is opened before the start is compared. The other way round, the process could end in between and its
+    # id go to a stranger, which would get the signal.
     handle = _handle(pid)
     try:
         if is_alive(pid, started):

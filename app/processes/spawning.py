@@ -100,6 +100,8 @@ class Spawner:
     def _spawn(
         self, request: launcher_protocol.Start, marker: int, files: Sequence[int], streams: tuple[int, int, int]
     ) -> jobs.Child:
+        # Folder, marker and limit are set on this process: a child inherits them at its birth, and `posix_spawn`
+        # takes none of them. That is safe because the launcher has one thread; `finally` takes them back.
         flags = self._flags_of(request)
         environment = self._environment_of(request, marker)
         try:
@@ -134,6 +136,7 @@ class Spawner:
                 environment.pop(name, None)
             else:
                 environment[name] = value
+        # Last, so that no recipe can put another marker in its place and hide its processes.
         environment[_MARKER_VARIABLE] = process_markers.to_text(marker).encode()
         return environment
 

@@ -42,6 +42,8 @@ def sweep(folder: Path) -> list[Swept]:
                 if is_claimed:
                     swept.append(_swept(path))
                 if is_claimed and not _may_have_hidden_processes(path):
+                    # Removed after the kills, under its lock: a sweep that is itself killed is made again by the next
+                    # start.
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(path)
         except OSError as error:
@@ -112,9 +114,11 @@ def _wait_or_kill(path: str, file: int) -> bool:
 def _swept(path: str) -> Swept:
     owner, entries = command_register.read(path)
     run_ids = tuple(sorted({entry.run_id for entry in entries}))
+    # After a reboot none of them is left, and their ids belong to others.
     if owner is not None and owner.boot_id != process_tree.boot_id():
         return Swept(run_ids=(), killed=0, survivors=0)
     killed: set[tuple[int, int]] = set()
+    # Ids of another namespace mean other processes here; there only markers count.
     entries = [] if _is_elsewhere(owner) else entries
     series, pause = command_register.series_of(path), threading.Event()
     for _ in range(int(_KILL_SECONDS / _LOOK_SECONDS)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import errors
-from app.domain import call_limits, graphs, plain, shapes
+from app.domain import graphs, limits, plain, shapes
 from app.domain.approvals import Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.engine import ports
@@ -132,9 +132,7 @@ class Preflight:
             self._catalogue.refuse_unready(recipe_version, start.args)
         except errors.NotReady as missing:
             lacks = missing.flaws
-        limit = (
-            driver.call_limit(start) if isinstance(driver, ports.BoundedDriver) else call_limits.CallLimit(most=None)
-        )
+        limit = driver.call_limit(start) if isinstance(driver, ports.BoundedDriver) else limits.CallLimit(most=None)
         drawing = run_graphs.drawn(driver, start.recipe, start.frozen)
         agents = list(worst_cases.agents_of(start, recipe_version.recipe.speaks_through))
         worst = worst_cases.of_run(start, limit, agents, self._starter.rules.worst_call)

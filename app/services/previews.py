@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from app import errors
-from app.domain import call_limits, records, runs, states, usage_sums
+from app.domain import limits, records, runs, states, usage_sums
 from app.engine import forking, ports, step_decisions, stores
 from app.services import faults, fork_requests, run_reader, worst_cases
 from app.services.fork_requests import ForkRequest, Order, PreviewReport, StepPreviewed
@@ -125,27 +125,25 @@ class Previews:
             workspace_note=fork_requests.WORKSPACE_NOTE,
         )
 
-    def _limit(self, start: runs.RunStart, found: forking.Replayed) -> call_limits.CallLimit:
+    def _limit(self, start: runs.RunStart, found: forking.Replayed) -> limits.CallLimit:
         if found.finished:
-            return call_limits.CallLimit(most=0)
+            return limits.CallLimit(most=0)
         driver = self._dialects[start.dialect]
         if not isinstance(driver, ports.BoundedDriver):
-            return call_limits.CallLimit(most=None, note="The language sets no limit.")
+            return limits.CallLimit(most=None, note="The language sets no limit.")
         limit = driver.call_limit(start)
         if limit.most is None:
             return limit
         # The worst case of the whole run contains the calls whose replies are kept.
-        return call_limits.CallLimit(most=max(limit.most - _calls(found.kept), 0))
+        return limits.CallLimit(most=max(limit.most - _calls(found.kept), 0))
 
 
-def _limited(
-    limit: call_limits.CallLimit, start: runs.RunStart, paid: Sequence[records.Record]
-) -> call_limits.CallLimit:
+def _limited(limit: limits.CallLimit, start: runs.RunStart, paid: Sequence[records.Record]) -> limits.CallLimit:
     allowed = start.limits.calls
     if allowed is None:
         return limit
     left = max(allowed - _calls(paid), 0)
-    return call_limits.CallLimit(most=left if limit.most is None else min(left, limit.most))
+    return limits.CallLimit(most=left if limit.most is None else min(left, limit.most))
 
 
 def _left(start: runs.RunStart, paid: Sequence[records.Record]) -> runs.RunStart:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from app.domain import call_limits, runs
+from app.domain import limits, runs
 from app.engine import spending
 
 Quote: TypeAlias = Callable[[str, str | None, int | None], spending.Quote]
@@ -35,7 +35,7 @@ def nothing_known(_backend: str, _model: str | None, _max_tokens: int | None) ->
 
 
 def of_run(
-    start: runs.RunStart, limit: call_limits.CallLimit, asked: Iterable[Mapping[str, Any]], quote: Quote
+    start: runs.RunStart, limit: limits.CallLimit, asked: Iterable[Mapping[str, Any]], quote: Quote
 ) -> WorstCase:
     """Return the worst case of a run that asks some agents so often at most."""
     if limit.most == 0:

@@ -80,6 +80,8 @@ class CommandPerformer:
             operation = dataclasses.replace(operation, idle_seconds=self._idle_seconds)
         _refuse_broken(operation)
         env = self._env(call, operation)
+        # Secrets are masked before output is parsed or cut: a cut through a secret would leave parts that nothing
+        # recognises.
         masker = call.masker.hiding(self._secrets(operation))
         withheld = self._withheld(operation.argv[0])
         inherited, secrets = self._inherited(frozenset(withheld))
@@ -131,6 +133,7 @@ def _request(
     secrets: Collection[str],
     on_output: Callable[[int, bytes, int], None],
 ) -> commands.Request:
+    # An open folder instead of a path: a link that is put in its place later leads nowhere.
     cwd = command_paths.folder(workspace, operation.cwd)
     try:
         stdout = None if operation.output_file is None else command_paths.output(workspace, operation.output_file)

@@ -32,6 +32,7 @@ def put(folder: int, name: str, content: bytes, *, overwrite: bool) -> None:
             _publish(folder, name, overwrite)
         finally:
             _remove_temporary(folder)
+        # A name is durable only with its folder.
         os.fsync(folder)
 
 
@@ -65,6 +66,7 @@ def _mode_of(folder: int, name: str) -> int | None:
 def _write(folder: int, content: bytes, mode: int | None) -> None:
     descriptor = os.open(_TEMPORARY, _NEW, 0o666, dir_fd=folder)
     with open(descriptor, "wb") as file:
+        # Before the file gets its name: what was private must not be readable for a moment.
         if mode is not None:
             os.fchmod(descriptor, mode)
         file.write(content)

@@ -203,6 +203,8 @@ class Descent:
             return target
         for root in (str(self._root.given or self._root.path), str(self._root.path)):
             if target == root or target.startswith(root.rstrip("/") + "/"):
+                # An absolute link into the workspace begins again at the root that is held open, by the rules of any
+                # path.
                 del self._folders[1:], self._names[:]
                 return target[len(root.rstrip("/")) :].lstrip("/")
         raise failures.outside(self._path, "a link leads out of it")
@@ -233,6 +235,7 @@ class Descent:
                 raise
         try:
             os.mkdir(name, dir_fd=self.folder)
+            # A file that is acknowledged later must not vanish with its new folder in a power cut.
             os.fsync(self.folder)
         except FileExistsError:
             pass  # another writer made it first
@@ -244,6 +247,7 @@ class Descent:
             raise failures.not_a_file(self._path)
         descriptor = os.open(name, _FILE, dir_fd=self.folder)
         self._closing.callback(os.close, descriptor)
+        # Once more, on what is held open: another file may have got the name since.
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise failures.not_a_file(self._path)
         return descriptor

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from app import clock, errors
-from app.domain import issue_operations, issues, operations, plain, records, runs
+from app.domain import issues, operations, plain, records, runs
 from app.engine import ports
 
-KINDS = (operations.OpenIssue.kind, issue_operations.CloseFindings.kind, issue_operations.CloseFailedChecks.kind)
+KINDS = (operations.OpenIssue.kind, operations.CloseFindings.kind, operations.CloseFailedChecks.kind)
 """Kinds of operations that are performed here."""
 
 FINDING = "finding"  # Kind of the issues of findings.
@@ -32,10 +32,10 @@ class IssuePerformer:
         operation = call.operation
         if isinstance(operation, operations.OpenIssue):
             return await self._open(call, operation)
-        if isinstance(operation, issue_operations.CloseFindings):
+        if isinstance(operation, operations.CloseFindings):
             closed = [name async for name in self._close_findings(call, operation)]
         else:
-            assert isinstance(operation, issue_operations.CloseFailedChecks)
+            assert isinstance(operation, operations.CloseFailedChecks)
             closed = [name async for name in self._close_checks(call, operation)]
         return records.Result(output={"closed": closed}, summary=f"{len(closed)} issues closed")
 
@@ -64,7 +64,7 @@ class IssuePerformer:
         )
         return records.Result(output={"issue_id": name}, summary=plain.preview(operation.title))
 
-    async def _close_findings(self, call: ports.Call, operation: issue_operations.CloseFindings) -> AsyncIterator[str]:
+    async def _close_findings(self, call: ports.Call, operation: operations.CloseFindings) -> AsyncIterator[str]:
         run, workspace, found = call.run, self._workspace(call), frozenset(operation.found)
         note = f"Not found any more by the run {run.run_id}."
 
@@ -82,9 +82,7 @@ class IssuePerformer:
             if await self._closed(summary.issue_id, change, run.run_id):
                 yield summary.issue_id
 
-    async def _close_checks(
-        self, call: ports.Call, operation: issue_operations.CloseFailedChecks
-    ) -> AsyncIterator[str]:
+    async def _close_checks(self, call: ports.Call, operation: operations.CloseFailedChecks) -> AsyncIterator[str]:
         run_id = call.run.run_id
 
         def change(known: issues.Issue | None) -> issues.Issue | None:

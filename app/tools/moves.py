@@ -75,6 +75,8 @@ def carry_out(root: Root | Path, move: Move, *, is_again: bool) -> None:
             # Of two of us who move the same file one comes too late; the lock ends with the descent.
             fcntl.flock(origin.folder, fcntl.LOCK_EX)
             _rename(origin.folder, goal.folder, move.name, is_again=is_again)
+            # The new name first: a power cut in between leaves both names, which the next attempt mends. The other
+            # way round it could leave none.
             goal.sync()
             os.fsync(origin.folder)
         except FileNotFoundError:

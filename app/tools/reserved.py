@@ -67,6 +67,7 @@ class Root:
             raise failures.not_allowed(str(self.path))
         known = self.reserved.identities()
 
+        # By identity and not by name: a bind mount of the data directory is still the data directory.
         def see(_: int, folder: int) -> None:
             if known and identity_of(folder) in known:
                 raise failures.not_allowed(str(self.path))

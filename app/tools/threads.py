@@ -30,6 +30,7 @@ class Threads:
         outcome: asyncio.Future[T] = loop.create_future()
 
         def settle(result: T | None, error: BaseException | None) -> None:
+            # Given back when the thread ends, not when its caller does: abandoned threads would pile up otherwise.
             self._free.release()
             if outcome.done():
                 return
@@ -48,6 +49,8 @@ async def finished(work: Callable[[], T]) -> T:
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
+        # A thread cannot be interrupted. If this returned now, the run could end, or the step be repeated, while the
+        # thread still writes.
         await asyncio.gather(working, return_exceptions=True)
         raise
 

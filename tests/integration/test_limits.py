@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from app.cli import durations
+from app.cli import arguments
 from app.domain import limits, runs
 from app.services import requests
 from tests.integration import served
@@ -76,11 +76,11 @@ def test_a_request_without_limits_keeps_its_hash() -> None:
 )
 def test_a_duration_is_read(text: str, seconds: int) -> None:
     """Options take durations with units, and plain seconds."""
-    assert durations.duration(text) == seconds
+    assert arguments.duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "h", "2x", "-3", "1.5h", "5m1h"])
 def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     """What is not a duration is refused with the forms that are."""
     with pytest.raises(click.BadParameter, match="write it as"):
-        durations.duration(text)
+        arguments.duration(text)

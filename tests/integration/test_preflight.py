@@ -10,7 +10,7 @@ import pytest
 from app.dialects.agent_recipes import bounds as machine_bounds
 from app.dialects.amplifier import bounds as recipe_bounds
 from app.dialects.orchestrate import bounds as workflow_bounds
-from app.domain import call_limits
+from app.domain import limits
 from tests.integration import served
 from tests.integration.project import Project
 from tests.integration.test_showing import ARRIVAL
@@ -146,7 +146,7 @@ def test_calls_of_workflows(steps: list[dict[str, Any]], most: int | None) -> No
     """Retries and lists multiply; jumps back and lists made by steps have no limit."""
     limit = workflow_bounds.calls({"steps": steps}, {})
 
-    assert isinstance(limit, call_limits.CallLimit)
+    assert isinstance(limit, limits.CallLimit)
     assert limit.most == most
     assert (limit.note is None) == (most is not None)
     assert json.dumps(limit.note)

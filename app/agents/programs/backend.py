@@ -56,6 +56,8 @@ class ProgramBackend:
         _refuse_value(prompt.model, "model", "unknown_model")
         stored = await self._stored(prompt)
         opened = conversations.opening(program, self._config.name, prompt, stored)
+        # Stored before the program starts: after a kill in its turn, the next attempt continues that conversation
+        # instead of opening a second one. A conversation that is not ours is not taken over before it has answered.
         if not opened.foreign:
             stored = await self._store(prompt, stored, program_session_id=opened.session_id)
         found = await self._turn(prompt, argv, opened)

@@ -69,6 +69,8 @@ class Agent:
             seconds_left = limit_seconds - (self._clock.monotonic() - self._started_at)
             return await self._answer(saying, seconds_left, idle_seconds)
         except BaseException as error:
+            # It may end its turn by itself within a second, which lets it save its session. `part` ends it in any
+            # case.
             self._parting_seconds = CANCEL_SECONDS
             if isinstance(error, asyncio.CancelledError | errors.AgentFailed):
                 with contextlib.suppress(ConnectionError, TimeoutError):
@@ -179,6 +181,7 @@ async def started(
         yield agent
     finally:
         try:
+            # A cancellation must not cut this off: the agent would continue to work in the workspace, unsupervised.
             await _shielded(agent.part() if agent is not None else _end(ending))
         finally:
             # Descriptors that were handed on have other owners, and ours belong to the connection once it exists.

@@ -96,6 +96,8 @@ class Turn:
         return reported if tokens is None else records.Usage(input_tokens=tokens[0], output_tokens=tokens[1])
 
     def _judge(self, name: str, update: Mapping[str, Any]) -> None:
+        # Not every agent asks before it acts, and a refusal stops only one that does. So what it reports is watched
+        # as well; the alarm ends its turn.
         if self._tools:
             return
         reported = self._tools_called[name] = {**self._tools_called.get(name, {}), **update}

@@ -43,6 +43,8 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
     place = {"run_id": prompt.run_id, "key": prompt.key, "attempt": prompt.attempt}
     reply_text = [{"role": "user", "text": prompt.text, **place}, {"role": "assistant", "text": reply, **place}]
     agent_session_id = prompt.agent_session_id
+    # The turns come first: a crash before the record leaves turns of a step without a journal line, which is tried
+    # again, and a repeated step takes the place of its earlier turns (`_in_force`).
     await prompt.retry_until_space(lambda: sessions.add_turns(agent_session_id, reply_text))
     if await prompt.retry_until_space(lambda: sessions.find(agent_session_id)) is None:
         session = agent_sessions.AgentSession(

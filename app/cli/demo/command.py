@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from app.cli import exit_codes, interruptions, terminal
+from app.cli import boundary, exit_codes, terminal
 from app.cli.demo import address
 
 _FILES = Path(__file__).parent / "files"
@@ -53,7 +53,7 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
     from app.cli.demo import service, tour, weights
 
     folder = (project or Path(tempfile.mkdtemp(prefix="control-room-demo-"))).resolve()
-    with interruptions.by_signals():
+    with boundary.by_signals():
         port = address.free_port(port)
         terminal.say(f"== Control Room demo: {address.of(port)}/  in {folder}")
         recipe_id = prepare(folder, model=model)

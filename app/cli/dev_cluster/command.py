@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from app import errors, settings
-from app.cli import exit_codes, interruptions, terminal
+from app.cli import boundary, exit_codes, terminal
 from app.cli.demo import address
 from app.cli.dev_cluster.members import Members, Program
 
@@ -46,7 +46,7 @@ def dev_cluster(folder: Path, port: int, workers: int, store: str) -> int:
         place.chmod(0o711)
     (place / ".gitignore").write_text("*\n", encoding="utf-8")
     members = Members(place)
-    with interruptions.by_signals():
+    with boundary.by_signals():
         try:
             _start(members, folder.resolve(), address.free_port(port), workers, store)
             members.watch(terminal.say)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from app import errors
 from app.dialects.agent_recipes import bounds, composition, driver, graph, parse, schema, transitions
-from app.domain import call_limits, graphs, json_schemas, library, plain, runs
+from app.domain import graphs, json_schemas, library, limits, plain, runs
 from app.engine import ports
 
 
@@ -44,7 +44,7 @@ class AgentRecipes:
         """Return its steps, exits and restarts, with an edge for each outcome."""
         return graph.draw(document, frozen)
 
-    def call_limit(self, start: runs.RunStart) -> call_limits.CallLimit:
+    def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return what the guardrails allow."""
         return bounds.calls(start.recipe, start.frozen, start.args)
 

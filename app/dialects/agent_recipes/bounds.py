@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.dialects.agent_recipes import transitions
-from app.domain import call_limits, plain
+from app.domain import limits, plain
 
 _WITH_REMINDER = 2
 
 
-def calls(document: plain.Object, frozen: plain.Object, args: plain.Object) -> call_limits.CallLimit:
+def calls(document: plain.Object, frozen: plain.Object, args: plain.Object) -> limits.CallLimit:
     """Return what the guardrails allow, with a reminder for each step; restarts need a limit of their own."""
     recipes: Mapping[str, plain.Object] = {document["id"]: document, **frozen.get("recipes", {})}
     most = max(_steps(recipe, args) for recipe in recipes.values()) * _WITH_REMINDER
     if not any(True for recipe in recipes.values() for _ in transitions.restarts(recipe)):
-        return call_limits.CallLimit(most=_steps(document, args) * _WITH_REMINDER)
+        return limits.CallLimit(most=_steps(document, args) * _WITH_REMINDER)
     restarts = transitions.Guardrails.of(document, args).max_restarts
     if restarts is None:
         note = "the recipe can restart any number of times; set a limit with the argument max_restarts"
-        return call_limits.CallLimit(most=None, note=note)
-    return call_limits.CallLimit(most=most * (restarts + 1))
+        return limits.CallLimit(most=None, note=note)
+    return limits.CallLimit(most=most * (restarts + 1))
 
 
 def _steps(recipe: plain.Object, args: plain.Object) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from app import errors
 from app.dialects.amplifier import agents, bounds, checks, driver, graph, parse, replies, schema, walk
-from app.domain import call_limits, graphs, library, plain, runs
+from app.domain import graphs, library, limits, plain, runs
 from app.engine import ports
 
 
@@ -48,7 +48,7 @@ class Amplifier:
         """Return steps and approvals in order, with conditions and loops on the edges that lead to them."""
         return graph.draw(document)
 
-    def call_limit(self, start: runs.RunStart) -> call_limits.CallLimit:
+    def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return what loops and retries allow."""
         return bounds.most_calls(start.recipe, start.frozen)
 

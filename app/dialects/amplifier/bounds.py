@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from app.dialects.amplifier import agents, calls, loops, walk
-from app.domain import call_limits, plain
+from app.domain import limits, plain
 
 
 class _Unbounded(Exception):
     """No limit is known."""
 
 
-def most_calls(document: plain.Object, frozen: plain.Object) -> call_limits.CallLimit:
+def most_calls(document: plain.Object, frozen: plain.Object) -> limits.CallLimit:
     """Return the calls of all steps, those of loops as often as their limits allow, each with all of its attempts."""
     try:
         most = sum(_of_step(step, document, frozen) for step in walk.steps(document))
     except _Unbounded as unbounded:
-        return call_limits.CallLimit(most=None, note=str(unbounded))
-    return call_limits.CallLimit(most=most)
+        return limits.CallLimit(most=None, note=str(unbounded))
+    return limits.CallLimit(most=most)
 
 
 def _of_step(step: plain.Object, document: plain.Object, frozen: plain.Object) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from app import errors
 from app.dialects.control_room import bounds, driver, graph, parse, prompts, refs, schema
-from app.domain import call_limits, graphs, json_schemas, json_text, library, plain, runs
+from app.domain import graphs, json_schemas, json_text, library, limits, plain, runs
 from app.engine import ports
 
 
@@ -49,7 +49,7 @@ class ControlRoom:
         """Return its steps in order, the slots between them, and what follows the last one."""
         return graph.draw(document, frozen)
 
-    def call_limit(self, start: runs.RunStart) -> call_limits.CallLimit:
+    def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return one call for each step of an agent, three where it is split."""
         return bounds.calls(start.recipe, start.frozen)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from app import errors
 from app.dialects.control_room import prompts, refs
-from app.domain import issue_operations, operations, plain, records
+from app.domain import operations, plain, records
 from app.engine import ports
 
 SLOT_NOT_NULL = "slot_not_null"
@@ -72,7 +72,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
     failed = [verdict for verdict in verdicts if verdict.problem is not None]
     met = tuple(f"{verdict.key}.issue" for verdict in verdicts if verdict.problem is None)
     if met and ctx.run.resumed and ctx.run.driver_version >= CLOSING_VERSION:
-        successful(await ctx.perform(CLOSE, issue_operations.CloseFailedChecks(keys=met), place_of(CLOSE)))
+        successful(await ctx.perform(CLOSE, operations.CloseFailedChecks(keys=met), place_of(CLOSE)))
     issues = [
         await ctx.perform(
             f"{verdict.key}.issue", _issue_of_check(verdict, ctx.run.driver_version), place_of(f"{verdict.key}.issue")

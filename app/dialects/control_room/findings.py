@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.dialects.control_room import done, refs
-from app.domain import issue_operations, operations, plain, records
+from app.domain import operations, plain, records
 from app.engine import ports
 
 IDENTITY_VERSION = 2  # Driver version from which on findings have an identity.
@@ -72,7 +72,7 @@ async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[r
     if not looked_at or (isinstance(whole, dict) and whole.get("truncated") is True):
         return
     found = tuple(record.output["issue_id"] for record in opened if isinstance(record.output, dict))
-    close = issue_operations.CloseFindings(found=found, looked_at=looked_at)
+    close = operations.CloseFindings(found=found, looked_at=looked_at)
     done.successful(await ctx.perform(CLOSE, close, done.place_of(CLOSE, reference.source)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from app import errors
 from app.dialects.orchestrate import bounds, driver, graph, parse, providers, schema, scopes, step_flow, variables
-from app.domain import call_limits, graphs, json_text, library, plain, runs
+from app.domain import graphs, json_text, library, limits, plain, runs
 from app.engine import ports
 
 
@@ -41,7 +41,7 @@ class Orchestrate:
         """Return the steps, those of loops too, and where the flow goes from each."""
         return graph.draw(document)
 
-    def call_limit(self, start: runs.RunStart) -> call_limits.CallLimit:
+    def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return what loops and retries allow."""
         return bounds.calls(start.recipe, start.options)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.dialects.orchestrate import frames, schema
-from app.domain import call_limits, plain
+from app.domain import limits, plain
 
 
 class _Unbounded(Exception):
     """No limit is known."""
 
 
-def calls(document: plain.Object, options: plain.Object) -> call_limits.CallLimit:
+def calls(document: plain.Object, options: plain.Object) -> limits.CallLimit:
     """Return the calls of all steps with their retries; jumps back and lists of items from steps have no limit."""
     try:
-        return call_limits.CallLimit(most=_of_steps(document["steps"], options))
+        return limits.CallLimit(most=_of_steps(document["steps"], options))
     except _Unbounded as unbounded:
-        return call_limits.CallLimit(most=None, note=str(unbounded))
+        return limits.CallLimit(most=None, note=str(unbounded))
 
 
 def _of_steps(steps: Sequence[plain.Object], options: plain.Object) -> int:

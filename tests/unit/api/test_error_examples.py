@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from app import errors
-from app.api import refusals, unattended_refusals
+from app.api import refusal_examples, refusals
 from tests.architecture import sources
 
 LITERAL_SHARE = 0.6
@@ -64,7 +64,7 @@ def _templates() -> tuple[tuple[re.Pattern[str], int], ...]:
     """Return every text of the program as a pattern, with the length of its literal parts."""
     found: dict[str, int] = {}
     for module in sources.modules(sources.APP):
-        if module.name not in (refusals.__name__, unattended_refusals.__name__):
+        if module.name not in (refusals.__name__, refusal_examples.__name__):
             for node in ast.walk(module.tree):
                 parts = _parts(node)
                 for hole in ("(.*)", "(.*?)"):

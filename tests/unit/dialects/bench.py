@@ -10,7 +10,7 @@ from typing import Any
 
 from app import clock, errors
 from app.dialects.registry import DIALECTS
-from app.domain import issue_operations, library, operations, plain, records
+from app.domain import library, operations, plain, records
 from app.domain.states import RunState
 from app.engine import ports, probes, refusals, runner
 from app.tools import issue_performer
@@ -143,7 +143,7 @@ class Tables:
                 return records.Result(output={"form": "file", "path": operation.path, "sha256": "0" * 64})
             case operations.OpenIssue():
                 return records.Result(output={"issue_id": f"iss_{call.key}"})
-            case issue_operations.CloseFindings() | issue_operations.CloseFailedChecks():
+            case operations.CloseFindings() | operations.CloseFailedChecks():
                 return records.Result(output={"closed": []})
         raise AssertionError(operation)
 

@@ -10,17 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.domain import (
-    decisions,
-    file_operations,
-    issue_operations,
-    operations,
-    plain,
-    plan_operations,
-    records,
-    runs,
-    states,
-)
+from app.domain import decisions, file_operations, operations, plain, plan_operations, records, runs, states
 from app.domain.states import RunState
 from app.engine import step_decisions
 from tests.unit.engine import samples
@@ -253,7 +243,7 @@ def test_whatever_acts_is_noted_durably_before_it_begins():
     }
 
     assert file_operations.MoveFile.outside
-    assert not issue_operations.CloseFindings.outside
+    assert not operations.CloseFindings.outside
     assert not plan_operations.StartTask.outside
     assert unsynced == {
         "ToolCall", "Check", "CheckEvidence", "FindFiles", "ReadFiles", "WaitForFiles", "Timer", "Gate", "Input",

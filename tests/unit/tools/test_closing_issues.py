@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app import clock
-from app.domain import issue_operations, issues, operations, records
+from app.domain import issues, operations, records
 from app.engine import ports
 from app.storage import memory_store
 from app.storage.runs import disk_store
@@ -35,7 +35,7 @@ class Check:
         start = self.start(**facts)
         opened = [await self.perform(start, f"finding[{index}]", _found(one)) for index, one in enumerate(found)]
         names = tuple(output["issue_id"] for output in opened)
-        close = issue_operations.CloseFindings(found=names, looked_at=looked_at)
+        close = operations.CloseFindings(found=names, looked_at=looked_at)
         closed = (await self.perform(start, "findings.close", close))["closed"]
         return [str((await self.store.issues.get(name))["title"]) for name in closed]
 
@@ -122,7 +122,7 @@ async def test_a_newer_finding_is_left_alone(check: Check) -> None:
     """A run that began before another found something does not close that."""
     early = check.start(run_id="early")
     await check.run("Story/a.md: slip")
-    closed = await check.perform(early, "findings.close", issue_operations.CloseFindings(found=(), looked_at=(".",)))
+    closed = await check.perform(early, "findings.close", operations.CloseFindings(found=(), looked_at=(".",)))
 
     assert closed == {"closed": []}
 
@@ -131,7 +131,7 @@ async def test_a_repetition_after_a_kill_tells_the_same(check: Check) -> None:
     """A second try of the same step closes what is left and names what the first has closed."""
     await check.run("Story/a.md: one", "Story/b.md: two")
     start = check.start(run_id="later", created_at=clock.stamp(check.clock.now()))
-    close = issue_operations.CloseFindings(found=(), looked_at=("Story",))
+    close = operations.CloseFindings(found=(), looked_at=("Story",))
     tries = []
     for _ in range(2):
         check.clock.advance(5)
@@ -145,7 +145,7 @@ async def test_checks_that_are_met_close_their_issues(check: Check) -> None:
     """Issues of the named steps of the same run are closed, whether they were opened or not."""
     start = check.start()
     await check.perform(start, "dod[0].issue", operations.OpenIssue(title="not met", severity="error"))
-    met = issue_operations.CloseFailedChecks(keys=("dod[0].issue", "dod[1].issue"))
+    met = operations.CloseFailedChecks(keys=("dod[0].issue", "dod[1].issue"))
     closed = await check.perform(start, "dod.close", met)
 
     assert closed == {"closed": [issue_performer.issue_id(start.run_id, "dod[0].issue")]}

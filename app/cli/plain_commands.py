@@ -1,0 +1,53 @@
+"""Makers of commands of one form: they ask one use case and show its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli import arguments, exit_codes, options
+from app.cli.client import Answer, UseCase
+
+Table = Callable[[Any], str]  # Makes of an answer what a person reads.
+
+
+def shown(wanted: UseCase[..., Any], table: Table, meaning: str, *ids: str, name: str = "show") -> click.Command:
+    """Return the command that shows what a use case returns for the ids on the command line."""
+
+    @click.command(name, help=meaning)
+    @options.as_json
+    @options.anywhere
+    def show(place: options.Place, as_json: bool, **given: str) -> int:
+        return exit_codes.shown(place.ask(wanted, *(given[each] for each in ids)), as_json, table)
+
+    show.params[:0] = [click.Argument([each]) for each in ids]
+    return show
+
+
+def removed(wanted: UseCase[[str], None], meaning: str, of: str, name: str = "remove") -> click.Command:
+    """Return the command that removes what the id on the command line names, and says nothing."""
+
+    @click.command(name, help=meaning)
+    @options.anywhere
+    def remove(place: options.Place, **given: str) -> int:
+        place.ask(wanted, given[of])
+        return exit_codes.ExitCode.DONE
+
+    remove.params.insert(0, click.Argument([of]))
+    return remove
+
+
+def replaced(wanted: UseCase[[Mapping[str, Any]], Answer], table: Table, meaning: str) -> click.Command:
+    """Return the command `set FILE`, which replaces a document by that of a file."""
+
+    @click.command("set", help=meaning)
+    @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+    @options.as_json
+    @options.anywhere
+    def set_(place: options.Place, as_json: bool, file: Path) -> int:
+        return exit_codes.shown(place.ask(wanted, arguments.read_file(file)), as_json, table)
+
+    return set_
