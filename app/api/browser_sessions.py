@@ -174,16 +174,11 @@ class SignInBody(BaseModel):
 class BrowserSession(shapes.Shape):
     """Whether this browser is signed in."""
 
-    required: bool
-    """Whether the service has a token or keys, so that a sign-in is needed."""
-    signed_in: bool
-    """Whether this request carries a valid sign-in."""
-    name: str | None
-    """Name given at the sign-in, or that of the key."""
-    role: access.Role | None
-    """What this browser may do; null: nothing before a sign-in."""
-    expires_at: shapes.Instant | None
-    """When it ends."""
+    required: bool  # Whether the service has a token or keys, so that a sign-in is needed.
+    signed_in: bool  # Whether this request carries a valid sign-in.
+    name: str | None  # Name given at the sign-in, or that of the key.
+    role: access.Role | None  # What this browser may do; null: nothing before a sign-in.
+    expires_at: shapes.Instant | None  # When it ends.
     session: str | None = shapes.omitted()
     """Value of the header `X-Control-Room-Session`, only in the answer of a sign-in."""
 

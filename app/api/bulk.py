@@ -71,32 +71,25 @@ class BulkBody(BaseModel):
 class BulkDone(shapes.Shape):
     """A run that took the order."""
 
-    run_id: shapes.RunId
-    """The run."""
-    status: states.RunState | None
-    """Its state then; null once it is deleted."""
+    run_id: shapes.RunId  # The run.
+    status: states.RunState | None  # Its state then; null once it is deleted.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkRefused(shapes.Shape):
     """A run that did not take the order."""
 
-    run_id: str
-    """The run."""
-    problem: Mapping[str, plain.Json]
-    """Why, as a problem document."""
+    run_id: str  # The run.
+    problem: Mapping[str, plain.Json]  # Why, as a problem document.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkAnswer(shapes.Shape):
     """What came of an order to many runs."""
 
-    matched: int
-    """Runs that were meant."""
-    done: Sequence[BulkDone]
-    """Runs that took it."""
-    refused: Sequence[BulkRefused]
-    """Runs that did not."""
+    matched: int  # Runs that were meant.
+    done: Sequence[BulkDone]  # Runs that took it.
+    refused: Sequence[BulkRefused]  # Runs that did not.
 
 
 @router.post(

@@ -21,8 +21,7 @@ router = routers.router(tags=["service"])
 class Alive(shapes.Shape):
     """The process answers."""
 
-    status: Literal["ok"] = "ok"
-    """`ok`."""
+    status: Literal["ok"] = "ok"  # `ok`.
 
 
 @router.get("/healthz", summary="Liveness", responses=declared(Alive))

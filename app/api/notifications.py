@@ -96,8 +96,7 @@ class Replayed(shapes.Shape):
 
     published_as: ClassVar[str] = "NotificationReplayed"
 
-    replayed: int
-    """Messages that are delivered again."""
+    replayed: int  # Messages that are delivered again.
 
 
 @router.get(

@@ -1,4 +1,4 @@
-"""Schemas: the published JSON Schema of each shape, made from its class, attribute docstrings and type hints."""
+"""Schemas: the published JSON Schema of each shape, made from its class, type hints and the texts beside its fields."""
 
 from __future__ import annotations
 
@@ -110,21 +110,29 @@ def _property(shape: type, name: str, hint: Any) -> dict[str, Any]:
 
 @functools.cache
 def _attributes(shape: type) -> dict[str, str]:
-    """Return the docstrings of a class's attributes."""
-    return dict(_described(_classes(shape.__module__).get(shape.__name__)))
+    """Return what a class says of its attributes: in the comment beside each, or in the docstring under it."""
+    lines, classes = _source(shape.__module__)
+    defined = classes.get(shape.__name__)
+    return dict(_described(defined.body, lines)) if defined else {}
 
 
 @functools.cache
-def _classes(module: str) -> dict[str, ast.ClassDef]:
+def _source(module: str) -> tuple[list[str], dict[str, ast.ClassDef]]:
     try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
+        source = inspect.getsource(sys.modules[module])
     except (OSError, TypeError):
-        return {}
-    return {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
+        return [], {}
+    return source.splitlines(), {each.name: each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)}
 
 
-def _described(defined: ast.ClassDef | None) -> Iterator[tuple[str, str]]:
-    body = defined.body if defined else []
-    for field, text in itertools.pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-            yield ast.unparse(field.target), inspect.cleandoc(str(text.value.value))
+def _described(body: Sequence[ast.stmt], lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for field, after in itertools.zip_longest(body, body[1:]):
+        if not isinstance(field, ast.AnnAssign):
+            continue
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            yield ast.unparse(field.target), inspect.cleandoc(str(after.value.value))
+            continue
+        # Behind a statement is nothing but its comment; positions count bytes.
+        beside = lines[(field.end_lineno or field.lineno) - 1].encode()[field.end_col_offset :].decode().strip()
+        if beside:
+            yield ast.unparse(field.target), beside.removeprefix("# ")

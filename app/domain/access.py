@@ -12,14 +12,10 @@ from app.domain import authors
 class Role(StrEnum):
     """What a caller may do; each role includes those before it."""
 
-    VIEWER = "viewer"
-    """Reads."""
-    RUNNER = "runner"
-    """Starts, pauses, cancels and deletes runs, and writes issues and plans."""
-    APPROVER = "approver"
-    """Answers gates."""
-    ADMIN = "admin"
-    """Changes keys and configuration, and reads the audit log."""
+    VIEWER = "viewer"  # Reads.
+    RUNNER = "runner"  # Starts, pauses, cancels and deletes runs, and writes issues and plans.
+    APPROVER = "approver"  # Answers gates.
+    ADMIN = "admin"  # Changes keys and configuration, and reads the audit log.
 
     def includes(self, other: Role) -> bool:
         """Return whether this role may do what another may."""

@@ -17,8 +17,7 @@ class Approvals(shapes.Shape):
 
     count: Annotated[int, shapes.Keywords({"minimum": 1, "maximum": MOST})] = 1
     """Number of keys that must give the same decision; one denial decides alone."""
-    not_starter: bool = False
-    """Whether the key that started the run does not count."""
+    not_starter: bool = False  # Whether the key that started the run does not count.
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Approvals:
@@ -36,14 +35,10 @@ class Approvals(shapes.Shape):
 class Vote(shapes.Shape):
     """What one key has decided at a gate."""
 
-    decision: str
-    """One of the gate's options."""
-    message: str
-    """What was added to it."""
-    author: authors.Shown | None
-    """Whose key it was."""
-    at: shapes.Instant
-    """When it was given."""
+    decision: str  # One of the gate's options.
+    message: str  # What was added to it.
+    author: authors.Shown | None  # Whose key it was.
+    at: shapes.Instant  # When it was given.
 
     @property
     def name(self) -> str | None:
@@ -66,12 +61,9 @@ class Vote(shapes.Shape):
 class ApprovalsShown(shapes.Shape):
     """What a gate needs, and what was given."""
 
-    needed: int
-    """Number of keys that must give the same decision."""
-    not_starter: bool
-    """Whether the key that started the run does not count."""
-    given: tuple[Vote, ...]
-    """Votes so far, one for each key."""
+    needed: int  # Number of keys that must give the same decision.
+    not_starter: bool  # Whether the key that started the run does not count.
+    given: tuple[Vote, ...]  # Votes so far, one for each key.
 
 
 def agreeing(votes: Sequence[Vote], decision: str) -> int:

@@ -53,22 +53,14 @@ class AuditQuery:
 class AuditEntry(shapes.Shape):
     """One change, as its author ordered it."""
 
-    number: int
-    """Number of its line in the audit log, or in the file of the run, from 0."""
-    at: shapes.Instant
-    """When it was ordered."""
-    author: authors.Shown | None
-    """Who ordered it; null: Control Room itself."""
-    action: Annotated[str, shapes.Keywords({"examples": ["issue.edited"]})]
-    """What was done, as `noun.verb`."""
-    target: str
-    """Id or name of what was changed."""
-    details: Mapping[str, plain.Json]
-    """More about the change; never a secret."""
-    run_id: str | None = shapes.omitted()
-    """Run whose journal has it; absent for an entry of the audit log."""
-    file: str | None = shapes.omitted()
-    """File of the run that has it."""
+    number: int  # Number of its line in the audit log, or in the file of the run, from 0.
+    at: shapes.Instant  # When it was ordered.
+    author: authors.Shown | None  # Who ordered it; null: Control Room itself.
+    action: Annotated[str, shapes.Keywords({"examples": ["issue.edited"]})]  # What was done, as `noun.verb`.
+    target: str  # Id or name of what was changed.
+    details: Mapping[str, plain.Json]  # More about the change; never a secret.
+    run_id: str | None = shapes.omitted()  # Run whose journal has it; absent for an entry of the audit log.
+    file: str | None = shapes.omitted()  # File of the run that has it.
 
     @classmethod
     def of_order(cls, order: RunOrder) -> AuditEntry:

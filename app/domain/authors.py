@@ -18,10 +18,8 @@ Via: TypeAlias = Literal["local", "token", "browser", "key", "trigger"]  # Ways 
 class Author(shapes.Shape):
     """Who gave an order or an answer."""
 
-    name: str | None
-    """Name of the person; None if none was given."""
-    claimed: bool
-    """Whether the name is only what the caller says of itself."""
+    name: str | None  # Name of the person; None if none was given.
+    claimed: bool  # Whether the name is only what the caller says of itself.
     via: Via
     """How the caller was let in: without a token, with the token, by a sign-in of a browser with the token, with a
     key, whose name the author has, or as a trigger.

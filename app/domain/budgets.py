@@ -26,20 +26,14 @@ MONEY = ("cost_usd", "tokens", "calls")  # Limits that calls of agents use up.
 class Budget(shapes.Shape):
     """What some runs, with those that they start, may spend together."""
 
-    name: str
-    """Name of the budget."""
-    recipe_id: str | None = None
-    """Only runs of this recipe count; None: of any."""
-    label: str | None = None
-    """Only runs with this label count, `name:value`; None: any."""
-    session_id: str | None = None
-    """Only runs of this work session, or of its plans, count; None: of any."""
+    name: str  # Name of the budget.
+    recipe_id: str | None = None  # Only runs of this recipe count; None: of any.
+    label: str | None = None  # Only runs with this label count, `name:value`; None: any.
+    session_id: str | None = None  # Only runs of this work session, or of its plans, count; None: of any.
     per: Literal["day"] | None = None
     """`day`: the spending of each day counts by itself; None: everything counts."""
-    time_zone: str = "UTC"
-    """Time zone of midnight, by its IANA name."""
-    limits: RunLimits = NO_LIMITS
-    """The limits: `cost_usd`, `tokens`, `calls`."""
+    time_zone: str = "UTC"  # Time zone of midnight, by its IANA name.
+    limits: RunLimits = NO_LIMITS  # The limits: `cost_usd`, `tokens`, `calls`.
 
     @classmethod
     def from_json(cls, value: Any) -> Budget:
@@ -100,14 +94,11 @@ class Budget(shapes.Shape):
 class Used(shapes.Shape):
     """What calls of agents took."""
 
-    cost_usd: float | None = None
-    """Sum of the reported prices; None if there are none."""
+    cost_usd: float | None = None  # Sum of the reported prices; None if there are none.
     cost_estimated_usd: float | None = None
     """Sum of the estimates for calls without a reported price; None if there are none."""
-    tokens: int = 0
-    """Tokens read and written."""
-    calls: int = 0
-    """Calls, repeated ones and those that were cut off included."""
+    tokens: int = 0  # Tokens read and written.
+    calls: int = 0  # Calls, repeated ones and those that were cut off included.
     calls_without_price: int = 0
     """Calls without a reported price; an estimate counts for them, or else the reserved amount."""
 
@@ -128,26 +119,20 @@ class Used(shapes.Shape):
 class Amounts(shapes.Shape):
     """Amounts of what limits limit; absent: not limited."""
 
-    cost_usd: float | None = shapes.omitted()
-    """US dollars."""
-    tokens: int | None = shapes.omitted()
-    """Tokens."""
-    calls: int | None = shapes.omitted()
-    """Calls of agents."""
+    cost_usd: float | None = shapes.omitted()  # US dollars.
+    tokens: int | None = shapes.omitted()  # Tokens.
+    calls: int | None = shapes.omitted()  # Calls of agents.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState(shapes.Shape):
     """How the limits of a run, or a budget, stand."""
 
-    limits: RunLimits
-    """The limits in force."""
-    used: Used
-    """What calls of agents took so far."""
+    limits: RunLimits  # The limits in force.
+    used: Used  # What calls of agents took so far.
     reserved: Amounts
     """Reserved amounts: for calls under way, and for those that ended without reporting usage."""
-    left: Amounts
-    """Remainder of each limit; negative by the amount that exceeds it."""
+    left: Amounts  # Remainder of each limit; negative by the amount that exceeds it.
 
     @classmethod
     def of(cls, limits: RunLimits, parts: Iterable[UsageSum], open_parts: Iterable[UsageSum] = ()) -> BudgetState:

@@ -24,12 +24,9 @@ MOST_RUNS = 1_000  # Greatest limit.
 class Concurrency(shapes.Shape):
     """The key of a run, and how many runs of that key may be under way with it."""
 
-    key: str
-    """Key that runs share."""
-    limit: int = 1
-    """Runs of the key that may be under way when this one begins, itself included."""
-    policy: Policy = "queue"
-    """What happens when the limit is reached."""
+    key: str  # Key that runs share.
+    limit: int = 1  # Runs of the key that may be under way when this one begins, itself included.
+    policy: Policy = "queue"  # What happens when the limit is reached.
 
     @classmethod
     def from_json(cls, value: Any) -> Concurrency:

@@ -80,18 +80,12 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
 class Event:
     """One event of a run, as the data of a Server-Sent Event contains it."""
 
-    seq: int
-    """Number within the run; rises, may have gaps, never repeats."""
-    at: shapes.Instant
-    """When it happened."""
-    type: str
-    """One of `EventType`."""
-    run_id: str
-    """Run it belongs to."""
-    key: str | None = None
-    """Step it belongs to; None for the run as a whole."""
-    data: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Fields of its type."""
+    seq: int  # Number within the run; rises, may have gaps, never repeats.
+    at: shapes.Instant  # When it happened.
+    type: str  # One of `EventType`.
+    run_id: str  # Run it belongs to.
+    key: str | None = None  # Step it belongs to; None for the run as a whole.
+    data: Mapping[str, plain.Json] = field(default_factory=dict)  # Fields of its type.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return `{seq, at, type, run_id, key, data}`."""

@@ -29,32 +29,23 @@ EdgeKind: TypeAlias = Literal["next", "outcome", "loop", "branch", "error", "dat
 class Node(shapes.Shape):
     """A place of a recipe."""
 
-    id: str
-    """Id, unique within the graph."""
-    label: str
-    """Name for people."""
-    kind: NodeKind
-    """Its kind."""
-    phase: str | None = None
-    """Phase or stage of the recipe that it belongs to."""
+    id: str  # Id, unique within the graph.
+    label: str  # Name for people.
+    kind: NodeKind  # Its kind.
+    phase: str | None = None  # Phase or stage of the recipe that it belongs to.
     group: str | None = None
     """Node that contains it: a loop, parallel branches, a step of several parts, or a recipe begun by a restart."""
-    actor: str | None = shapes.internal(default=None)
-    """Agent, role, tool or program that acts in it."""
+    actor: str | None = shapes.internal(default=None)  # Agent, role, tool or program that acts in it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge(shapes.Shape):
     """A way from one place to another."""
 
-    source: str
-    """Node that it leaves."""
-    target: str
-    """Node that it leads to."""
-    label: str | None = None
-    """Outcome, condition, loop or slot that it shows."""
-    kind: EdgeKind = "next"
-    """Why the flow takes it."""
+    source: str  # Node that it leaves.
+    target: str  # Node that it leads to.
+    label: str | None = None  # Outcome, condition, loop or slot that it shows.
+    kind: EdgeKind = "next"  # Why the flow takes it.
     outcomes: tuple[str, ...] | None = shapes.internal(default=None)
     """Outcomes of the source after which the flow goes this way; None: always, once both ends are reached."""
 
@@ -110,44 +101,34 @@ EMPTY = Drawing(nodes=(), edges=(), locator=lambda: lambda key, record: None)
 class NodeShown(Node):
     """A node with its state in a run."""
 
-    status: StepState | None = None
-    """State of its latest passage; None if the flow has not reached it."""
-    visits: int = 0
-    """How often the flow came through it; of a loop, its iterations."""
-    key: str | None = None
-    """Its latest step."""
+    status: StepState | None = None  # State of its latest passage; None if the flow has not reached it.
+    visits: int = 0  # How often the flow came through it; of a loop, its iterations.
+    key: str | None = None  # Its latest step.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeShown(Edge):
     """An edge with its state in a run."""
 
-    taken: bool = False
-    """Whether the flow went this way."""
+    taken: bool = False  # Whether the flow went this way.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncated(shapes.Shape):
     """Size of a graph that is too large for one answer."""
 
-    nodes: int
-    """Number of its nodes."""
-    edges: int
-    """Number of its edges."""
+    nodes: int  # Number of its nodes.
+    edges: int  # Number of its edges.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph(shapes.Shape):
     """The graph of a recipe, with the state of each node where it is that of a run."""
 
-    recipe_id: str
-    """Id of the recipe."""
-    dialect: str
-    """Language of the recipe."""
-    nodes: Sequence[NodeShown]
-    """The nodes, in the order of the recipe."""
-    edges: Sequence[EdgeShown]
-    """The edges between them."""
+    recipe_id: str  # Id of the recipe.
+    dialect: str  # Language of the recipe.
+    nodes: Sequence[NodeShown]  # The nodes, in the order of the recipe.
+    edges: Sequence[EdgeShown]  # The edges between them.
     truncated: Truncated | None
     """Size of the whole graph if it has more nodes or edges than an answer holds; None if all are there."""
 

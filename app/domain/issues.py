@@ -38,57 +38,34 @@ Change: TypeAlias = Callable[[Issue | None], Issue | None]
 class IssueNote(TypedDict):
     """A note on an issue."""
 
-    at: shapes.Instant
-    """When it was written."""
-    text: str
-    """What was written."""
-    status: Annotated[str, Status]
-    """Status of the issue at that time."""
+    at: shapes.Instant  # When it was written.
+    text: str  # What was written.
+    status: Annotated[str, Status]  # Status of the issue at that time.
 
 
 class IssueShown(TypedDict):
     """Everything about an issue."""
 
-    issue_id: str
-    """Its id; names its file."""
-    title: str
-    """One line."""
-    body: str
-    """The description."""
-    kind: str
-    """Kind of issue: `dod`, `finding`, or any word that its author chose."""
-    severity: Annotated[str, Severity] | None
-    """How bad it is; None if its author gave none."""
-    recipe_id: str | None
-    """Recipe whose check found it."""
-    facts: Mapping[str, plain.Json]
-    """Fields for programs, e.g. the failed check."""
-    status: Annotated[str, Status]
-    """Whether something remains to be done."""
-    run_id: str | None
-    """Run that found it last, or that it is about."""
-    session_id: str | None
-    """Work session that it belongs to."""
-    key: str | None
-    """Step that made it."""
-    receipts: list[str]
-    """Receipts that prove it."""
-    created_at: shapes.Instant
-    """When it was made."""
-    updated_at: shapes.Instant
-    """When it was last changed."""
-    closed_at: shapes.Instant | None
-    """When it was closed."""
-    closed_by: str | None
-    """Run whose check no longer found it; None if a person closed it."""
-    edited_at: shapes.Instant | None
-    """When a person last changed its title or body."""
-    revision: int
-    """Number of its changes, from 1."""
-    notes: list[IssueNote]
-    """Notes, oldest first."""
-    request_sha256: str | None
-    """Hash of the request that made it under an `Idempotency-Key`."""
+    issue_id: str  # Its id; names its file.
+    title: str  # One line.
+    body: str  # The description.
+    kind: str  # Kind of issue: `dod`, `finding`, or any word that its author chose.
+    severity: Annotated[str, Severity] | None  # How bad it is; None if its author gave none.
+    recipe_id: str | None  # Recipe whose check found it.
+    facts: Mapping[str, plain.Json]  # Fields for programs, e.g. the failed check.
+    status: Annotated[str, Status]  # Whether something remains to be done.
+    run_id: str | None  # Run that found it last, or that it is about.
+    session_id: str | None  # Work session that it belongs to.
+    key: str | None  # Step that made it.
+    receipts: list[str]  # Receipts that prove it.
+    created_at: shapes.Instant  # When it was made.
+    updated_at: shapes.Instant  # When it was last changed.
+    closed_at: shapes.Instant | None  # When it was closed.
+    closed_by: str | None  # Run whose check no longer found it; None if a person closed it.
+    edited_at: shapes.Instant | None  # When a person last changed its title or body.
+    revision: int  # Number of its changes, from 1.
+    notes: list[IssueNote]  # Notes, oldest first.
+    request_sha256: str | None  # Hash of the request that made it under an `Idempotency-Key`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,30 +74,18 @@ class IssueSummary(shapes.Shape):
 
     published_as: ClassVar[str] = "IssueListed"
 
-    issue_id: str
-    """Its id; names its file."""
-    title: str
-    """One line."""
-    status: Annotated[str, Status]
-    """Whether something remains to be done."""
-    kind: str
-    """Kind of issue: `dod`, `finding`, or any word that its author chose."""
-    severity: Annotated[str, Severity] | None
-    """How bad it is; None if its author gave none."""
-    recipe_id: str | None
-    """Recipe whose check found it."""
-    run_id: str | None
-    """Run that found it last, or that it is about."""
-    session_id: str | None
-    """Work session that it belongs to."""
-    key: str | None
-    """Step that made it."""
-    created_at: shapes.Instant
-    """When it was made."""
-    updated_at: shapes.Instant
-    """When it was last changed."""
-    revision: int
-    """Number of its changes, from 1."""
+    issue_id: str  # Its id; names its file.
+    title: str  # One line.
+    status: Annotated[str, Status]  # Whether something remains to be done.
+    kind: str  # Kind of issue: `dod`, `finding`, or any word that its author chose.
+    severity: Annotated[str, Severity] | None  # How bad it is; None if its author gave none.
+    recipe_id: str | None  # Recipe whose check found it.
+    run_id: str | None  # Run that found it last, or that it is about.
+    session_id: str | None  # Work session that it belongs to.
+    key: str | None  # Step that made it.
+    created_at: shapes.Instant  # When it was made.
+    updated_at: shapes.Instant  # When it was last changed.
+    revision: int  # Number of its changes, from 1.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,18 +63,13 @@ class Key:
 class KeyShown(shapes.Shape):
     """A key, without its secret."""
 
-    name: str
-    """Name of its holder, and author of the orders given with it."""
-    role: Role
-    """What it may do; each role includes those before it."""
-    recipes: tuple[str, ...]
-    """Recipes whose runs it is limited to; none: all."""
+    name: str  # Name of its holder, and author of the orders given with it.
+    role: Role  # What it may do; each role includes those before it.
+    recipes: tuple[str, ...]  # Recipes whose runs it is limited to; none: all.
     labels: tuple[str, ...]
     """Labels, as `name:value`, that it is limited to: of each name one of the values; none: all runs."""
-    created_at: shapes.Instant
-    """When it was added."""
-    expires_at: shapes.Instant | None
-    """When it stops to count; null: never."""
+    created_at: shapes.Instant  # When it was added.
+    expires_at: shapes.Instant | None  # When it stops to count; null: never.
     rotates_until: shapes.Instant | None
     """Until when the secret before the last rotation counts; null: it does not."""
 

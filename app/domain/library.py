@@ -21,34 +21,23 @@ class ToolSpec(shapes.Shape):
 
     published_as: ClassVar[str] = "ToolListed"
 
-    name: str
-    """Id in the registry."""
-    description: str
-    """What it does, in a sentence."""
-    args_schema: Mapping[str, plain.Json]
-    """JSON Schema of its arguments."""
+    name: str  # Id in the registry.
+    description: str  # What it does, in a sentence.
+    args_schema: Mapping[str, plain.Json]  # JSON Schema of its arguments.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent(shapes.Shape):
     """A configured role on a backend."""
 
-    id: str
-    """Name, unique among the agents."""
-    archetype: str
-    """Role that recipes name: planner, writer, editor, …"""
-    tier: Tier
-    """Size, which chooses the prompt variant."""
-    backend: str
-    """Backend of the agent."""
-    model: str | None = None
-    """Model or tier name; None: the backend's default."""
-    role: str = ""
-    """Role contract, part of every prompt."""
-    evidence: str = "none"
-    """Evidence its replies must bring: none, any, file or receipt."""
-    modes: tuple[str, ...] = ()
-    """Modes it takes part in; empty: all."""
+    id: str  # Name, unique among the agents.
+    archetype: str  # Role that recipes name: planner, writer, editor, …
+    tier: Tier  # Size, which chooses the prompt variant.
+    backend: str  # Backend of the agent.
+    model: str | None = None  # Model or tier name; None: the backend's default.
+    role: str = ""  # Role contract, part of every prompt.
+    evidence: str = "none"  # Evidence its replies must bring: none, any, file or receipt.
+    modes: tuple[str, ...] = ()  # Modes it takes part in; empty: all.
     max_output_tokens: int | None = None
     """Longest reply, in tokens, where a step sets none; None: the backend's default."""
     on_cut_off: Annotated[str, Literal["fail", "keep"]] = "fail"

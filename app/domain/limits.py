@@ -29,14 +29,10 @@ class RunLimits(shapes.Shape):
 
     cost_usd: float | None = shapes.omitted()
     """Price of the calls of agents in US dollars, told or estimated."""
-    tokens: int | None = shapes.omitted()
-    """Tokens that agents read and write."""
-    calls: int | None = shapes.omitted()
-    """Calls of agents, repeated ones included."""
-    wall_seconds: float | None = shapes.omitted()
-    """Time since the run began."""
-    active_seconds: float | None = shapes.omitted()
-    """Time in which at least one of its own steps is at work."""
+    tokens: int | None = shapes.omitted()  # Tokens that agents read and write.
+    calls: int | None = shapes.omitted()  # Calls of agents, repeated ones included.
+    wall_seconds: float | None = shapes.omitted()  # Time since the run began.
+    active_seconds: float | None = shapes.omitted()  # Time in which at least one of its own steps is at work.
 
     @classmethod
     def from_json(cls, value: Any) -> RunLimits:

@@ -22,20 +22,13 @@ class Message(shapes.Shape):
 
     published_as: ClassVar[str] = "NotificationMessage"
 
-    message_id: str
-    """Id of the message; a repetition has the same."""
-    kind: Kind
-    """Its kind."""
-    at: shapes.Instant
-    """When it happened."""
-    run_id: shapes.RunId
-    """The run."""
-    recipe_id: str
-    """Its recipe."""
-    text: str
-    """It, in one sentence."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the run."""
+    message_id: str  # Id of the message; a repetition has the same.
+    kind: Kind  # Its kind.
+    at: shapes.Instant  # When it happened.
+    run_id: shapes.RunId  # The run.
+    recipe_id: str  # Its recipe.
+    text: str  # It, in one sentence.
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels of the run.
     data: Mapping[str, plain.Json] = field(default_factory=dict)
     """More: `gate_id`, `prompt` and `options` of a gate; `error` of a failure; `reason` of a pause."""
 
@@ -87,30 +80,18 @@ class EndpointShown(shapes.Shape):
 
     published_as: ClassVar[str] = "NotificationEndpoint"
 
-    endpoint_id: str
-    """Id of the endpoint."""
-    name: str
-    """What people call it."""
-    channel: Channel
-    """How it is reached."""
-    url: str | None
-    """Address of a webhook."""
-    to: tuple[str, ...]
-    """Addresses of e-mail."""
-    argv: tuple[str, ...]
-    """Program and arguments of a command."""
-    kinds: tuple[Kind, ...]
-    """Kinds of messages that it receives; empty: all."""
-    recipe_id: str | None
-    """Only runs of this recipe."""
-    label: str | None
-    """Only runs with this label, `name:value`."""
-    created_at: shapes.Instant
-    """When it was added."""
-    waiting: int
-    """Messages that are not delivered yet."""
-    dead: int
-    """Messages that were given up, and can be replayed."""
+    endpoint_id: str  # Id of the endpoint.
+    name: str  # What people call it.
+    channel: Channel  # How it is reached.
+    url: str | None  # Address of a webhook.
+    to: tuple[str, ...]  # Addresses of e-mail.
+    argv: tuple[str, ...]  # Program and arguments of a command.
+    kinds: tuple[Kind, ...]  # Kinds of messages that it receives; empty: all.
+    recipe_id: str | None  # Only runs of this recipe.
+    label: str | None  # Only runs with this label, `name:value`.
+    created_at: shapes.Instant  # When it was added.
+    waiting: int  # Messages that are not delivered yet.
+    dead: int  # Messages that were given up, and can be replayed.
     signing_secret: str | None = shapes.omitted()
     """Secret of the signatures, shown only in the answer that adds the endpoint."""
 
@@ -119,16 +100,11 @@ class EndpointShown(shapes.Shape):
 class DeadLetter(shapes.Shape):
     """A message that was given up."""
 
-    message: Message
-    """The message."""
-    attempts: int
-    """How often it was tried."""
-    error: str
-    """Why the last try failed."""
-    given_up_at: shapes.Instant
-    """When it was given up."""
-    replayed: bool = False
-    """Whether it is being tried again."""
+    message: Message  # The message.
+    attempts: int  # How often it was tried.
+    error: str  # Why the last try failed.
+    given_up_at: shapes.Instant  # When it was given up.
+    replayed: bool = False  # Whether it is being tried again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +113,8 @@ class Tried(shapes.Shape):
 
     published_as: ClassVar[str] = "NotificationTried"
 
-    delivered: bool
-    """Whether the endpoint took it."""
-    detail: str
-    """The answer, or why it failed."""
+    delivered: bool  # Whether the endpoint took it.
+    detail: str  # The answer, or why it failed.
 
 
 def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | None = None) -> EndpointShown:

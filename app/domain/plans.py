@@ -38,8 +38,7 @@ class PlanState(StrEnum):
     A person approves it; where the chief makes no plan it is failed. A crash here loses nothing: the chief's run goes
     on, and the plan takes up what came of it.
     """
-    APPROVED = "approved"
-    """Looked at; a person starts it. A crash here changes nothing."""
+    APPROVED = "approved"  # Looked at; a person starts it. A crash here changes nothing.
     RUNNING = "running"
     """Its tasks are started as soon as they can be; it also stays so while only an answer is missing.
 
@@ -48,8 +47,7 @@ class PlanState(StrEnum):
     """
     PAUSED = "paused"
     """No further task is started; those that run go on. A person resumes it. A crash here changes nothing."""
-    DONE = "done"
-    """Every task is done. A further task makes it paused."""
+    DONE = "done"  # Every task is done. A further task makes it paused.
     FAILED = "failed"
     """A task has failed and nothing else can go on, or the chief made no plan.
 
@@ -81,8 +79,7 @@ class TaskState(StrEnum):
 
     Its run takes it out, by ending, or its review. A crash here loses nothing: the same runs are found by their keys.
     """
-    DONE = "done"
-    """Its run has ended well, its definition of done included. Final."""
+    DONE = "done"  # Its run has ended well, its definition of done included. Final.
     FAILED = "failed"
     """Its run has failed, was cancelled or deleted, or could not be started, or it is not done; `error` says which.
 
@@ -135,12 +132,9 @@ class Scoping(shapes.Shape):
 
     published_as: ClassVar[str] = "ScopingShown"
 
-    question: str
-    """What was asked."""
-    answer: str
-    """What was answered."""
-    asked_by: str | None = None
-    """Who asked: `chief`, `user` or `system`; None: not recorded."""
+    question: str  # What was asked.
+    answer: str  # What was answered.
+    asked_by: str | None = None  # Who asked: `chief`, `user` or `system`; None: not recorded.
 
 
 @shapes.open_ended
@@ -150,48 +144,29 @@ class Task(_Kept):
 
     published_as: ClassVar[str] = "TaskShown"
 
-    id: int
-    """Number within the plan, from 1; never given twice."""
-    description: str
-    """What the task does."""
-    recipe_id: str | None = None
-    """Recipe that does it; None while none is known."""
+    id: int  # Number within the plan, from 1; never given twice.
+    description: str  # What the task does.
+    recipe_id: str | None = None  # Recipe that does it; None while none is known.
     routed: bool = False
     """Whether the router chose the recipe, so that it chooses anew when the description changes."""
-    args: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Arguments of its run."""
-    deps: tuple[int, ...] = ()
-    """Tasks that must be done before."""
+    args: Mapping[str, plain.Json] = field(default_factory=dict)  # Arguments of its run.
+    deps: tuple[int, ...] = ()  # Tasks that must be done before.
     dod: str | tuple[Mapping[str, plain.Json], ...] = ""
     """When it is done: words, which are reviewed, or checks as recipes have them, which its run must pass."""
-    scoping_question: str | None = None
-    """What must be known, or was asked last."""
-    asked_by: str | None = None
-    """Who asks that: `chief`, `user` or `system`."""
-    scoping_answer: str | None = None
-    """What was answered to it; None: nothing yet."""
-    scoping_before: tuple[Scoping, ...] = ()
-    """Earlier questions with their answers."""
-    status: TaskState = TaskState.PENDING
-    """Where it stands."""
-    run_id: str | None = None
-    """Its present run; None before the first, and for a moment while that is made."""
-    attempt: int = 0
-    """How many runs were begun for it."""
-    earlier_runs: tuple[str, ...] = ()
-    """Runs before the present one, oldest first."""
-    forced: bool = False
-    """Whether a person started it although something that it depends on was not done."""
-    error: Failure | None = None
-    """Why it failed."""
-    started_at: shapes.Instant | None = None
-    """When its present run was begun."""
-    ended_at: shapes.Instant | None = None
-    """When that had ended."""
-    idempotency_key: str | None = None
-    """Key under which a repetition of the request that added it finds it."""
-    request_sha256: str | None = None
-    """Hash of that request."""
+    scoping_question: str | None = None  # What must be known, or was asked last.
+    asked_by: str | None = None  # Who asks that: `chief`, `user` or `system`.
+    scoping_answer: str | None = None  # What was answered to it; None: nothing yet.
+    scoping_before: tuple[Scoping, ...] = ()  # Earlier questions with their answers.
+    status: TaskState = TaskState.PENDING  # Where it stands.
+    run_id: str | None = None  # Its present run; None before the first, and for a moment while that is made.
+    attempt: int = 0  # How many runs were begun for it.
+    earlier_runs: tuple[str, ...] = ()  # Runs before the present one, oldest first.
+    forced: bool = False  # Whether a person started it although something that it depends on was not done.
+    error: Failure | None = None  # Why it failed.
+    started_at: shapes.Instant | None = None  # When its present run was begun.
+    ended_at: shapes.Instant | None = None  # When that had ended.
+    idempotency_key: str | None = None  # Key under which a repetition of the request that added it finds it.
+    request_sha256: str | None = None  # Hash of that request.
     review: task_reviews.Review | None = shapes.omitted()
     """Review of its definition of done in words; None before its run is done, and where none is made."""
     other: Mapping[str, plain.Json] = shapes.internal(default_factory=dict)
@@ -227,48 +202,32 @@ class Plan(_Kept):
 
     published_as: ClassVar[str] = "PlanShown"
 
-    session_id: SessionId
-    """Work session; names its folder."""
-    created_by: str = BY_USER
-    """Who split the work into tasks: `chief` or `user`."""
-    status: PlanState = PlanState.DRAFT
-    """Where it stands."""
-    intent: str | None = None
-    """The intent, in the words of its author."""
-    created_at: shapes.Instant
-    """When it was made."""
-    updated_at: shapes.Instant
-    """When it was last changed."""
-    revision: int = 1
-    """Number of its changes, from 1."""
-    tasks: tuple[Task, ...] = ()
-    """Tasks in the order in which they are shown and begun."""
+    session_id: SessionId  # Work session; names its folder.
+    created_by: str = BY_USER  # Who split the work into tasks: `chief` or `user`.
+    status: PlanState = PlanState.DRAFT  # Where it stands.
+    intent: str | None = None  # The intent, in the words of its author.
+    created_at: shapes.Instant  # When it was made.
+    updated_at: shapes.Instant  # When it was last changed.
+    revision: int = 1  # Number of its changes, from 1.
+    tasks: tuple[Task, ...] = ()  # Tasks in the order in which they are shown and begun.
     last_task_id: int = 0
     """Highest number that a task had when one was removed; numbers up to it are never given again."""
     awaits_chief: bool = False
     """Whether the chief's tasks are still to come; no one else changes the plan until then."""
     chief_run_id: str | None = None
     """Run in which the chief splits the intent into tasks; None where there is none."""
-    error: Failure | None = None
-    """Why there are no tasks."""
-    working_dir: str | None = None
-    """Workspace of its runs; None: the project."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of its runs."""
-    priority: int = 0
-    """Priority of its runs."""
-    parent_run_id: str | None = None
-    """Run that asked for the plan, of this project or another one."""
-    runs_above: int = 0
-    """How many runs are above its own, so that runs cannot start runs without end."""
-    request_sha256: str | None = None
-    """Hash of the request that made it under an idempotency key."""
+    error: Failure | None = None  # Why there are no tasks.
+    working_dir: str | None = None  # Workspace of its runs; None: the project.
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels of its runs.
+    priority: int = 0  # Priority of its runs.
+    parent_run_id: str | None = None  # Run that asked for the plan, of this project or another one.
+    runs_above: int = 0  # How many runs are above its own, so that runs cannot start runs without end.
+    request_sha256: str | None = None  # Hash of the request that made it under an idempotency key.
     review: Annotated[str, Literal["on", "off"]] | None = shapes.omitted()
     """Whether definitions of done in words are reviewed; None, as in plans of 0.1.0: they are not."""
     reviewer: task_reviews.Reviewer | None = shapes.omitted()
     """Who will review, as announced; None where nothing is to be reviewed."""
-    proposals: tuple[task_reviews.Proposal, ...] = shapes.omitted(())
-    """Changes that the chief has proposed."""
+    proposals: tuple[task_reviews.Proposal, ...] = shapes.omitted(())  # Changes that the chief has proposed.
     approved_by: authors.Shown | None = shapes.omitted()
     """Author of its approval; None before it, and where it is not known."""
     started_by: authors.Shown | None = shapes.omitted()
@@ -320,22 +279,15 @@ class PlanSummary(shapes.Shape):
 
     published_as: ClassVar[str] = "PlanListed"
 
-    session_id: SessionId
-    """Work session."""
-    status: Annotated[str, PlanState]
-    """State of the plan."""
-    created_by: str
-    """`chief` or `user`."""
-    intent: str | None
-    """The intent; only the beginning of a long text."""
+    session_id: SessionId  # Work session.
+    status: Annotated[str, PlanState]  # State of the plan.
+    created_by: str  # `chief` or `user`.
+    intent: str | None  # The intent; only the beginning of a long text.
     tasks: Annotated[Mapping[str, int], Mapping[TaskState, int]]
     """How many tasks are in each state; states without a task are left out."""
-    created_at: shapes.Instant
-    """When it was made."""
-    updated_at: shapes.Instant
-    """When it was last changed."""
-    revision: int
-    """Number of its changes."""
+    created_at: shapes.Instant  # When it was made.
+    updated_at: shapes.Instant  # When it was last changed.
+    revision: int  # Number of its changes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,9 @@ _APPROVALS = {"count": int, "not_starter": bool}
 class RecipePolicy(shapes.Shape):
     """What runs of a recipe get."""
 
-    recipe_id: str
-    """The recipe; `*`: every recipe."""
-    limits: RunLimits = NO_LIMITS
-    """Limits of each run, where its start gives no other."""
-    approvals: Approvals | None = None
-    """What its gates need at least; null: one answer decides."""
+    recipe_id: str  # The recipe; `*`: every recipe.
+    limits: RunLimits = NO_LIMITS  # Limits of each run, where its start gives no other.
+    approvals: Approvals | None = None  # What its gates need at least; null: one answer decides.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +38,7 @@ class Policies(shapes.Shape):
 
     published_as: ClassVar[str] = "RecipePolicies"
 
-    policies: tuple[RecipePolicy, ...] = ()
-    """At most one for each recipe."""
+    policies: tuple[RecipePolicy, ...] = ()  # At most one for each recipe.
 
     @classmethod
     def of(cls, value: Any) -> Policies:

@@ -24,14 +24,11 @@ _MOST_TOKENS = 10**12
 class Price(shapes.Shape):
     """Price of a model."""
 
-    input_per_million_usd: float
-    """US dollars for a million tokens read."""
-    output_per_million_usd: float
-    """US dollars for a million tokens written."""
+    input_per_million_usd: float  # US dollars for a million tokens read.
+    output_per_million_usd: float  # US dollars for a million tokens written.
     context_tokens: int | None = shapes.omitted()
     """Most tokens that a request may read and write together, for the worst case of a run."""
-    max_output_tokens: int | None = shapes.omitted()
-    """Most of them that it may write."""
+    max_output_tokens: int | None = shapes.omitted()  # Most of them that it may write.
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """Return the price of tokens."""
@@ -51,8 +48,7 @@ class Price(shapes.Shape):
 class Prices(shapes.Shape):
     """A price file."""
 
-    version: str = ""
-    """Its version; recorded with each estimate."""
+    version: str = ""  # Its version; recorded with each estimate.
     models: Mapping[str, Price] = field(default_factory=dict)
     """Prices by model, or by `backend/model`; `*` matches any characters, and the first match counts."""
 

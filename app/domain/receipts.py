@@ -30,56 +30,35 @@ class ListedReceipt(shapes.Shape):
 
     published_as: ClassVar[str] = "ReceiptListed"
 
-    receipt_id: str
-    """Its id."""
-    session_id: str
-    """Work session that it belongs to."""
-    run_id: str
-    """Run that executed the tool."""
-    key: str | None
-    """Step that it proves."""
-    tool: str | None
-    """The tool."""
-    sha256: str | None
-    """Hash of the payload; None if the tool failed."""
-    started_at: shapes.Instant | None
-    """When the execution began."""
-    completed_at: shapes.Instant | None
-    """When it ended."""
-    failed: bool
-    """Whether the tool failed."""
-    position: tuple[str, int] = shapes.internal()
-    """Its place in the order of lists, for cursors."""
+    receipt_id: str  # Its id.
+    session_id: str  # Work session that it belongs to.
+    run_id: str  # Run that executed the tool.
+    key: str | None  # Step that it proves.
+    tool: str | None  # The tool.
+    sha256: str | None  # Hash of the payload; None if the tool failed.
+    started_at: shapes.Instant | None  # When the execution began.
+    completed_at: shapes.Instant | None  # When it ended.
+    failed: bool  # Whether the tool failed.
+    position: tuple[str, int] = shapes.internal()  # Its place in the order of lists, for cursors.
 
 
 @shapes.open_ended
 class Receipt(TypedDict):
     """Proof of a tool execution."""
 
-    receipt_id: str
-    """Its id."""
-    session_id: str
-    """Work session that it belongs to."""
-    run_id: str
-    """Run that executed the tool."""
-    key: str
-    """Step that it proves."""
-    tool: str | None
-    """The tool."""
-    args: plain.Json
-    """Arguments of the tool."""
-    payload: plain.Json
-    """Result of the tool."""
-    sha256: str | None
-    """Hash of the payload; None if the tool failed."""
-    started_at: shapes.Instant
-    """When the execution began."""
-    completed_at: shapes.Instant
-    """When it ended."""
+    receipt_id: str  # Its id.
+    session_id: str  # Work session that it belongs to.
+    run_id: str  # Run that executed the tool.
+    key: str  # Step that it proves.
+    tool: str | None  # The tool.
+    args: plain.Json  # Arguments of the tool.
+    payload: plain.Json  # Result of the tool.
+    sha256: str | None  # Hash of the payload; None if the tool failed.
+    started_at: shapes.Instant  # When the execution began.
+    completed_at: shapes.Instant  # When it ended.
     intact: bool
     """Whether it matches the journal of its run; if the run was deleted, whether it matches its own hash."""
-    alteration: str | None
-    """What differs; None if it is intact."""
+    alteration: str | None  # What differs; None if it is intact.
 
 
 def listed(receipt: Mapping[str, Any], position: tuple[str, int]) -> ListedReceipt:

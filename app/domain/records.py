@@ -26,12 +26,9 @@ LENGTH: Finish = "length"  # The reply ended because it had reached its longest.
 class BlobRef(shapes.Shape):
     """Handle of an output kept outside the journal."""
 
-    sha256: str
-    """Bare hash of the content; names the file in `blobs/`."""
-    size_bytes: int
-    """Length of the content."""
-    text: bool
-    """Whether the content is a text; otherwise it is canonical JSON."""
+    sha256: str  # Bare hash of the content; names the file in `blobs/`.
+    size_bytes: int  # Length of the content.
+    text: bool  # Whether the content is a text; otherwise it is canonical JSON.
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> BlobRef:
@@ -43,14 +40,10 @@ class BlobRef(shapes.Shape):
 class Usage(shapes.Shape):
     """What steps cost."""
 
-    input_tokens: int | None = 0
-    """Tokens read; None if not reported."""
-    output_tokens: int | None = 0
-    """Tokens written; None if not reported."""
-    cost_usd: float | None = None
-    """Price in US dollars; None if not reported."""
-    cost_estimated_usd: float | None = shapes.omitted()
-    """Price by the price file, if none was reported."""
+    input_tokens: int | None = 0  # Tokens read; None if not reported.
+    output_tokens: int | None = 0  # Tokens written; None if not reported.
+    cost_usd: float | None = None  # Price in US dollars; None if not reported.
+    cost_estimated_usd: float | None = shapes.omitted()  # Price by the price file, if none was reported.
     prices_version: str | None = shapes.omitted()
     """Version of the price file that the estimate was made with."""
 
@@ -81,14 +74,10 @@ class StepError(shapes.Shape):
 
     published_as: ClassVar[str] = "StepFault"
 
-    code: str
-    """Stable name."""
-    message: str
-    """One sentence for people."""
-    key: str | None = None
-    """Step it belongs to."""
-    detail: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Facts for programs."""
+    code: str  # Stable name.
+    message: str  # One sentence for people.
+    key: str | None = None  # Step it belongs to.
+    detail: Mapping[str, plain.Json] = field(default_factory=dict)  # Facts for programs.
 
 
 Failure = Annotated[Mapping[str, plain.Json], StepError]  # A `StepError` as plain JSON.
@@ -131,36 +120,21 @@ class Result:
 class StepLine(TypedDict):
     """A line of the journal (steps.jsonl), whole; further fields may follow."""
 
-    step_index: int | None
-    """Position in the recipe, from 0."""
-    step_id: str
-    """Name of the step in the recipe."""
-    phase: str | None
-    """`a`, `b` or `dod` in pipelines."""
-    tool: str | None
-    """Tool that it called."""
-    agent_archetype: str | None
-    """Role that it asked."""
-    agent_id: str | None
-    """Agent that it asked."""
-    status: StepState
-    """State of the step."""
-    output_slot: str | None
-    """Slot that it fills."""
-    receipt_id: str | None
-    """Receipt of the tool execution."""
-    input_slot_refs: list[str]
-    """Slots read to build the step's input."""
-    output_hash: str | None
-    """`sha256:` and the hash of the full output."""
-    output_preview: str | None
-    """Beginning of the output."""
-    started_at: shapes.Instant
-    """When the attempt began."""
-    completed_at: shapes.Instant
-    """When it ended."""
-    error: Failure | None
-    """Why it failed."""
+    step_index: int | None  # Position in the recipe, from 0.
+    step_id: str  # Name of the step in the recipe.
+    phase: str | None  # `a`, `b` or `dod` in pipelines.
+    tool: str | None  # Tool that it called.
+    agent_archetype: str | None  # Role that it asked.
+    agent_id: str | None  # Agent that it asked.
+    status: StepState  # State of the step.
+    output_slot: str | None  # Slot that it fills.
+    receipt_id: str | None  # Receipt of the tool execution.
+    input_slot_refs: list[str]  # Slots read to build the step's input.
+    output_hash: str | None  # `sha256:` and the hash of the full output.
+    output_preview: str | None  # Beginning of the output.
+    started_at: shapes.Instant  # When the attempt began.
+    completed_at: shapes.Instant  # When it ended.
+    error: Failure | None  # Why it failed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

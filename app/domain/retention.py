@@ -20,12 +20,9 @@ class Rule(shapes.Shape):
     """Time since a run ended after which it is removed; null: no age is too old."""
     keep_bytes: int | None = None
     """Bytes that the newest of these runs may have together; older ones are removed. Null: any number."""
-    status: tuple[str, ...] = FINISHED
-    """States of the runs that the rule is about."""
-    recipe_id: str | None = None
-    """Only runs of this recipe."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Only runs with all these labels."""
+    status: tuple[str, ...] = FINISHED  # States of the runs that the rule is about.
+    recipe_id: str | None = None  # Only runs of this recipe.
+    labels: Mapping[str, str] = field(default_factory=dict)  # Only runs with all these labels.
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Rule:
@@ -49,8 +46,7 @@ class Rule(shapes.Shape):
 class Policy(shapes.Shape):
     """Rules that the service applies once an hour; none: nothing is removed."""
 
-    rules: tuple[Rule, ...] = ()
-    """The rules, each by itself."""
+    rules: tuple[Rule, ...] = ()  # The rules, each by itself.
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Policy:

@@ -37,81 +37,54 @@ def is_internal(run_id: str) -> bool:
 class RunStart(shapes.Shape):
     """What a run began with: start.json, written once. Everything a driver may read is here."""
 
-    run_id: str
-    """Id of the run; the name of its folder."""
-    recipe_id: str
-    """Recipe it executes."""
-    dialect: str
-    """Language of the recipe."""
-    driver_version: int
-    """Version of the dialect's driver that began the run."""
-    created_at: str
-    """When it was accepted."""
-    recipe: Mapping[str, plain.Json] = shapes.shared()
-    """The expanded recipe."""
-    recipe_sha256: str
-    """Bare hash of the expanded recipe."""
+    run_id: str  # Id of the run; the name of its folder.
+    recipe_id: str  # Recipe it executes.
+    dialect: str  # Language of the recipe.
+    driver_version: int  # Version of the dialect's driver that began the run.
+    created_at: str  # When it was accepted.
+    recipe: Mapping[str, plain.Json] = shapes.shared()  # The expanded recipe.
+    recipe_sha256: str  # Bare hash of the expanded recipe.
     frozen: Mapping[str, plain.Json] = shapes.shared(default_factory=dict)
     """What the dialect froze beside it: templates, agents with their roles, limits."""
-    description: str = ""
-    """The task, as text."""
+    description: str = ""  # The task, as text.
     args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments, defaults filled in; `initial_args` in run.json."""
     options: Mapping[str, plain.Json] = field(default_factory=dict)
     """How the recipe's language is to go about it, beside the arguments: what its runs can be told of that kind."""
     folder: str | None = None
     """The run's own folder, as an absolute path; None where it was begun without one."""
-    session_id: str = ""
-    """Work session that receipts belong to."""
-    session_plan_task_id: int | None = None
-    """Task of the plan that started it."""
+    session_id: str = ""  # Work session that receipts belong to.
+    session_plan_task_id: int | None = None  # Task of the plan that started it.
     started_by: authors.Shown | None = shapes.omitted()
     """Author of the request that started it; None where Control Room did, and in runs of earlier releases."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels for finding it again."""
-    priority: int = 0
-    """-100 to 100; higher goes first."""
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels for finding it again.
+    priority: int = 0  # -100 to 100; higher goes first.
     concurrency: Concurrency | None = shapes.omitted()
     """Key that limits how many runs of it are under way; None: it shares none."""
-    limits: RunLimits = shapes.omitted(default=NO_LIMITS)
-    """What it and the runs that it starts may take."""
-    approvals: Approvals | None = shapes.omitted()
-    """What its gates need beside one answer; None: nothing."""
-    working_dir: str = "."
-    """Workspace, as an absolute path."""
-    exclusive_workspace: bool = False
-    """Whether it holds its workspace alone from start to end."""
-    idempotency_key: str | None = None
-    """Key under which a repeated request finds this run."""
+    limits: RunLimits = shapes.omitted(default=NO_LIMITS)  # What it and the runs that it starts may take.
+    approvals: Approvals | None = shapes.omitted()  # What its gates need beside one answer; None: nothing.
+    working_dir: str = "."  # Workspace, as an absolute path.
+    exclusive_workspace: bool = False  # Whether it holds its workspace alone from start to end.
+    idempotency_key: str | None = None  # Key under which a repeated request finds this run.
     request_sha256: str | None = None
     """Hash of the request, to distinguish a repetition from another request with the same key."""
-    parent_run_id: str | None = None
-    """Run that started it."""
-    depth: int = 0
-    """Number of runs above it."""
+    parent_run_id: str | None = None  # Run that started it.
+    depth: int = 0  # Number of runs above it.
     owner: Literal["service", "process"] = "service"
     """Who continues it: the service, or the command line's process that began it."""
-    data_directory_id: str | None = None
-    """Data directory it was begun in."""
+    data_directory_id: str | None = None  # Data directory it was begun in.
     begun_again: Mapping[str, int] = field(default_factory=dict)
     """Conversations that a person had begun again from the journal, by their ids, with how often that was ordered."""
-    adopted: bool = False
-    """Whether start.json was made afterwards, from a folder written by hand."""
-    resumed: bool = False
-    """Whether the run was resumed after it had ended."""
-    pinned: bool = shapes.omitted(default=False)
-    """Whether retention keeps it whatever its age."""
+    adopted: bool = False  # Whether start.json was made afterwards, from a folder written by hand.
+    resumed: bool = False  # Whether the run was resumed after it had ended.
+    pinned: bool = shapes.omitted(default=False)  # Whether retention keeps it whatever its age.
 
-    forked_from: str | None = shapes.omitted()
-    """Run whose steps it took over; None: it began with none."""
-    up_to: int = shapes.omitted(default=0)
-    """Lines that it took over."""
-    source_hash: str | None = shapes.omitted()
-    """Bare hash of those lines as the source's journal holds them."""
+    forked_from: str | None = shapes.omitted()  # Run whose steps it took over; None: it began with none.
+    up_to: int = shapes.omitted(default=0)  # Lines that it took over.
+    source_hash: str | None = shapes.omitted()  # Bare hash of those lines as the source's journal holds them.
     id_root: str | None = shapes.omitted()
     """Run that a chain of forks began with: ids that drivers derive are made of its id."""
-    root_created_at: str | None = shapes.omitted()
-    """When that run was accepted."""
+    root_created_at: str | None = shapes.omitted()  # When that run was accepted.
     replaced: Mapping[str, Mapping[str, plain.Json]] | None = shapes.omitted()
     """Fields of agent calls by step that a fork put in place of the recipe's."""
 
@@ -167,14 +140,10 @@ class Ending(shapes.Shape):
 
     published_as: ClassVar[str] = "EndingShown"
 
-    status: RunState = shapes.internal(default=RunState.DONE)
-    """`done`, `failed` or `cancelled`."""
-    reason: str = COMPLETED
-    """Stable name of why."""
-    partial: bool = False
-    """Whether the run continued after failures, or kept replies that were cut off."""
-    failed_steps: tuple[str, ...] = ()
-    """Keys of the failed steps after which the run continued."""
+    status: RunState = shapes.internal(default=RunState.DONE)  # `done`, `failed` or `cancelled`.
+    reason: str = COMPLETED  # Stable name of why.
+    partial: bool = False  # Whether the run continued after failures, or kept replies that were cut off.
+    failed_steps: tuple[str, ...] = ()  # Keys of the failed steps after which the run continued.
     cut_off_steps: tuple[str, ...] = shapes.omitted(default=())
     """Keys of the steps whose replies were cut off, and kept."""
 

@@ -18,7 +18,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 class Shape:
-    """A dataclass whose JSON is its fields; its attribute docstrings describe them in the OpenAPI document."""
+    """A dataclass whose JSON is its fields; the comments beside them describe them in the OpenAPI document."""
 
     __slots__ = ()
 

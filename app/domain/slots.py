@@ -49,34 +49,23 @@ def snapshot(filled: Mapping[str, Slot]) -> dict[str, dict[str, plain.Json]]:
 class PointerSlot(shapes.Shape):
     """A slot that names a receipt, which contains the payload."""
 
-    slot: str
-    """Name of the slot."""
-    type: Literal["pointer"]
-    """`pointer`."""
-    receipt_id: str | None
-    """The receipt."""
-    sha256: str
-    """Hash of the payload."""
-    summary: str
-    """One line about the payload."""
+    slot: str  # Name of the slot.
+    type: Literal["pointer"]  # `pointer`.
+    receipt_id: str | None  # The receipt.
+    sha256: str  # Hash of the payload.
+    summary: str  # One line about the payload.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactSlot(shapes.Shape):
     """A slot that contains its text."""
 
-    slot: str
-    """Name of the slot."""
-    type: Literal["artifact"]
-    """`artifact`."""
-    agent_id: str | None
-    """Agent that wrote the text."""
-    text: str | None
-    """The text."""
-    sha256: str
-    """Hash of the text."""
-    summary: str
-    """One line about the text."""
+    slot: str  # Name of the slot.
+    type: Literal["artifact"]  # `artifact`.
+    agent_id: str | None  # Agent that wrote the text.
+    text: str | None  # The text.
+    sha256: str  # Hash of the text.
+    summary: str  # One line about the text.
 
 
 def pointer(record: Record) -> Slot:

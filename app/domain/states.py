@@ -33,8 +33,7 @@ class RunState(StrEnum):
     A person takes it out (unpause to running by way of the queue, or cancel); a storage fault also ends by itself
     once there is room. A crash here changes nothing.
     """
-    DONE = "done"
-    """Ended well; `ending.partial` reports failures that the recipe tolerated. Final."""
+    DONE = "done"  # Ended well; `ending.partial` reports failures that the recipe tolerated. Final.
     FAILED = "failed"
     """Ended badly, or its journal is damaged; `error` says how.
 
@@ -73,9 +72,6 @@ class StepState(StrEnum):
     """Being performed; never written to the journal. A crash here runs the step again as its next attempt."""
     QUEUED = "queued"
     """Begun, but waiting for its backend, which answers one prompt at a time; never written to the journal."""
-    DONE = "done"
-    """Performed and recorded."""
-    FAILED = "failed"
-    """Performed without success and recorded; final unless `retry_at` is set."""
-    SKIPPED = "skipped"
-    """Passed over by the recipe's own rule and recorded."""
+    DONE = "done"  # Performed and recorded.
+    FAILED = "failed"  # Performed without success and recorded; final unless `retry_at` is set.
+    SKIPPED = "skipped"  # Passed over by the recipe's own rule and recorded.

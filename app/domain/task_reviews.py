@@ -18,14 +18,10 @@ BY_PERSON = "person"  # Who decided: a person, at a gate; otherwise the chief.
 class ReviewState(StrEnum):
     """State of a task's review."""
 
-    PENDING = "pending"
-    """A person has retried the task; its next review starts."""
-    RUNNING = "running"
-    """Its run is accepted and has not ended."""
-    WAITING = "waiting"
-    """A gate of its run asks a person."""
-    DONE = "done"
-    """It has a verdict. Final, unless that is `not_met` and the task is retried."""
+    PENDING = "pending"  # A person has retried the task; its next review starts.
+    RUNNING = "running"  # Its run is accepted and has not ended.
+    WAITING = "waiting"  # A gate of its run asks a person.
+    DONE = "done"  # It has a verdict. Final, unless that is `not_met` and the task is retried.
     FAILED = "failed"
     """Its run failed, was cancelled or deleted, or could not be started; a retry of the task starts another review."""
 
@@ -43,36 +39,26 @@ REVIEW_MOVES: Mapping[ReviewState, frozenset[ReviewState]] = {
 class Verdict(StrEnum):
     """Result of a review."""
 
-    MET = "met"
-    """The task is done."""
-    NOT_MET = "not_met"
-    """The task is not done, and has failed."""
-    UNSURE = "unsure"
-    """The chief is unsure, so a person is asked."""
+    MET = "met"  # The task is done.
+    NOT_MET = "not_met"  # The task is not done, and has failed.
+    UNSURE = "unsure"  # The chief is unsure, so a person is asked.
 
 
 class ProposalState(StrEnum):
     """State of a proposed change."""
 
-    OPEN = "open"
-    """A person accepts or dismisses it."""
-    ACCEPTED = "accepted"
-    """A person accepted it, and the plan was changed."""
-    DISMISSED = "dismissed"
-    """A person dismissed it."""
-    REFUSED = "refused"
-    """It cannot be made, for the reason in `problem`."""
+    OPEN = "open"  # A person accepts or dismisses it.
+    ACCEPTED = "accepted"  # A person accepted it, and the plan was changed.
+    DISMISSED = "dismissed"  # A person dismissed it.
+    REFUSED = "refused"  # It cannot be made, for the reason in `problem`.
 
 
 class ProposalKind(StrEnum):
     """Change that is proposed."""
 
-    ADD_TASK = "add_task"
-    """A further task."""
-    EDIT_TASK = "edit_task"
-    """Other fields of a task that has not begun, or has failed."""
-    REMOVE_TASK = "remove_task"
-    """One task less."""
+    ADD_TASK = "add_task"  # A further task.
+    EDIT_TASK = "edit_task"  # Other fields of a task that has not begun, or has failed.
+    REMOVE_TASK = "remove_task"  # One task less.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +67,14 @@ class Review(shapes.Shape):
 
     published_as: ClassVar[str] = "ReviewShown"
 
-    status: ReviewState
-    """State of the review."""
-    number: int = 1
-    """Which review of the task's present run, from 1."""
-    run_id: str | None = None
-    """Run of the review; None before it starts."""
-    gate_id: str | None = None
-    """Gate at which a person is asked, while it is open."""
-    verdict: Verdict | None = None
-    """`met` or `not_met`; None before that is decided."""
-    by: str | None = None
-    """Who decided: `chief` or `person`."""
-    why: str | None = None
-    """Reason, in one sentence or in the words of the person."""
-    evidence: str | None = None
-    """The chief's line of evidence, which was verified."""
+    status: ReviewState  # State of the review.
+    number: int = 1  # Which review of the task's present run, from 1.
+    run_id: str | None = None  # Run of the review; None before it starts.
+    gate_id: str | None = None  # Gate at which a person is asked, while it is open.
+    verdict: Verdict | None = None  # `met` or `not_met`; None before that is decided.
+    by: str | None = None  # Who decided: `chief` or `person`.
+    why: str | None = None  # Reason, in one sentence or in the words of the person.
+    evidence: str | None = None  # The chief's line of evidence, which was verified.
     usage: Mapping[str, plain.Json] | None = None
     """Cost of the review: `{input_tokens, output_tokens, cost_usd}`."""
 
@@ -109,12 +87,9 @@ class Reviewer(shapes.Shape):
 
     by: Annotated[str, Literal["chief", "person"]]
     """`chief`, or `person`: a gate opens after each of the tasks."""
-    agent_id: str | None = None
-    """Agent that is the chief."""
-    why: str | None = None
-    """Why a person is asked."""
-    tasks: tuple[int, ...] = ()
-    """Tasks whose definition of done is in words."""
+    agent_id: str | None = None  # Agent that is the chief.
+    why: str | None = None  # Why a person is asked.
+    tasks: tuple[int, ...] = ()  # Tasks whose definition of done is in words.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,22 +98,15 @@ class Proposal(shapes.Shape):
 
     published_as: ClassVar[str] = "ProposalShown"
 
-    id: int
-    """Number within the plan, from 1."""
-    after_task: int
-    """Task after whose review it was proposed."""
-    kind: Annotated[str, ProposalKind]
-    """`add_task`, `edit_task` or `remove_task`."""
-    task: int | None = None
-    """Task that is to be edited or removed."""
+    id: int  # Number within the plan, from 1.
+    after_task: int  # Task after whose review it was proposed.
+    kind: Annotated[str, ProposalKind]  # `add_task`, `edit_task` or `remove_task`.
+    task: int | None = None  # Task that is to be edited or removed.
     fields: Mapping[str, plain.Json] = field(default_factory=dict)
     """Fields of the task that is to be added or edited: `description`, `args`, `deps`, `dod`, `scoping_question`."""
-    why: str = ""
-    """Reason, in the chief's words."""
-    status: ProposalState = ProposalState.OPEN
-    """State of the proposal."""
-    problem: str | None = None
-    """Why it was refused."""
+    why: str = ""  # Reason, in the chief's words.
+    status: ProposalState = ProposalState.OPEN  # State of the proposal.
+    problem: str | None = None  # Why it was refused.
 
 
 def after_retry(review: Review | None) -> Review | None:

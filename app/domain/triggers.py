@@ -33,14 +33,11 @@ class Schedule(shapes.Shape):
 
     published_as: ClassVar[str] = "TriggerSchedule"
 
-    cron: str | None = shapes.omitted()
-    """Five fields of cron, in local time of `timezone`."""
-    timezone: str = "UTC"
-    """Time zone of `cron`, by its IANA name."""
+    cron: str | None = shapes.omitted()  # Five fields of cron, in local time of `timezone`.
+    timezone: str = "UTC"  # Time zone of `cron`, by its IANA name.
     every_seconds: int | None = shapes.omitted()
     """Seconds between two runs, counted from the creation of the trigger."""
-    at: shapes.Instant | None = shapes.omitted()
-    """The one instant at which a run starts."""
+    at: shapes.Instant | None = shapes.omitted()  # The one instant at which a run starts.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +50,8 @@ class Webhook(shapes.Shape):
     """How deliveries are signed: `github`, `standard` (Standard Webhooks), or `none`: the address alone admits."""
     events: tuple[str, ...] = ()
     """Only deliveries of these events, by the header `X-GitHub-Event`; empty: all."""
-    secret_sha256: str = shapes.internal(default="")
-    """Hash of the secret part of the address."""
-    signing_secret: str | None = shapes.internal(default=None)
-    """Secret that signatures are made with."""
+    secret_sha256: str = shapes.internal(default="")  # Hash of the secret part of the address.
+    signing_secret: str | None = shapes.internal(default=None)  # Secret that signatures are made with.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +60,8 @@ class Files(shapes.Shape):
 
     published_as: ClassVar[str] = "TriggerFiles"
 
-    pattern: str
-    """Which files, as a glob below the trigger's `working_dir`, e.g. `inbox/*.md`."""
-    settle_seconds: float = 2.0
-    """How long a file must have stayed the same before it counts as complete."""
+    pattern: str  # Which files, as a glob below the trigger's `working_dir`, e.g. `inbox/*.md`.
+    settle_seconds: float = 2.0  # How long a file must have stayed the same before it counts as complete.
     existing: Literal["ignore", "start"] = "ignore"
     """What becomes of the files that are there when the trigger is created."""
 
@@ -79,20 +72,14 @@ class Occurrence(shapes.Shape):
 
     published_as: ClassVar[str] = "TriggerOccurrence"
 
-    occurrence: str
-    """Name of the occurrence: an instant, the id of a delivery, or the identity of a file."""
-    due_at: shapes.Instant
-    """When it was due, or arrived."""
-    at: shapes.Instant
-    """When it was dealt with."""
+    occurrence: str  # Name of the occurrence: an instant, the id of a delivery, or the identity of a file.
+    due_at: shapes.Instant  # When it was due, or arrived.
+    at: shapes.Instant  # When it was dealt with.
     result: Result
     """`repeated`: its run existed; `missed`: it fell into a time without a service, or the trigger's end."""
-    run_id: shapes.RunId | None = None
-    """The run that it started."""
-    reason: str | None = None
-    """Why it started none."""
-    subject: str | None = None
-    """What it is about: the path of a file, the event of a delivery."""
+    run_id: shapes.RunId | None = None  # The run that it started.
+    reason: str | None = None  # Why it started none.
+    subject: str | None = None  # What it is about: the path of a file, the event of a delivery.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,52 +144,30 @@ class Trigger:
 class TriggerShown(shapes.Shape):
     """A trigger as clients see it, without secrets."""
 
-    trigger_id: str
-    """Id of the trigger."""
-    name: str
-    """What people call it."""
-    kind: Kind
-    """What it waits for."""
-    recipe_id: str
-    """Recipe that it starts."""
-    args: Mapping[str, plain.Json]
-    """Arguments of every run."""
-    args_from: Mapping[str, str]
-    """Arguments that each occurrence brings: JSON pointers into what happened."""
-    labels: Mapping[str, str]
-    """Labels of every run."""
-    priority: int
-    """Priority of every run."""
-    working_dir: str | None
-    """Workspace of every run; null: the project."""
-    overlap: Overlap
-    """What happens while the run of an earlier occurrence is unfinished."""
-    catch_up: CatchUp
-    """Which occurrences of a time without a service are made up for."""
-    paused: bool
-    """Whether it starts nothing now."""
-    schedule: Schedule | None
-    """When it starts runs."""
-    webhook: Webhook | None
-    """Requests that start runs."""
-    files: Files | None
-    """Files that start runs."""
+    trigger_id: str  # Id of the trigger.
+    name: str  # What people call it.
+    kind: Kind  # What it waits for.
+    recipe_id: str  # Recipe that it starts.
+    args: Mapping[str, plain.Json]  # Arguments of every run.
+    args_from: Mapping[str, str]  # Arguments that each occurrence brings: JSON pointers into what happened.
+    labels: Mapping[str, str]  # Labels of every run.
+    priority: int  # Priority of every run.
+    working_dir: str | None  # Workspace of every run; null: the project.
+    overlap: Overlap  # What happens while the run of an earlier occurrence is unfinished.
+    catch_up: CatchUp  # Which occurrences of a time without a service are made up for.
+    paused: bool  # Whether it starts nothing now.
+    schedule: Schedule | None  # When it starts runs.
+    webhook: Webhook | None  # Requests that start runs.
+    files: Files | None  # Files that start runs.
     next_at: tuple[shapes.Instant, ...]
     """When the next runs start, at most five; empty while it is paused, or if there are none."""
-    waiting: int
-    """Occurrences that have not started their runs yet."""
-    last_run_id: shapes.RunId | None
-    """The newest run that it started."""
-    history: tuple[Occurrence, ...]
-    """What came of its newest occurrences, newest first, at most 100."""
-    created_at: shapes.Instant
-    """When it was created."""
-    created_by: Mapping[str, plain.Json] | None
-    """Who created it."""
-    updated_at: shapes.Instant
-    """When it was last changed by a person."""
-    revision: int
-    """Rises with each change by a person."""
+    waiting: int  # Occurrences that have not started their runs yet.
+    last_run_id: shapes.RunId | None  # The newest run that it started.
+    history: tuple[Occurrence, ...]  # What came of its newest occurrences, newest first, at most 100.
+    created_at: shapes.Instant  # When it was created.
+    created_by: Mapping[str, plain.Json] | None  # Who created it.
+    updated_at: shapes.Instant  # When it was last changed by a person.
+    revision: int  # Rises with each change by a person.
     address: str | None = shapes.omitted()
     """Path that deliveries are sent to, shown only in the answer that creates the trigger."""
     signing_secret: str | None = shapes.omitted()

@@ -31,12 +31,9 @@ MOST_ATTEMPTS = 20  # Earlier attempts of a step that an answer lists at most, t
 class Queued(shapes.Shape):
     """The place of a step in the queue of its backend."""
 
-    place: int
-    """Place, from 1."""
-    of: int
-    """Number of steps that wait, of all runs."""
-    backend: str
-    """Name of the backend."""
+    place: int  # Place, from 1.
+    of: int  # Number of steps that wait, of all runs.
+    backend: str  # Name of the backend.
     until: shapes.Instant | None = shapes.omitted()
     """Until when its service wants no prompt, as it said with a 429."""
 
@@ -45,30 +42,21 @@ class Queued(shapes.Shape):
 class Stalled(shapes.Shape):
     """A step whose agent or program says nothing."""
 
-    key: str
-    """Step."""
-    agent_id: str | None
-    """Agent that is silent; None for a program."""
-    since: shapes.Instant
-    """When its newest output came, or the step began."""
-    silent_seconds: int
-    """How long it had been silent when this was reported."""
+    key: str  # Step.
+    agent_id: str | None  # Agent that is silent; None for a program.
+    since: shapes.Instant  # When its newest output came, or the step began.
+    silent_seconds: int  # How long it had been silent when this was reported.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptShown(shapes.Shape):
     """An attempt of a step that was not its last."""
 
-    attempt: int
-    """Which attempt, from 1."""
-    started_at: shapes.Instant
-    """When it began."""
-    completed_at: shapes.Instant
-    """When it ended."""
-    status: StepState
-    """Its result."""
-    error: StepError | None
-    """Why it failed."""
+    attempt: int  # Which attempt, from 1.
+    started_at: shapes.Instant  # When it began.
+    completed_at: shapes.Instant  # When it ended.
+    status: StepState  # Its result.
+    error: StepError | None  # Why it failed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,66 +112,40 @@ class RunView:
 class Task(shapes.Shape):
     """What a run is asked to do."""
 
-    description: str
-    """The task, as text."""
-    session_plan_task_id: int | None
-    """Task of the session plan that asks."""
-    initial_args: Mapping[str, plain.Json]
-    """Arguments of the run."""
+    description: str  # The task, as text.
+    session_plan_task_id: int | None  # Task of the session plan that asks.
+    initial_args: Mapping[str, plain.Json]  # Arguments of the run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(shapes.Shape):
     """A run, as run.json holds it (execution-modes, appendix A)."""
 
-    run_id: shapes.RunId
-    """Id of the run."""
-    recipe_id: str
-    """Recipe it executes."""
-    session_id: str
-    """Work session that its receipts belong to."""
-    status: RunState
-    """State of the run."""
-    created_at: shapes.Instant
-    """When it was accepted."""
-    updated_at: shapes.Instant
-    """When it last changed."""
-    completed_at: shapes.Instant | None
-    """When it ended."""
-    task: Task
-    """What it is asked to do."""
-    current_step_index: int
-    """Number of finished steps."""
-    total_steps: int | None
-    """Steps of the recipe; None if its flow can loop."""
-    phase: str | None
-    """`a`, `b` or `dod` while a pipeline runs."""
-    error: Failure | None
-    """Why it failed, or was parked."""
-    reason: str | None
-    """Why it is in this state, e.g. `paused_by_person`."""
-    dialect: str
-    """Language of the recipe."""
-    working_dir: str
-    """Workspace, as an absolute path."""
+    run_id: shapes.RunId  # Id of the run.
+    recipe_id: str  # Recipe it executes.
+    session_id: str  # Work session that its receipts belong to.
+    status: RunState  # State of the run.
+    created_at: shapes.Instant  # When it was accepted.
+    updated_at: shapes.Instant  # When it last changed.
+    completed_at: shapes.Instant | None  # When it ended.
+    task: Task  # What it is asked to do.
+    current_step_index: int  # Number of finished steps.
+    total_steps: int | None  # Steps of the recipe; None if its flow can loop.
+    phase: str | None  # `a`, `b` or `dod` while a pipeline runs.
+    error: Failure | None  # Why it failed, or was parked.
+    reason: str | None  # Why it is in this state, e.g. `paused_by_person`.
+    dialect: str  # Language of the recipe.
+    working_dir: str  # Workspace, as an absolute path.
     started_by: authors.Shown | None = shapes.omitted()
     """Author of the request that started it; absent where Control Room did, and in runs of earlier releases."""
-    labels: Mapping[str, str]
-    """Labels for finding it again."""
-    pinned: bool = shapes.omitted(default=False)
-    """Whether retention keeps it whatever its age."""
-    priority: int
-    """-100 to 100; higher starts first."""
-    usage: Usage
-    """What its steps cost, repeated attempts included."""
-    ending: Annotated[Mapping[str, plain.Json], Ending] | None
-    """How it ended."""
-    recipe_sha256: str
-    """Hash of the expanded recipe."""
-    parent_run_id: str | None
-    """Run that started it."""
-    forked_from: str | None = shapes.omitted()
-    """Run whose first steps it took over."""
+    labels: Mapping[str, str]  # Labels for finding it again.
+    pinned: bool = shapes.omitted(default=False)  # Whether retention keeps it whatever its age.
+    priority: int  # -100 to 100; higher starts first.
+    usage: Usage  # What its steps cost, repeated attempts included.
+    ending: Annotated[Mapping[str, plain.Json], Ending] | None  # How it ended.
+    recipe_sha256: str  # Hash of the expanded recipe.
+    parent_run_id: str | None  # Run that started it.
+    forked_from: str | None = shapes.omitted()  # Run whose first steps it took over.
     machine: Mapping[str, plain.Json] | None = shapes.omitted()
     """State of a recipe that is a state machine: step, visits, conversation, cost."""
 
@@ -192,44 +154,26 @@ class Manifest(shapes.Shape):
 class StepShown(shapes.Shape):
     """A step in a run's consolidated answer."""
 
-    step_id: str | None = shapes.omitted()
-    """Name of the step in the recipe."""
-    phase: str | None = shapes.omitted()
-    """`a`, `b` or `dod` in pipelines."""
-    status: StepState
-    """State of the step."""
-    tool: str | None = shapes.omitted()
-    """Tool that it calls."""
-    agent_archetype: str | None = shapes.omitted()
-    """Role that it asks."""
-    agent_id: str | None = shapes.omitted()
-    """Agent that it asks."""
-    output_slot: str | None = shapes.omitted()
-    """Slot that it fills."""
-    output_preview: str | None = shapes.omitted()
-    """Beginning of its output."""
+    step_id: str | None = shapes.omitted()  # Name of the step in the recipe.
+    phase: str | None = shapes.omitted()  # `a`, `b` or `dod` in pipelines.
+    status: StepState  # State of the step.
+    tool: str | None = shapes.omitted()  # Tool that it calls.
+    agent_archetype: str | None = shapes.omitted()  # Role that it asks.
+    agent_id: str | None = shapes.omitted()  # Agent that it asks.
+    output_slot: str | None = shapes.omitted()  # Slot that it fills.
+    output_preview: str | None = shapes.omitted()  # Beginning of its output.
     output_file: str | None = shapes.omitted()
     """File that the output of its command was written to, relative to the workspace."""
-    finish: Finish | None = shapes.omitted()
-    """`length`: the reply was cut off at its maximum length."""
-    gate_id: str | None = shapes.omitted()
-    """Gate that it waits at."""
-    key: str
-    """Name of the step within its run; it never changes."""
-    attempt: int
-    """Which attempt, from 1."""
-    started_at: shapes.Instant
-    """When the attempt began."""
-    completed_at: shapes.Instant | None = shapes.omitted()
-    """When it ended."""
-    error: StepError | None = shapes.omitted()
-    """Why it failed."""
-    holds: bool | None = shapes.omitted()
-    """What a check found: false, what it demands is not so."""
-    duration_ms: float | None = shapes.omitted()
-    """How long the attempt took."""
-    usage: Usage | None = shapes.omitted()
-    """What the attempt cost; absent where nothing is metered."""
+    finish: Finish | None = shapes.omitted()  # `length`: the reply was cut off at its maximum length.
+    gate_id: str | None = shapes.omitted()  # Gate that it waits at.
+    key: str  # Name of the step within its run; it never changes.
+    attempt: int  # Which attempt, from 1.
+    started_at: shapes.Instant  # When the attempt began.
+    completed_at: shapes.Instant | None = shapes.omitted()  # When it ended.
+    error: StepError | None = shapes.omitted()  # Why it failed.
+    holds: bool | None = shapes.omitted()  # What a check found: false, what it demands is not so.
+    duration_ms: float | None = shapes.omitted()  # How long the attempt took.
+    usage: Usage | None = shapes.omitted()  # What the attempt cost; absent where nothing is metered.
     attempts: Sequence[AttemptShown] = shapes.omitted(default=())
     """Earlier attempts, the newest 20: repeated ones, and those set aside by a resume."""
     output_at: shapes.Instant | None = shapes.omitted()
@@ -242,28 +186,20 @@ class StepShown(shapes.Shape):
 class SlotShown(shapes.Shape):
     """A slot in a run's consolidated answer."""
 
-    type: Literal["pointer", "artifact"]
-    """`pointer`: the payload is in a receipt; `artifact`: a text."""
-    preview: str
-    """Beginning of the output."""
+    type: Literal["pointer", "artifact"]  # `pointer`: the payload is in a receipt; `artifact`: a text.
+    preview: str  # Beginning of the output.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail(Manifest):
     """Everything about a run that a poll needs (the newest 200 steps); `RunResponseCache` encodes it."""
 
-    started_at: shapes.Instant | None
-    """When a worker first took it, as lists show it; None before."""
-    duration_ms: int | None
-    """Time from its start to its end, pauses included; None until it has ended."""
-    steps: Sequence[StepShown]
-    """The newest steps, in order."""
-    steps_total: int
-    """Number of steps, those left out of the list included."""
-    cache_summary: Mapping[str, SlotShown]
-    """Its slots, by name."""
-    holder: str | None
-    """Run that holds the workspace that this one waits for."""
+    started_at: shapes.Instant | None  # When a worker first took it, as lists show it; None before.
+    duration_ms: int | None  # Time from its start to its end, pauses included; None until it has ended.
+    steps: Sequence[StepShown]  # The newest steps, in order.
+    steps_total: int  # Number of steps, those left out of the list included.
+    cache_summary: Mapping[str, SlotShown]  # Its slots, by name.
+    holder: str | None  # Run that holds the workspace that this one waits for.
     stalled: Stalled | None = shapes.omitted()
     """A step whose agent or program has been silent for longer than `CONTROL_ROOM_STALLED_AFTER_SECONDS`."""
     unreadable: Unreadable | None

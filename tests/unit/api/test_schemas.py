@@ -24,8 +24,7 @@ class Sample(shapes.Shape):
     """State of it."""
     error: records.StepError | None = None
     """Why it failed."""
-    notes: tuple[str, ...] = shapes.omitted(default=())
-    """Notes."""
+    notes: tuple[str, ...] = shapes.omitted(default=())  # Notes – each “one line”; None: unknown.
     secret: object = shapes.internal(default=None)
     """Nothing for clients."""
 
@@ -65,8 +64,8 @@ def test_the_json_of_a_shape_has_its_schema(value: Sample, fields: set[str]) -> 
     assert "secret" not in schemas.components()["SampleShown"]["properties"]
 
 
-def test_attribute_docstrings_describe_the_fields() -> None:
-    """A field's docstring is its description, and the class's that of the schema."""
+def test_the_text_beside_a_field_describes_it() -> None:
+    """The comment beside a field, or the docstring under it, is its description; the class's is that of the schema."""
     schemas.reference(Sample)
     found = schemas.components()["SampleShown"]
 
@@ -74,6 +73,7 @@ def test_attribute_docstrings_describe_the_fields() -> None:
     assert found["properties"]["state"]["description"] == "State of it."
     assert found["properties"]["made_at"]["format"] == "date-time"
     assert found["properties"]["made_at"]["description"] == "When it was made; null: never."
+    assert found["properties"]["notes"]["description"] == "Notes – each “one line”; null: unknown."
 
 
 def test_what_a_shape_does_not_have_is_refused() -> None:
