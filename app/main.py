@@ -143,6 +143,8 @@ def _release(start: bootstrap.ServiceStart) -> None:
 
 
 async def _stop(start: bootstrap.ServiceStart, server: uvicorn.Server, hurried: bool) -> None:
+    # Streams and waiting polls are let go first: the server drains its connections, and these would stay open until
+    # their runs change.
     _release(start)
     if start.application is not None:
         await start.application.engine.stop(0 if hurried else None)

@@ -51,7 +51,6 @@ class LocalBackend:
         self._helper: helper_process.HelperProcess | None = None
 
     def get_name(self) -> str:
-        """Return the backend's name."""
         return self._name
 
     def resolve_model(self, tier: str) -> str:

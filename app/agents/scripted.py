@@ -25,7 +25,6 @@ class ScriptedBackend:
         self._models = models or {}
 
     def get_name(self) -> str:
-        """Return the backend's name."""
         return self._name
 
     def resolve_model(self, tier: str) -> str:
@@ -63,7 +62,6 @@ class RecordingBackend:
         self._asked = requested
 
     def get_name(self) -> str:
-        """Return the backend's name."""
         return self._name
 
     def resolve_model(self, tier: str) -> str | None:

@@ -108,6 +108,8 @@ async def build(
         refuse_broken(agents)
     definitions = reference_of(chosen, agents, platform)
     async with AsyncExitStack() as closing:
+        # Closed in reverse order: planner, engine, backends, processes, and the store last. Its lock keeps other
+        # services out until nothing of this one works any more.
         store = await _store(closing, chosen, mode, platform, definitions)
         processes = await _supervisor(closing, chosen, agents, mode, platform)
         sessions = _agent_sessions(closing, chosen, mode, store)
@@ -130,6 +132,7 @@ async def build(
         application = _application(chosen, platform, definitions, equipment, store, claims, sessions, processes)
         closing.push_async_callback(application.engine.stop)
         serves = mode.address is not None
+        # Before the engine starts: a recovered run must not spend what its budget no longer has.
         await spending.put_in_force(application.budgets, definitions.terms)
         application.engine.start(recover=serves, lock=workspace_lock(chosen.project.data_directory) if serves else None)
         if mode.alone or serves or mode.works:
@@ -213,6 +216,7 @@ async def _supervisor(
     )
     closing.push_async_callback(processes.close)
     if not mode.look_only:
+        # Before any run continues: a step that is performed again must not meet processes of its earlier attempt.
         await processes.sweep()
     return processes
 

@@ -4,15 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, formats, options, unattended_cases
+from app.cli import arguments, exit_codes, formats, options
+from app.cli.client import Access, Answer, use_case
 from app.cli.plain_commands import removed, shown
+from app.domain import authors
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+    from app.services.notifications import requests
 
 KINDS = ("waits", "failed", "done", "stalled", "budget")
 """Kinds of messages; a test compares them with the engine's."""
+
+
+@use_case("GET /api/notifications/endpoints", answers=list)
+async def list_endpoints(folder: FolderClient) -> list[Answer]:
+    """Return all endpoints, newest first."""
+    return [endpoint.to_json() for endpoint in await folder.application.unattended.endpoints.list_endpoints()]
+
+
+@use_case("POST /api/notifications/endpoints", Access.CHANGE)
+async def add_endpoint(folder: FolderClient, new: requests.NewEndpoint) -> Answer:
+    """Add an endpoint."""
+    return (await folder.application.unattended.endpoints.add(new, authors.LOCAL))[0].to_json()
+
+
+@use_case("PATCH /api/notifications/endpoints/{endpoint_id}", Access.CHANGE, body=lambda _, changes: changes)
+async def edit_endpoint(folder: FolderClient, endpoint_id: str, changes: Mapping[str, Any]) -> Answer:
+    """Change an endpoint."""
+    from app.services.notifications import requests
+
+    edit = requests.EndpointEdit(changes=changes)
+    return (await folder.application.unattended.endpoints.edit(endpoint_id, edit, authors.LOCAL)).to_json()
+
+
+@use_case("DELETE /api/notifications/endpoints/{endpoint_id}", Access.CHANGE, answers=None)
+async def remove_endpoint(folder: FolderClient, endpoint_id: str) -> None:
+    """Remove an endpoint."""
+    await folder.application.unattended.endpoints.remove(endpoint_id, authors.LOCAL)
+
+
+@use_case("POST /api/notifications/endpoints/{endpoint_id}/test", Access.CHANGE)
+async def try_endpoint(folder: FolderClient, endpoint_id: str) -> Answer:
+    """Send a test message."""
+    return (await folder.application.unattended.endpoints.test(endpoint_id)).to_json()
+
+
+@use_case("GET /api/notifications/endpoints/{endpoint_id}/dead", answers=list)
+async def list_dead(folder: FolderClient, endpoint_id: str) -> list[Answer]:
+    """Return the messages that were given up."""
+    return [letter.to_json() for letter in await folder.application.unattended.endpoints.list_dead(endpoint_id)]
+
+
+@use_case("POST /api/notifications/endpoints/{endpoint_id}/replay", Access.CHANGE)
+async def replay_letters(folder: FolderClient, endpoint_id: str, message_id: str | None) -> Answer:
+    """Deliver dead letters again, when the service runs."""
+    return {"replayed": await folder.application.unattended.endpoints.replay(endpoint_id, message_id, authors.LOCAL)}
 
 
 @click.group()
@@ -41,7 +92,7 @@ def add(place: options.Place, as_json: bool, signing_secret_file: Path | None, *
 
     secret = None if signing_secret_file is None else arguments.read_text(signing_secret_file).strip()
     new = requests.NewEndpoint(signing_secret=secret, **given)
-    return exit_codes.shown(place.ask(unattended_cases.add_endpoint, new), as_json, _one)
+    return exit_codes.shown(place.ask(add_endpoint, new), as_json, _one)
 
 
 @notifications.command()
@@ -74,7 +125,7 @@ def edit(
         changes["signing_secret"] = arguments.read_text(signing_secret_file).strip()
     elif new_secret:
         changes["signing_secret"] = None
-    return exit_codes.shown(place.ask(unattended_cases.edit_endpoint, endpoint_id, changes), as_json, _one)
+    return exit_codes.shown(place.ask(edit_endpoint, endpoint_id, changes), as_json, _one)
 
 
 @notifications.command()
@@ -83,7 +134,7 @@ def edit(
 @options.anywhere
 def test(place: options.Place, as_json: bool, endpoint_id: str) -> int:
     """Send a test message now; exit code 1 if it is not delivered."""
-    found = place.ask(unattended_cases.try_endpoint, endpoint_id)
+    found = place.ask(try_endpoint, endpoint_id)
     exit_codes.shown(found, as_json, _tried)
     return exit_codes.ExitCode.DONE if found["delivered"] else exit_codes.ExitCode.FAILED
 
@@ -95,7 +146,7 @@ def test(place: options.Place, as_json: bool, endpoint_id: str) -> int:
 @options.anywhere
 def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: str | None) -> int:
     """Deliver a message again, or without MESSAGE_ID all dead letters, as soon as the service runs."""
-    found = place.ask(unattended_cases.replay, endpoint_id, message_id)
+    found = place.ask(replay_letters, endpoint_id, message_id)
     return exit_codes.shown(found, as_json, lambda answer: f"{answer['replayed']} messages are delivered again")
 
 
@@ -132,17 +183,15 @@ def _letters(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 notifications.add_command(
-    shown(unattended_cases.list_endpoints, _rows, "List endpoints and the messages that they receive.", name="list")
+    shown(list_endpoints, _rows, "List endpoints and the messages that they receive.", name="list")
 )
 notifications.add_command(
     shown(
-        unattended_cases.list_dead,
+        list_dead,
         _letters,
         "List the messages that could not be delivered.",
         "endpoint_id",
         name="dead",
     )
 )
-notifications.add_command(
-    removed(unattended_cases.remove_endpoint, "Remove an endpoint with its dead letters.", "endpoint_id")
-)
+notifications.add_command(removed(remove_endpoint, "Remove an endpoint with its dead letters.", "endpoint_id"))

@@ -4,19 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, formats, options, unattended_cases
-from app.cli.client import Access, Client
+from app.cli import arguments, exit_codes, formats, options
+from app.cli.client import Access, Answer, Client, use_case
 from app.cli.plain_commands import removed, shown
+from app.domain import authors
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+    from app.services.triggers import requests
+    from app.services.triggers import triggers as orders
 
 OVERLAPS = ("allow", "skip", "queue", "cancel")  # Policies; a test compares them with the engine's.
 
 CATCH_UPS = ("none", "one", "all")  # Rules for missed occurrences; a test compares them with the engine's.
 
 SCHEMES = ("none", "github", "standard")  # Kinds of signatures; a test compares them with the engine's.
+
+
+@use_case("GET /api/triggers", answers=list)
+async def list_triggers(folder: FolderClient) -> list[Answer]:
+    """Return all triggers, newest first."""
+    return [trigger.to_json() for trigger in await folder.application.unattended.triggers.list_triggers()]
+
+
+@use_case("GET /api/triggers/{trigger_id}")
+async def show_trigger(folder: FolderClient, trigger_id: str) -> Answer:
+    """Return a trigger."""
+    return (await folder.application.unattended.triggers.show(trigger_id)).to_json()
+
+
+@use_case("POST /api/triggers", Access.CHANGE)
+async def add_trigger(folder: FolderClient, new: requests.NewTrigger) -> Answer:
+    """Create a trigger."""
+    return (await folder.application.unattended.triggers.add(new, authors.LOCAL)).trigger.to_json()
+
+
+@use_case("PATCH /api/triggers/{trigger_id}", Access.CHANGE)
+async def edit_trigger(folder: FolderClient, trigger_id: str, edit: requests.TriggerEdit) -> Answer:
+    """Change a trigger."""
+    return (await folder.application.unattended.triggers.edit(trigger_id, edit, authors.LOCAL)).to_json()
+
+
+@use_case("DELETE /api/triggers/{trigger_id}", Access.CHANGE, answers=None)
+async def remove_trigger(folder: FolderClient, trigger_id: str) -> None:
+    """Remove a trigger."""
+    await folder.application.unattended.triggers.remove(trigger_id, authors.LOCAL)
+
+
+@use_case("POST /api/triggers/{trigger_id}/fire", Access.CHANGE)
+async def fire_trigger(folder: FolderClient, trigger_id: str, order: orders.Fire) -> Answer:
+    """Start a run of a trigger now, which belongs to this process."""
+    use_cases = folder.application.unattended.triggers
+    return (await use_cases.fire(trigger_id, order, authors.LOCAL, owner="process")).to_json()
 
 
 @click.group()
@@ -61,7 +104,7 @@ def add(place: options.Place, as_json: bool, **given: Any) -> int:
 
     The address and the secret of a webhook are shown now, and never again.
     """
-    return exit_codes.shown(place.ask(unattended_cases.add_trigger, _new(**given)), as_json, _one)
+    return exit_codes.shown(place.ask(add_trigger, _new(**given)), as_json, _one)
 
 
 def _add_pausing(name: str, meaning: str, *, paused: bool) -> None:
@@ -73,7 +116,7 @@ def _add_pausing(name: str, meaning: str, *, paused: bool) -> None:
         from app.services.triggers import requests
 
         edit = requests.TriggerEdit(paused=paused)
-        return exit_codes.shown(place.ask(unattended_cases.edit_trigger, trigger_id, edit), as_json, _one)
+        return exit_codes.shown(place.ask(edit_trigger, trigger_id, edit), as_json, _one)
 
 
 _add_pausing("pause", "Let a trigger start nothing until it is unpaused.", paused=True)
@@ -97,7 +140,7 @@ def fire(
     async def work(client: Client) -> int:
         from app.cli import following
 
-        started = await client.call(unattended_cases.fire_trigger, trigger_id, order)
+        started = await client.call(fire_trigger, trigger_id, order)
         if not client.executes:
             return exit_codes.shown(started, as_json, formats.moved)
         output = following.Shown.DETAIL if as_json else following.Shown.TEXT
@@ -129,7 +172,7 @@ def fire(
 @options.anywhere
 def edit(place: options.Place, as_json: bool, trigger_id: str, **given: Any) -> int:
     """Change a trigger; what is not given stays. A new address or secret is shown now, and never again."""
-    return exit_codes.shown(place.ask(unattended_cases.edit_trigger, trigger_id, _edit(**given)), as_json, _one)
+    return exit_codes.shown(place.ask(edit_trigger, trigger_id, _edit(**given)), as_json, _one)
 
 
 def _edit(
@@ -228,13 +271,13 @@ def _newest(one: Mapping[str, Any]) -> str | None:
     return f"{one['history'][0]['result']} {one['history'][0]['at']}" if one["history"] else None
 
 
-triggers.add_command(shown(unattended_cases.list_triggers, _rows, "List triggers, newest first.", name="list"))
+triggers.add_command(shown(list_triggers, _rows, "List triggers, newest first.", name="list"))
 triggers.add_command(
     shown(
-        unattended_cases.show_trigger,
+        show_trigger,
         _one,
         "Show a trigger, its next times and what came of its newest occurrences.",
         "trigger_id",
     )
 )
-triggers.add_command(removed(unattended_cases.remove_trigger, "Remove a trigger; its runs stay.", "trigger_id"))
+triggers.add_command(removed(remove_trigger, "Remove a trigger; its runs stay.", "trigger_id"))

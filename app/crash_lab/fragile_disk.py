@@ -105,7 +105,6 @@ class FragileDisk(memory_disk.MemoryDisk):
         return super().read_settled(path)
 
     def size(self, path: str) -> int:
-        """Return a file's length."""
         self._looks("stat", path)
         return super().size(path)
 
@@ -125,7 +124,6 @@ class FragileDisk(memory_disk.MemoryDisk):
         return super().has_file(path)
 
     def has_folder(self, path: str) -> bool:
-        """Return whether a folder is there."""
         self._looks("stat", path)
         return super().has_folder(path)
 
@@ -147,14 +145,12 @@ class FragileDisk(memory_disk.MemoryDisk):
         return _FragileFile(self, path, super().append_to(path))
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """Make or overwrite a file."""
         self._meets("write", path)
         super().write(path, content, sync=False)
         if sync and not self._lies("sync", path):
             super().write(path, content, sync=True)
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
-        """Shorten a file."""
         self._meets("cut", path)
         super().cut(path, size, sync=sync and not self._lies("sync", path))
 
@@ -164,7 +160,6 @@ class FragileDisk(memory_disk.MemoryDisk):
         super().rename(old, new)
 
     def sync_folder(self, path: str) -> None:
-        """Make the names in a folder durable."""
         if not self._lies("sync_folder", path):
             super().sync_folder(path)
 
@@ -174,7 +169,6 @@ class FragileDisk(memory_disk.MemoryDisk):
             super().sync_paths(paths)
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         self._meets("remove", path)
         super().remove(path)
 

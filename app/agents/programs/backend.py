@@ -33,7 +33,6 @@ class ProgramBackend:
         self._context = surroundings
 
     def get_name(self) -> str:
-        """Return the backend's name."""
         return self._config.name
 
     def resolve_model(self, tier: str) -> str | None:

@@ -36,7 +36,6 @@ class AcpBackend:
         self._context = context
 
     def get_name(self) -> str:
-        """Return the backend's name."""
         return self._config.name
 
     def resolve_model(self, tier: str) -> str | None:

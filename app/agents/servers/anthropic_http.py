@@ -35,14 +35,12 @@ class Messages:
         self._opening = asyncio.Lock()
 
     async def ask(self, question: services.Question) -> services.Answer:
-        """Ask, and ask again as long as the service is busy; a cancellation closes the connection."""
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(_opened, self._account, self._clock)
         return await _asked(self._client, question)
 
     async def close(self) -> None:
-        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()

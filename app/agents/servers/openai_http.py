@@ -30,7 +30,6 @@ class ChatCompletions:
         self._limit = _NEW_LIMIT if account.base_url is None else _OLD_LIMIT
 
     async def ask(self, question: services.Question) -> services.Answer:
-        """Ask, and ask again as long as the service is busy; a cancellation closes the connection."""
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(_opened, self._account, self._clock)
@@ -44,7 +43,6 @@ class ChatCompletions:
         return await _asked(client, question, self._limit)
 
     async def close(self) -> None:
-        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()

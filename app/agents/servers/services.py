@@ -104,7 +104,6 @@ class ServiceBackend:
         self._service: Service | None = None
 
     def get_name(self) -> str:
-        """Return the backend's name."""
         return self._config.name
 
     def resolve_model(self, tier: str) -> str:
@@ -138,7 +137,6 @@ class ServiceBackend:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
         service, self._service = self._service, None
         if service is not None:
             await service.close()

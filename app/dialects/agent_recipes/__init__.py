@@ -49,7 +49,6 @@ class AgentRecipes:
         return bounds.calls(start.recipe, start.frozen, start.args)
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """Return the published JSON Schema."""
         return schema.json_schema()
 
     def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> list[library.Use]:
@@ -57,7 +56,6 @@ class AgentRecipes:
         return _uses(args)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Execute the machine."""
         return await driver.drive(ctx)
 
 

@@ -53,7 +53,6 @@ class Amplifier:
         return bounds.most_calls(start.recipe, start.frozen)
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """Return the JSON Schema of the newest version."""
         return schema.json_schema()
 
     def secrets(self, document: plain.Object) -> ports.Secrets:
@@ -71,5 +70,4 @@ class Amplifier:
         return checks.uses(recipe, library)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Execute the recipe."""
         return await driver.drive(ctx)

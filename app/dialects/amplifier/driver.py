@@ -32,6 +32,8 @@ class _Flow:
         self._recipe = ctx.run.recipe
         self._version = self._recipe.get("schema", schema.FIRST)
         self._facts = templates.Scope(own=showing.facts(ctx.run), listed=False)
+        # Runs that the first version of this driver began keep its rules to the end, or their journals would not
+        # replay.
         self._first = ctx.run.driver_version == 1
         context = self._recipe.get("context", {})
         own = context if self._first else declarations.values(context, self._version)

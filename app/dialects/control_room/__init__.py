@@ -54,7 +54,6 @@ class ControlRoom:
         return bounds.calls(start.recipe, start.frozen)
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """Return the published JSON Schema."""
         return schema.json_schema()
 
     def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> Iterator[library.Use]:
@@ -62,7 +61,6 @@ class ControlRoom:
         return _uses(recipe, library)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Execute the pipeline."""
         return await driver.drive(ctx)
 
 

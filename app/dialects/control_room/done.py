@@ -71,6 +71,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
     verdicts = [await verdict(ctx, values, index, requested) for index, requested in enumerate(checks)]
     failed = [verdict for verdict in verdicts if verdict.problem is not None]
     met = tuple(f"{verdict.key}.issue" for verdict in verdicts if verdict.problem is None)
+    # Asked by version: a run must ask for the operations that its journal holds, whichever release began it.
     if met and ctx.run.resumed and ctx.run.driver_version >= CLOSING_VERSION:
         successful(await ctx.perform(CLOSE, operations.CloseFailedChecks(keys=met), place_of(CLOSE)))
     issues = [

@@ -15,6 +15,8 @@ async def drive(ctx: ports.Context) -> runs.Ending:
     pipeline = _Pipeline(ctx)
     await pipeline.call_tools()
     await pipeline.ask_agents()
+    # Outputs are written before the checks, which may look at the files. Findings are opened before them as well, so
+    # that they outlast a run whose definition of done is not met; only a run that is done closes any.
     await pipeline.commit_outputs()
     await pipeline.open_findings()
     await pipeline.check_done()

@@ -46,7 +46,6 @@ class Orchestrate:
         return bounds.calls(start.recipe, start.options)
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """Return the published JSON Schema of the newest version."""
         return schema.json_schema()
 
     def secrets(self, document: plain.Object) -> ports.Secrets:
@@ -64,7 +63,6 @@ class Orchestrate:
         return _uses(recipe)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Execute the workflow."""
         return await driver.drive(ctx)
 
 

@@ -93,6 +93,8 @@ class _Course:
         return None
 
     def _merge(self, theirs: plans.Plan) -> None:
+        # A merge of three. The person has edited the plan as it is, or an older state that the file still shows; what
+        # has changed in the plan since then must outlast that edit.
         base = self.plan if self.on_file is None or theirs.revision == self.plan.revision else self.on_file
         self.on_file, self.plan = theirs, rules.settled(merging.merged(base, self.plan, theirs), {})
 
