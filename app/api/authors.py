@@ -11,7 +11,6 @@ from app import errors
 from app.domain import access, authors
 
 HEADER = "X-Control-Room-Author"  # Header in which a caller may give its name.
-
 CALLER = "control_room.caller"  # Key of a connection's scope that holds who asks, as the guard has let it in.
 
 _CLAIMING = ("local", "token")

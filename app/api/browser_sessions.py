@@ -25,9 +25,7 @@ from app.api.responses import as_json, declared
 from app.domain import access, authors, keys, plain, shapes
 
 LIFE = dt.timedelta(hours=12)  # How long a sign-in counts.
-
 HEADER = "x-control-room-session"  # Header that carries the second secret.
-
 PATH = "/api/session"  # Address of the sign-in; it needs no token.
 
 _BEARER = access.Caller(author=authors.Author(name=None, claimed=False, via="token"))

@@ -16,7 +16,6 @@ from app.api import connections, problems
 
 # Why: docs/decisions/0345.
 SLICE_BYTES = 4096  # What the parser gets between two looks at its limits.
-
 SLICES_AT_ONCE = 4  # Slices that are parsed before the loop turns to others.
 
 LINGER_SECONDS = 2.0

@@ -22,7 +22,6 @@ from app.engine import run_sums, stores
 from app.services import event_feeds, gate_inbox
 
 DEFAULT_LIMIT = 100  # Items of a page where none are asked for.
-
 MAX_LIMIT = 1000  # Most items of a page.
 
 

@@ -13,15 +13,10 @@ from app.engine import run_engine
 from app.services import gates, requests
 
 LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]  # Name of a label.
-
 LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]  # Value of a label.
-
 Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=requests.LABELS)]  # Labels of a run.
-
 Priority = Annotated[int, Field(ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1])]  # Priority of a run.
-
 SessionId = Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)]  # Id of a work session.
-
 Description = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]  # A task, as text.
 
 RunsAbove = Annotated[

@@ -22,7 +22,6 @@ from app.api.responses import as_json, declared
 from app.domain import access, plain, shapes
 
 LIFE_SECONDS = 60  # How long a ticket counts.
-
 MOST_TICKETS = 10_000  # Tickets that are kept; the oldest goes first.
 
 _STREAM = re.compile(r"/api/events|/api/runs/[^/]+/(?:events|logs/[^/]+/stream)")

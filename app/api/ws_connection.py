@@ -21,9 +21,7 @@ SERVICE_RESTART = 1012
 """Code that a connection is closed with when the service stops: the client should come again."""
 
 MOST_TOLD = 64  # Runs that one client can follow at a time.
-
 REMEMBERED = 1024  # Runs and conversations that are remembered for one client.
-
 FAREWELL_SECONDS = 1.0  # Longest wait for a client to take what closes its connection.
 
 _LOG = logging.getLogger("control_room.api")

@@ -25,9 +25,7 @@ OTHER_NAMES: Mapping[str, str] = {"ios_session_id": "session_id", "provider": "b
 """Names of fields that are taken for ours (orchestration-design, 1.2)."""
 
 MOST_VALUES = 50_000  # Values that a message holds at most.
-
 MOST_FIELDS = 100  # Fields that it has at most, known or not.
-
 MAX_SEQ = 2**53  # Largest number of an event.
 
 _NAME = Annotated[str, Field(min_length=1, max_length=200)]

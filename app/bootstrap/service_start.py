@@ -13,7 +13,6 @@ from app.bootstrap.container import Application
 from app.storage.disk import disk_health
 
 FIRST_WAIT_SECONDS = 0.5  # Wait before the first repetition.
-
 LONGEST_WAIT_SECONDS = 30.0  # Longest wait; each is twice the one before.
 
 _log = logging.getLogger(__name__)

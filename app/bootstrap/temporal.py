@@ -15,10 +15,7 @@ from app.bootstrap.platform import OpenMode, Platform, directory_of
 from app.storage import folder_store
 
 INSTALL = 'pip install "control-room[temporal]"'  # Command that installs the extra.
-
-
 CLOCK_WARN_SECONDS = 2.0  # Difference to the database's clock that is logged.
-
 CLOCK_REFUSE_SECONDS = 30.0  # Difference to the database's clock with which a process does not start.
 
 _log = logging.getLogger(__name__)

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from app.services.triggers import triggers as orders
 
 OVERLAPS = ("allow", "skip", "queue", "cancel")  # Policies; a test compares them with the engine's.
-
 CATCH_UPS = ("none", "one", "all")  # Rules for missed occurrences; a test compares them with the engine's.
-
 SCHEMES = ("none", "github", "standard")  # Kinds of signatures; a test compares them with the engine's.
 
 

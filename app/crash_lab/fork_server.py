@@ -19,9 +19,7 @@ from app.crash_lab.experiment import Experiment
 from app.worker import crash_probes
 
 PASSINGS = "passings.txt"  # File of an experiment that says which probes its last process passed.
-
 FAILED = 3  # Exit code of a life that ended with an error.
-
 STUCK = None  # In place of the exit code of a life that did not come to an end.
 
 _LIFE_SECONDS = 90.0

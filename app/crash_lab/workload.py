@@ -18,9 +18,7 @@ from app.services import conferences, requests
 from app.services.plans import requests as plan_requests
 
 KEY = "crashtest"  # Idempotency key of everything that the laboratory asks for, and session of its runs.
-
 Asked: TypeAlias = requests.StartRequest | conferences.NewConference | plan_requests.NewPlan  # The request.
-
 Pause = Callable[[], Awaitable[None]]  # Waits until a disk may have room again.
 
 _WAIT_SECONDS = 10.0

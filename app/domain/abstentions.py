@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 TAG = r"</?[A-Za-z][A-Za-z0-9]{0,9}\s?/?>"  # Form of a tag of HTML.
-
 COLON = "[:\ufe13\ufe55\uff1a]"  # Form of a colon.
 
 UNSEEN = (

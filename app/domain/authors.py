@@ -9,8 +9,6 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from app.domain import plain, shapes
 
 MOST_CHARACTERS = 100  # Longest name of an author.
-
-
 Via: TypeAlias = Literal["local", "token", "browser", "key", "trigger"]  # Ways in.
 
 

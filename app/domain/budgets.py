@@ -16,9 +16,7 @@ from app.domain.records import total
 from app.domain.usage_sums import UsageSum, quarter_of
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"  # Form of the name of a budget.
-
 MOST_BUDGETS = 200  # Most budgets of a project.
-
 MONEY = ("cost_usd", "tokens", "calls")  # Limits that calls of agents use up.
 
 

@@ -20,11 +20,8 @@ CRASH_LOOP_TRIES = 3  # Interrupted tries of one step after which the run is par
 _NOTHING: frozenset[int] = frozenset()
 
 PAUSED_BY_PERSON = "paused_by_person"  # Reason of a pause that a person asked for.
-
 LINES_MISSING = "journal_lines_missing"  # Reason of a pause because journal lines are known to be gone.
-
 TIME_LIMIT = "time_limit"  # Reason of a pause because a run, or one that waits for it, has taken its time.
-
 REPAIRED = "repaired"  # Reason of the pause that a repair leaves behind.
 
 BUDGET_EXHAUSTED = "budget_exhausted"

@@ -18,9 +18,7 @@ Severity = Literal["error", "warning", "hint"]
 """`error`: both cannot be true, or a check failed; `warning`: probably a slip; `hint`: worth a look."""
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")  # All severities, the worst first.
-
 NOTES = 1000  # Most notes of an issue.
-
 KIND = "note"  # Kind of an issue whose record names none.
 
 _TEXTS_OR_NULL = (

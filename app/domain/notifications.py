@@ -10,9 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from app.domain import plain, shapes
 
 Kind: TypeAlias = Literal["waits", "failed", "done", "stalled", "budget"]  # Kind of a message about a run.
-
 Channel: TypeAlias = Literal["webhook", "email", "command"]  # How an endpoint is reached.
-
 MOST_DELIVERED = 2000  # Ids of delivered messages that an endpoint remembers.
 
 

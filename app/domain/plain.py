@@ -17,7 +17,6 @@ from app.domain import secret_spellings
 
 Json: TypeAlias = Any  # None, bool, int, float, str, list or dict of these; keys are strings.
 Object: TypeAlias = Mapping[str, Json]  # A JSON object that is only read.
-
 PREVIEW_CHARACTERS = 200  # Length of a preview.
 
 _MASK = "***"

@@ -14,13 +14,9 @@ from app.domain.access import Scope
 from app.domain.records import Failure
 
 BY_CHIEF = "chief"  # Who made a plan, or asked a question: an agent.
-
 BY_USER = "user"  # Who made a plan, or asked a question: a person or another service.
-
 BY_SYSTEM = "system"  # Who asked a question: Control Room itself, because a task cannot be started as it is.
-
 CHANGED = "plan_changed"  # Code of a change that is refused because the file has changed since.
-
 DAMAGED = "plan_damaged"  # Code of a file that cannot be read as a plan.
 
 SessionId = Annotated[str, shapes.Keywords({"examples": ["sp_5h2m9q0x7c"]})]

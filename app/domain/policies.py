@@ -16,7 +16,6 @@ from app.domain.approvals import MOST, Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 
 ANY = "*"  # Stands for every recipe.
-
 MOST_POLICIES = 500  # Most policies of a project.
 
 _RECIPE_PATTERN = r"^(\*|[A-Za-z0-9][A-Za-z0-9_.:/-]{0,199})$"

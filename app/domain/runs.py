@@ -15,13 +15,9 @@ from app.domain.states import MOVES, RunState
 from app.domain.usage_sums import RunFacts
 
 RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"  # Form of a run id, foreign ones included.
-
 INTERNAL_PREFIX = "sp_"  # Beginning of the ids of runs that are session plans; no list of runs shows them.
-
 LABELS = 32  # Most labels of a run.
-
 ARTIFACTS = "artifacts"  # Folder in a run's own that its steps may use.
-
 COMPLETED = "completed"  # Reason of a run that came to the end of its recipe.
 
 CUT_OFF = "reply_cut_off"

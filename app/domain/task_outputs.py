@@ -15,7 +15,6 @@ OUTPUT = "output"
 """Field that names a slot of the task's run, or a place inside one: `discovery.matches[0].path`."""
 
 PATH = "path"  # Field that names a slot in place of that: the file that its text was written to.
-
 MAX_CHARACTERS = 500  # Longest name of an output.
 
 _FORM = f'a reference has the form {{"{NAME}": 1, "{OUTPUT}": "slot"}} or {{"{NAME}": 1, "{PATH}": "slot"}}'

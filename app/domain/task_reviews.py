@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar, Literal
 from app.domain import plain, shapes
 
 ON, OFF = "on", "off"  # Whether definitions of done in words are reviewed.
-
 BY_PERSON = "person"  # Who decided: a person, at a gate; otherwise the chief.
 
 

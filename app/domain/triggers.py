@@ -23,7 +23,6 @@ Result: TypeAlias = Literal["started", "repeated", "queued", "skipped", "missed"
 """What came of an occurrence."""
 
 MOST_HISTORY = 100  # Occurrences whose results are kept.
-
 MOST_WAITING = 100  # Occurrences that wait for their start at most.
 
 

@@ -22,8 +22,6 @@ from app.domain.unreadable import Unreadable
 from app.domain.usage_sums import UsageSum
 
 NEWEST_STEPS = 200  # Steps that a run's consolidated answer lists at most; the whole log has its own address.
-
-
 MOST_ATTEMPTS = 20  # Earlier attempts of a step that an answer lists at most, the newest ones.
 
 

@@ -10,7 +10,6 @@ from app import errors
 from app.processes import launcher_protocol
 
 CAP_BYTES = 1024 * 1024 * 1024  # Size of one output at which a command is ended.
-
 HELD_BYTES = 8 * 1024 * 1024  # How much of each output is returned, so that both together stay within 16 MiB.
 
 

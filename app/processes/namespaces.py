@@ -19,9 +19,7 @@ from typing import NamedTuple
 _NEW_MOUNTS, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x1000_0000, 0x2000_0000
 
 PRIVILEGED = _NEW_PIDS | _NEW_MOUNTS  # Flags for a user with rights over the machine.
-
 WITH_USERS = PRIVILEGED | _NEW_USERS  # Flags for any user, where the system allows user namespaces.
-
 NAMES = {PRIVILEGED: "namespace", WITH_USERS: "user_namespace"}  # Names of the flags, the cheaper ones first.
 
 _SYS_CLONE3 = 435

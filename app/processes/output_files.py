@@ -15,7 +15,6 @@ import stat
 from itertools import count
 
 INLINE_BYTES = 32 * 1024  # Content up to this size travels in a message; more is read from the file.
-
 NEWS_BYTES = 128 * 1024  # Most that is passed on at a time of what a running command writes.
 
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)

@@ -17,7 +17,6 @@ from app.domain import operations, records
 from app.engine import ports
 
 KEPT = 3  # Backups that a run keeps.
-
 Show = Callable[[str], Awaitable[None]]  # Writes the files of a run out as they should stand now.
 
 

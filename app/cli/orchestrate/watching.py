@@ -13,7 +13,6 @@ from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import exit_codes
 
 POLL_SECONDS = 0.5  # Time between two looks.
-
 Run = Callable[[], int]  # Runs the workflow as it stands now; returns the exit code.
 
 

@@ -10,19 +10,12 @@ from app.engine import ports
 from app.flows.decomposition import driver, graph, kinds, replies, schema
 
 NAME = "decomposition"  # Name of the driver.
-
 RECIPE_ID = "decompose"  # Name of its one recipe.
-
 SLOT = driver.TASKS  # Slot that holds the tasks, as JSON text; `tasks` reads it.
-
 INTENT = schema.INTENT  # The one argument: the intent.
-
 ARCHETYPE = "chief"  # Role that the agent is chosen for.
-
 MODE = "pipeline"  # Mode that it must take part in: a plan is what pipelines are begun from.
-
 TaskDraft = replies.TaskDraft  # A task as the chief gives it.
-
 tasks = replies.kept  # Read the slot's text.
 
 RECIPE = library.Recipe(

@@ -11,19 +11,12 @@ from app.engine import ports
 from app.flows.decomposition import kinds, prompts, replies, schema, small
 
 LOOK = "look"  # Step that finds the files that an intent may be about.
-
 CHIEF = "chief"  # Step in which the chief is asked, and the role of who is asked.
-
 CORRECTION = "chief.correction"  # Key of the second call, if the first reply is faulty.
-
 FOUND = "found"  # Slot that points at what was found.
-
 TASKS = "tasks"  # Slot that holds the tasks.
-
 STEPS = 2  # Steps of a decomposition.
-
 INVALID = "decomposition_invalid"  # Code of a run whose chief has given no valid tasks twice.
-
 TIMEOUT_SECONDS = 60 * 60.0  # Longest wait for a reply.
 
 _TOOL = "file_locator"

@@ -12,17 +12,11 @@ from app.domain import library, plain, task_outputs
 from app.flows.decomposition import kinds
 
 INTENT = "intent"  # Argument that holds the intent.
-
 INTENT_CHARACTERS = 20_000  # Longest intent.
-
 DESCRIPTION_CHARACTERS = 4_000  # Longest description of a task.
-
 DOD_CHARACTERS = 2_000  # Longest definition of done.
-
 QUESTION_CHARACTERS = 2_000  # Longest scoping question.
-
 HIGHEST_ID = 9_999  # Highest number that the chief may give a task.
-
 SMALL_CHARACTERS = 100  # Longest description by a T1 agent.
 
 _MOST_ARGS = 50

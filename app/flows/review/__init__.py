@@ -11,11 +11,8 @@ from app.flows import decomposition
 from app.flows.review import driver, graph, prompts
 
 NAME = "review"  # Name of the driver.
-
 RECIPE_ID = "review_task"  # Name of its one recipe.
-
 SLOT = driver.REVIEW  # Slot that holds the result, as JSON text.
-
 OUTPUT = prompts.OUTPUT  # Prefix of the names under which evidence quotes outputs that are in no file.
 
 RECIPE = library.Recipe(

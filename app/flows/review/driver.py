@@ -21,9 +21,7 @@ REVIEW = "review"
 """Step in which the chief is asked, and the slot of the result; evidence and correction have names behind a dot."""
 
 DECIDE = "decide"  # Step at which a person is asked.
-
 STEPS = 2  # Steps of a review.
-
 TIMEOUT_SECONDS = 60 * 60.0  # Longest wait for a reply.
 
 _FILE_BYTES = 256 * 1024

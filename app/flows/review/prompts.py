@@ -13,11 +13,8 @@ from app import errors
 from app.domain import json_schemas, plain, task_reviews
 
 OUTPUT = "output:"  # Prefix of the names under which evidence quotes outputs that are in no file.
-
 MARK = "| "  # Beginning of every line that is shown and not said.
-
 MOST_PROPOSALS = 10  # Most proposals of a review that are read.
-
 WHY_CHARACTERS = 1_000  # Longest reason that is kept.
 
 TASK_CHARACTERS = 8_000

@@ -28,10 +28,7 @@ from app.flows.session_plan import merging, rules, transitions
 from app.flows.session_plan.rules import RunFact
 
 NAME = "session_plan"  # Name of the driver, of its one recipe, and of the inputs of a plan.
-
 MOST_INPUTS = 500  # Inputs after which a plan continues in a new journal.
-
-
 MOST_PROPOSALS = 50  # Most proposals that a plan keeps.
 
 

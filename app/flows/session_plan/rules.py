@@ -17,11 +17,8 @@ from app import errors
 from app.domain import plain, plans, states, task_outputs, task_reviews
 
 RUN_DELETED = "run_deleted"  # Code of a task whose run was deleted before it had ended.
-
 DOD_FAILED = "task_dod_failed"  # Code of a task whose run is done and does not pass the task's own checks.
-
 NOT_MET = "task_not_met"  # Code of a task whose run is done, and which a review found not to be.
-
 REVIEW_FAILED = "task_review_failed"  # Code of a task whose run is done, and whose review came to no verdict.
 
 OUTPUT_INVALID = "task_output_invalid"
