@@ -45,10 +45,10 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
 
 
 def _table(found: Sequence[Mapping[str, Any]]) -> str:
-    if not found:
-        return "no changes"
     names = ("at", "author", "action", "target")
-    return formats.table(names, [[entry["at"], _name(entry), entry["action"], entry["target"]] for entry in found])
+    return formats.table(
+        names, [[entry["at"], _name(entry), entry["action"], entry["target"]] for entry in found], none="no changes"
+    )
 
 
 def _name(entry: Mapping[str, Any]) -> str:

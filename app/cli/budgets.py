@@ -136,9 +136,7 @@ def limits(place: options.Place, as_json: bool, run_id: str, lifted: tuple[str, 
 
 
 def _table(found: Sequence[Mapping[str, Any]]) -> str:
-    if not found:
-        return "no budgets"
-    return formats.table(_COLUMNS, [row for budget in found for row in _rows(budget)])
+    return formats.table(_COLUMNS, [row for budget in found for row in _rows(budget)], none="no budgets")
 
 
 def _rows(budget: Mapping[str, Any]) -> list[list[Any]]:

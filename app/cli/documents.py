@@ -88,7 +88,7 @@ def _policies(found: Answer) -> str:
         votes = policy["approvals"]
         needed = f"{votes['count']}{', not the starter' if votes['not_starter'] else ''}" if votes else None
         rows.append((policy["recipe_id"], limits or None, needed))
-    return formats.table(("recipe", "limits", "approvals"), rows) if rows else "no policies"
+    return formats.table(("recipe", "limits", "approvals"), rows, none="no policies")
 
 
 def _rules(found: Answer) -> str:
@@ -102,7 +102,7 @@ def _rules(found: Answer) -> str:
         )
         for rule in found["rules"]
     ]
-    return formats.table(("older than", "keep bytes", "status", "recipe", "labels"), rows) if rows else "no rules"
+    return formats.table(("older than", "keep bytes", "status", "recipe", "labels"), rows, none="no rules")
 
 
 prices.add_command(shown(show_prices, _prices, "Show the prices, in US dollars for a million tokens."))

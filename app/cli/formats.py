@@ -15,9 +15,11 @@ _WIDEST_CELL = 60
 _NEAREST, _RESEMBLANCE = 3, 0.5
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return rows under their headings; the last column is never padded."""
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]], none: str | None = None) -> str:
+    """Return rows under their headings, or `none` in place of an empty table; the last column is never padded."""
     shown = [tuple(name.upper() for name in names), *(tuple(map(cell, row)) for row in rows)]
+    if none is not None and len(shown) == 1:
+        return none
     widths = [max(len(row[column]) for row in shown) for column in range(len(names))]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in shown)
 
@@ -30,11 +32,9 @@ def cell(value: Any) -> str:
 
 def runs(summaries: Sequence[Mapping[str, Any]]) -> str:
     """Return a list of runs."""
-    if not summaries:
-        return "no runs"
     names = ("run_id", "status", "recipe_id", "created_at", "description")
     rows = [dict(run) | ({"status": f"{run['status']} (pinned)"} if run.get("pinned") else {}) for run in summaries]
-    return table(names, [[row.get(name) for name in names] for row in rows])
+    return table(names, [[row.get(name) for name in names] for row in rows], none="no runs")
 
 
 def run(detail: Mapping[str, Any]) -> str:
@@ -89,12 +89,10 @@ def moved(told: Mapping[str, Any]) -> str:
 
 def steps(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return a list of steps."""
-    if not lines:
-        return "no steps"
     rows = [
         (line.get("phase"), line["key"], actor(line), _standing(line), _spent(line), outcome(line)) for line in lines
     ]
-    return table(("phase", "step", "by", "status", "tokens", "what came of it"), rows)
+    return table(("phase", "step", "by", "status", "tokens", "what came of it"), rows, none="no steps")
 
 
 def _standing(line: Mapping[str, Any]) -> str:
@@ -132,10 +130,8 @@ def error(told: Mapping[str, Any]) -> str:
 
 def gates(found: Sequence[Mapping[str, Any]]) -> str:
     """Return a list of open gates."""
-    if not found:
-        return "nothing waits for an answer"
     rows = [(gate["gate_id"], gate["recipe_id"], "/".join(gate["options"]), gate["prompt"]) for gate in found]
-    return table(("gate_id", "recipe_id", "options", "question"), rows)
+    return table(("gate_id", "recipe_id", "options", "question"), rows, none="nothing waits for an answer")
 
 
 def gate(found: Mapping[str, Any]) -> str:
@@ -156,10 +152,8 @@ def receipt(found: Mapping[str, Any]) -> str:
 
 def issues(found: Sequence[Mapping[str, Any]]) -> str:
     """Return a list of issues."""
-    if not found:
-        return "there are no such issues"
     names = ("issue_id", "status", "kind", "severity", "created_at", "title")
-    return table(names, [[issue[name] for name in names] for issue in found])
+    return table(names, [[issue[name] for name in names] for issue in found], none="there are no such issues")
 
 
 def issue(found: Mapping[str, Any]) -> str:
@@ -192,10 +186,8 @@ def gate_answered(found: Mapping[str, Any]) -> str:
 
 def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a list of slots."""
-    if not summaries:
-        return "no slots"
     rows = [(name, slot["type"], slot["preview"]) for name, slot in summaries.items()]
-    return table(("slot", "type", "preview"), rows)
+    return table(("slot", "type", "preview"), rows, none="no slots")
 
 
 def verification(found: Mapping[str, Any]) -> str:
@@ -286,11 +278,9 @@ def routing(found: Mapping[str, Any]) -> str:
 
 def agents(found: Sequence[Mapping[str, Any]]) -> str:
     """Return a list of agents with what keeps each from working."""
-    if not found:
-        return "no agents"
     names = ("id", "archetype", "tier", "backend", "model")
     rows = [[*(agent.get(name) for name in names), agent["problem"] or "ready"] for agent in found]
-    return table((*names, "state"), rows)
+    return table((*names, "state"), rows, none="no agents")
 
 
 def backends(found: Sequence[Mapping[str, Any]]) -> str:

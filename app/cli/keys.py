@@ -97,10 +97,8 @@ def revoke(place: options.Place, as_json: bool, name: str) -> int:
 
 
 def _table(found: Sequence[Mapping[str, Any]]) -> str:
-    if not found:
-        return "no keys"
     rows = [[" ".join(value) if isinstance(value, list) else value for value in map(key.get, _SHOWN)] for key in found]
-    return formats.table(_SHOWN, rows)
+    return formats.table(_SHOWN, rows, none="no keys")
 
 
 def _secret(found: Mapping[str, Any]) -> str:

@@ -151,12 +151,10 @@ def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: st
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:
-    if not found:
-        return "no endpoints"
     rows = [
         (one["endpoint_id"], one["name"], one["channel"], _kinds(one), one["waiting"], one["dead"]) for one in found
     ]
-    return formats.table(("endpoint_id", "name", "channel", "kinds", "waiting", "dead"), rows)
+    return formats.table(("endpoint_id", "name", "channel", "kinds", "waiting", "dead"), rows, none="no endpoints")
 
 
 def _one(found: Mapping[str, Any]) -> str:
@@ -173,13 +171,11 @@ def _tried(found: Mapping[str, Any]) -> str:
 
 
 def _letters(found: Sequence[Mapping[str, Any]]) -> str:
-    if not found:
-        return "no dead letters"
     rows = [
         (one["message"]["message_id"], one["message"]["run_id"], one["message"]["kind"], one["attempts"], one["error"])
         for one in found
     ]
-    return formats.table(("message_id", "run_id", "kind", "attempts", "error"), rows)
+    return formats.table(("message_id", "run_id", "kind", "attempts", "error"), rows, none="no dead letters")
 
 
 notifications.add_command(

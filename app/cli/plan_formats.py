@@ -22,13 +22,13 @@ Gate = Mapping[str, Any]
 
 def plans(found: Sequence[Plan]) -> str:
     """Return a list of plans."""
-    if not found:
-        return "there are no such plans"
     rows = [
         (plan["session_id"], plan["status"], counts(plan["tasks"]), plan["created_at"], plan["intent"])
         for plan in found
     ]
-    return formats.table(("session_id", "status", "tasks", "created_at", "intent"), rows)
+    return formats.table(
+        ("session_id", "status", "tasks", "created_at", "intent"), rows, none="there are no such plans"
+    )
 
 
 def plan(found: Plan, gates: Sequence[Gate] = ()) -> str:

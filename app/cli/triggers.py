@@ -233,10 +233,8 @@ def _new(
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:
-    if not found:
-        return "no triggers"
     rows = [(one["trigger_id"], one["name"], _state(one), _when(one), _newest(one)) for one in found]
-    return formats.table(("trigger_id", "name", "state", "when", "newest"), rows)
+    return formats.table(("trigger_id", "name", "state", "when", "newest"), rows, none="no triggers")
 
 
 def _one(found: Mapping[str, Any]) -> str:
