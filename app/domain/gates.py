@@ -40,6 +40,7 @@ class OpenGate:
             key=key,
             attempt=attempt,
             gate=gate,
+            # From the `started` line, never from the clock: a restart must not give a gate more time.
             asked_at=decided.asked.get(key),
             expires_at=decided.due.get(key) if gate.default is not None else None,
         )
@@ -61,6 +62,7 @@ class OpenGate:
 
     def masked(self, masker: plain.Masker) -> OpenGate:
         """Return the gate with secrets hidden; the hash of the shown content stays."""
+        # An answer is bound to what the run asks, not to what of it may be shown.
         prompt: str = masker.mask(self.gate.prompt)
         if prompt == self.gate.prompt:
             return self

@@ -46,7 +46,8 @@ class UsageSum:
 
 _COLUMNS = tuple(field.name for field in dataclasses.fields(UsageSum))
 _AMOUNTS = _COLUMNS[3:]
-_SILENT, _TOKENS, _COST = 6, 7, 8
+# Positions in a list of amounts: each step of each run is added there, and a value would be made anew for each.
+_CALLS, _INPUT, _OUTPUT, _PRICE, _UNPRICED, _ESTIMATE, _SILENT, _TOKENS, _COST = range(len(_AMOUNTS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +125,15 @@ class UsageTally:
         self.total = self.total.plus(usage)
         sums = self._part(record)
         _add_reserved(sums, reserved, usage)
-        sums[0] += 1
-        sums[1] += usage.input_tokens or 0
-        sums[2] += usage.output_tokens or 0
+        sums[_CALLS] += 1
+        sums[_INPUT] += usage.input_tokens or 0
+        sums[_OUTPUT] += usage.output_tokens or 0
         if usage.cost_usd is None:
-            sums[4] += 1
+            sums[_UNPRICED] += 1
             if usage.cost_estimated_usd is not None:
-                sums[5] = (sums[5] or 0) + usage.cost_estimated_usd
+                sums[_ESTIMATE] = (sums[_ESTIMATE] or 0) + usage.cost_estimated_usd
         else:
-            sums[3] = (sums[3] or 0) + usage.cost_usd
+            sums[_PRICE] = (sums[_PRICE] or 0) + usage.cost_usd
 
     def sums(self) -> tuple[UsageSum, ...]:
         """Return the sums so far."""
