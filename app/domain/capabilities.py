@@ -6,11 +6,9 @@ from collections.abc import Collection
 
 from app.domain import operations
 
-TOOLS = "tools"
-"""Capability of every step that is neither a command nor a prompt."""
+TOOLS = "tools"  # Capability of every step that is neither a command nor a prompt.
 
-COMMANDS = "commands"
-"""Capability of commands."""
+COMMANDS = "commands"  # Capability of commands.
 
 
 def of_backend(name: str) -> str:

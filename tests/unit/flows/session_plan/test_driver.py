@@ -73,8 +73,8 @@ async def deliver(bench: pools.Bench, number: int, **value: Any) -> plans.Plan:
 
 def shown(bench: pools.Bench, number: int) -> plans.Plan:
     """Return what the plan shows with an input."""
-    call: Any = bench.pool._inputs._open[RUN][f"input#{number}"].call
-    return plan_files.from_json(call.operation.shown["plan"])
+    operation: Any = bench.pool._inputs._open[RUN][f"input#{number}"].operation
+    return plan_files.from_json(operation.shown["plan"])
 
 
 async def test_a_plan_from_its_start_to_its_end() -> None:
