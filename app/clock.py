@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import itertools
 import random
@@ -42,13 +43,9 @@ class Ids(Protocol):
 class SystemClock:
     """The machine's own clock."""
 
-    def now(self) -> datetime:
-        """Return the wall clock's instant, in UTC."""
-        return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        """Return the machine's monotonic clock, in seconds."""
-        return time.monotonic()
+    # Without a frame of the interpreter: each step asks five times.
+    now = staticmethod(functools.partial(datetime.now, UTC))
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         """Wait on the running loop."""

@@ -198,5 +198,8 @@ def _transition(
     error_code: str | None = None,
     reason: str | None = None,
 ) -> Transition:
-    since = {state for state, targets in MOVES.items() if to in targets} | ({also} if also else set())
-    return Transition(run_id=run_id, to=to, since=frozenset(since), at=at, error_code=error_code, reason=reason)
+    since = _SINCE[to] if also is None else _SINCE[to] | {also}
+    return Transition(run_id=run_id, to=to, since=since, at=at, error_code=error_code, reason=reason)
+
+
+_SINCE = {to: frozenset(state for state, targets in MOVES.items() if to in targets) for to in RunState}

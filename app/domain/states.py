@@ -45,13 +45,13 @@ class RunState(StrEnum):
     Only a person takes it out, by resume (to pending). A crash here changes nothing.
     """
 
-    @property
-    def finished(self) -> bool:
-        """Return whether the run has ended."""
-        return self in _FINISHED
+    finished: bool
+    """Whether the run has ended."""
 
 
 _FINISHED = frozenset({RunState.DONE, RunState.FAILED, RunState.CANCELLED})
+for _state in RunState:
+    _state.finished = _state in _FINISHED
 
 MOVES: Mapping[RunState, frozenset[RunState]] = {
     RunState.PENDING: frozenset({RunState.RUNNING, RunState.PAUSED, RunState.CANCELLED, RunState.FAILED}),

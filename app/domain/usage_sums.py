@@ -147,8 +147,8 @@ class UsageTally:
         Args:
             reserved: What was reserved for calls that left no line.
         """
-        cut_off = tuple(each.as_sum() for each in reserved)
-        return RunFacts(started_at=started_at, usage=self.total, sums=merged((*self.sums(), *cut_off)))
+        parts = [*(self.sums() if self._sums else ()), *[each.as_sum() for each in reserved]]
+        return RunFacts(started_at=started_at, usage=self.total, sums=merged(parts) if parts else ())
 
     def _part(self, record: Record) -> list[Any]:
         place = quarter_of(record.completed_at), str(record.line.get("agent_id") or ""), _model(record)

@@ -99,18 +99,14 @@ class Completion:
 
     async def _end(self, ending: Ending, error: Mapping[str, plain.Json] | None, causes: list[int]) -> RunState:
         self._reach("run.before_ended")
-        facts = {
-            "status": ending.status.value,
-            "causes": causes,
-            "error": error,
-            "ending": ending.to_json(),
-        }
+        shown = ending.to_json()
+        facts = {"status": ending.status.value, "causes": causes, "error": error, "ending": shown}
         # Of `ended` and `cancel_requested` the first line wins. Where a cancel was synced before this line, it has been
         # answered already, and the run must not end as done.
         if not await self._durability.commit(lambda: self._run_log.decide(DecisionKind.ENDED, facts)):
             return await self.cancel()
         self._reach("run.after_ended")
-        self._projection.end(ending.status, error, ending.to_json())
+        self._projection.end(ending.status, error, shown)
         await self._show_end(ending.status, error)
         return ending.status
 
@@ -140,11 +136,11 @@ class Completion:
         return decided.paused_by if decided.paused is not None else None
 
     def _cut_off(self) -> tuple[str, ...]:
-        kept = (record.key for record in self._projection.view().living() if record.finish is not None and record.done)
+        kept = (record.key for record in self._projection.counted if record.finish is not None and record.done)
         return tuple(dict.fromkeys(kept))
 
     def _positions(self, keys: tuple[str, ...]) -> list[int]:
-        latest = {record.key: record.position for record in self._projection.records if record.final}
+        latest = {record.key: record.position for record in self._projection.records if record.final} if keys else {}
         return sorted(latest[key] for key in keys if key in latest)
 
 

@@ -80,27 +80,28 @@ class EventFeed:
     @property
     def first(self) -> int:
         """Return the place of the oldest event that is kept, or the next place."""
-        self._trim()
+        self._trim(self._monotonic())
         return self._kept[0].first if self._kept else self.last + 1
 
     def publish(self, start: RunStart, events: Sequence[Event], size_bytes: int) -> None:
         """Keep events that are written, and wake those who follow."""
         if not events or is_internal(start.run_id):
             return
+        now = self._monotonic()
         portion = Portion(
             first=self.last + 1,
             events=events,
             size_bytes=size_bytes,
-            written_at=self._monotonic(),
+            written_at=now,
             recipe_id=start.recipe_id,
             session_id=start.session_id,
             labels=start.labels,
         )
         self._kept.append(portion)
-        self.last = portion.last
+        self.last += len(events)
         self._count += len(events)
         self._bytes += size_bytes
-        self._trim()
+        self._trim(now)
         if self.followers or self.listeners:
             self._news.set()
             self._news = asyncio.Event()
@@ -132,8 +133,8 @@ class EventFeed:
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
 
-    def _trim(self) -> None:
-        oldest = self._monotonic() - KEPT_SECONDS
+    def _trim(self, now: float) -> None:
+        oldest = now - KEPT_SECONDS
         while self._kept and (
             self._count > KEPT_EVENTS or self._bytes > KEPT_BYTES or self._kept[0].written_at < oldest
         ):

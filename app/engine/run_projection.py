@@ -54,7 +54,8 @@ class RunProjection:
         """All journal lines so far, in order."""
         loaded.decisions.reserved = unsettled(loaded.decisions.reserved, loaded.records)
         dead = loaded.decisions.dead
-        self._counted = [record for record in self.records if record.final and record.position not in dead]
+        self.counted = [record for record in self.records if record.final and record.position not in dead]
+        """Those that count: final ones that no resume declared dead."""
         self.steps: dict[str, StepAttempt] = {}
         """Open steps by key."""
         self.resting: dict[str, RestingInput] = {}
@@ -89,7 +90,7 @@ class RunProjection:
             board=self._context.board(),
             records=self.records,
             dead=self._log.loaded.decisions.dead,
-            counted=self._counted,
+            counted=self.counted,
             open=[open_steps.shown(step) for step in self.steps.values() if step.attempt]
             + [one.shown() for one in self.resting.values()],
             usage=self._tally.total,
@@ -111,7 +112,7 @@ class RunProjection:
         self.records.append(record)
         # Lines are declared dead only while no runner has the run.
         if record.final:
-            self._counted.append(record)
+            self.counted.append(record)
         # Most steps call no agent.
         if record.usage is not None or record.line.get("agent_id") is not None:
             reserved = self._log.loaded.decisions.reserved

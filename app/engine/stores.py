@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -57,7 +57,7 @@ class RunLog(Waiting, Protocol):
     loaded: Loaded
     """What was found when it was opened; `decisions` is kept current."""
 
-    async def append_step(self, line: Mapping[str, plain.Json]) -> Record:
+    def append_step(self, line: Mapping[str, plain.Json]) -> Awaitable[Record]:
         """Append a journal line and return its record once it is synced.
 
         `prev` and `batch` are added here. Concurrent callers share a sync; their futures are resolved in line order.

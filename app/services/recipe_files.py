@@ -228,12 +228,16 @@ class RecipeFiles:
         self._sharing = (layer, *below)
         self._dialects = dialects
         self._adapted = adapted
-        self._suffixes = tuple({suffix for dialect in dialects.values() for suffix in dialect.file_suffixes})
         self._listings = [(folder.dialect, folder_listings.Listing(folder.path, clock)) for folder in layer.folders]
         self._clock = clock
         self._inner: dict[str, folder_listings.Listing] = {}
         self._known: dict[_Found, RecipeFile] = {}
         self._files: tuple[RecipeFile, ...] | None = None
+
+    @functools.cached_property
+    def _suffixes(self) -> tuple[str, ...]:
+        # Not before a file is looked for: this imports every language.
+        return tuple({suffix for dialect in self._dialects.values() for suffix in dialect.file_suffixes})
 
     def read(self) -> tuple[RecipeFile, ...]:
         """Return every recipe file, in the order of folders and names; the very same tuple as long

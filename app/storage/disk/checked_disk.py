@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from app.storage.disk.disk_port import AppendFile, Disk, Lock, Signature, Syncer, SyncRefused
 from app.storage.disk.read_faults import ABSENT, ReadFaults, passes
@@ -32,10 +32,9 @@ class CheckedDisk:
     def __init__(self, disk: Disk, faults: ReadFaults) -> None:
         self._disk = disk
         self._faults = faults
-
-    def __getattr__(self, name: str) -> Any:
         # Attributes declared above are the disk's own.
-        return getattr(self._disk, name)
+        for name in CheckedDisk.__annotations__:
+            setattr(self, name, getattr(disk, name))
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Return a file's content."""

@@ -19,6 +19,8 @@ _FOLDER_MODE = 0o700
 _CHUNK_BYTES = 1024 * 1024
 # A pipe in the place of a file must not hold a thread for ever.
 _NEITHER_LINK_NOR_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEITHER_LINK_NOR_WAIT
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NEITHER_LINK_NOR_WAIT
 _SYNC = getattr(os, "fdatasync", os.fsync)
 _SYNC_FILE_SYSTEM = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
@@ -52,8 +54,7 @@ class OsAppendFile:
     def _open(self) -> int:
         if self._closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NEITHER_LINK_NOR_WAIT
-        self._descriptor = os.open(self._path, flags, _FILE_MODE)
+        self._descriptor = os.open(self._path, _APPEND, _FILE_MODE)
         return self._descriptor
 
 
@@ -113,12 +114,15 @@ class OsDisk:
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Return a file's content."""
-        with _opened(self._at(path), os.O_RDONLY) as descriptor:
+        descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | _NEITHER_LINK_NOR_WAIT)
+        try:
             return _content(descriptor, offset, size)
+        finally:
+            os.close(descriptor)
 
     def read_settled(self, path: str) -> bytes:
         """Sync a file, drop the kernel's copy of it and read it from the disk."""
-        with _opened(self._at(path), os.O_RDONLY) as descriptor:
+        with _opened(f"{self._root}/{path}", os.O_RDONLY) as descriptor:
             _settle(descriptor, path)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -126,73 +130,77 @@ class OsDisk:
 
     def size(self, path: str) -> int:
         """Return a file's length."""
-        return os.stat(self._at(path), follow_symlinks=False).st_size
+        return os.stat(f"{self._root}/{path}", follow_symlinks=False).st_size
 
     def signature(self, path: str) -> Signature:
         """Return inode, size and time of the last change."""
-        found = os.stat(self._at(path), follow_symlinks=False)
+        found = os.stat(f"{self._root}/{path}", follow_symlinks=False)
         if not stat.S_ISREG(found.st_mode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def changed_at(self, path: str) -> int:
         """Return when a file or folder was changed, its owner and mode included."""
-        return os.stat(self._at(path), follow_symlinks=False).st_ctime_ns
+        return os.stat(f"{self._root}/{path}", follow_symlinks=False).st_ctime_ns
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder."""
         try:
-            return sorted(os.listdir(self._at(folder)))
+            return sorted(os.listdir(f"{self._root}/{folder}"))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def has_file(self, path: str) -> bool:
         """Return whether a regular file is there."""
-        return stat.S_ISREG(_mode(self._at(path)))
+        return stat.S_ISREG(_mode(f"{self._root}/{path}"))
 
     def has_folder(self, path: str) -> bool:
         """Return whether a folder is there."""
-        return stat.S_ISDIR(_mode(self._at(path)))
+        return stat.S_ISDIR(_mode(f"{self._root}/{path}"))
 
     def add_folder(self, path: str) -> bool:
         """Make a folder."""
         try:
-            os.mkdir(self._at(path), _FOLDER_MODE)
+            os.mkdir(f"{self._root}/{path}", _FOLDER_MODE)
         except FileExistsError:
             return False
         return True
 
     def append_to(self, path: str) -> AppendFile:
         """Open a file for appending."""
-        return OsAppendFile(self._at(path))
+        return OsAppendFile(f"{self._root}/{path}")
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
         """Make or overwrite a file; a part of it that could be written does not stay."""
-        place = self._at(path)
-        with _opened(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
-            try:
-                _write_all(descriptor, content)
-                if sync:
-                    os.fsync(descriptor)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(place)
-                raise
+        place = f"{self._root}/{path}"
+        descriptor = os.open(place, _WRITE_ANEW, _FILE_MODE)
+        try:
+            written = os.write(descriptor, content) if content else 0
+            while written < len(content):
+                written += os.write(descriptor, memoryview(content)[written:])
+            if sync:
+                os.fsync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(place)
+            raise
+        finally:
+            os.close(descriptor)
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
         """Shorten a file."""
-        with _opened(self._at(path), os.O_WRONLY) as descriptor:
+        with _opened(f"{self._root}/{path}", os.O_WRONLY) as descriptor:
             os.ftruncate(descriptor, size)
             if sync:
                 os.fsync(descriptor)
 
     def rename(self, old: str, new: str) -> None:
         """Move a file or folder."""
-        os.rename(self._at(old), self._at(new))
+        os.rename(f"{self._root}/{old}", f"{self._root}/{new}")
 
     def sync_folder(self, path: str) -> None:
         """Make the names in a folder durable."""
-        with _opened(self._at(path), os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        with _opened(f"{self._root}/{path}", os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             os.fsync(descriptor)
 
     def syncer(self, folders: Iterable[str]) -> Syncer:
@@ -208,18 +216,15 @@ class OsDisk:
 
     def remove(self, path: str) -> None:
         """Remove a file."""
-        os.unlink(self._at(path))
+        os.unlink(f"{self._root}/{path}")
 
     def remove_tree(self, path: str) -> None:
         """Remove a folder with all that is in it."""
-        shutil.rmtree(self._at(path))
+        shutil.rmtree(f"{self._root}/{path}")
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
         """Hold a folder with a flock."""
-        return lock(self._at(folder), wait=wait)
-
-    def _at(self, path: str) -> str:
-        return f"{self._root}/{path}"
+        return lock(f"{self._root}/{folder}", wait=wait)
 
 
 def lock(folder: str, *, wait: bool = False) -> OsLock | None:
@@ -260,12 +265,6 @@ def _settle(descriptor: int, path: str) -> None:
         _SYNC(descriptor)
     except OSError as error:
         raise SyncRefused(error.errno, error.strerror, path) from error
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _content(descriptor: int, offset: int, size: int) -> bytes:

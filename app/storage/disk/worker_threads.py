@@ -98,23 +98,29 @@ class InlineWorker:
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
         """Do a job now, if jobs are short now."""
-        now = asyncio.get_running_loop().time
-        began = now()
-        if began < self._not_before:
+        if asyncio.get_running_loop().time() < self._not_before:
             self._far.begin(job, done)
-            return
-        result, error = _outcome(job)
-        took = now() - began
-        if took > _LONG_SECONDS:
-            self._not_before = began + took / _LARGEST_SHARE
-        done(result, error)
+        else:
+            done(*_outcome(lambda: self._timed(job)))
 
     async def run(self, job: Callable[[], T]) -> T:
         """Do a job now, if jobs are short now."""
-        return await _run(self, job)
+        if asyncio.get_running_loop().time() < self._not_before:
+            return await self._far.run(job)
+        return self._timed(job)
 
     def close(self) -> None:
         """Do nothing; the threads have an owner."""
+
+    def _timed(self, job: Callable[[], T]) -> T:
+        now = asyncio.get_running_loop().time
+        began = now()
+        try:
+            return job()
+        finally:
+            took = now() - began
+            if took > _LONG_SECONDS:
+                self._not_before = began + took / _LARGEST_SHARE
 
 
 class Inline:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,6 +25,7 @@ OWNERS = ("service", "process", "foreign")
 """Owner that continues a run; a foreign run continues only on request."""
 
 _INSTANT_CHARACTERS = 24
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +203,8 @@ class Index(Protocol):
 
 def instant(text: str) -> str:
     """Return an instant in the one form in which texts sort as times do; any other text is returned unchanged."""
+    if _STAMP.fullmatch(text):
+        return text
     try:
         return clock.stamp(clock.instant(text))
     except ValueError:

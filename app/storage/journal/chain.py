@@ -12,6 +12,7 @@ A line is a JSON object that ends with `,"batch":N,"prev":"sha256:…","crc32":"
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import zlib
@@ -97,10 +98,10 @@ class Reading:
 def seal(fields: bytes, *, batch: int, prev: str) -> Sealed:
     """Seal an encoded JSON object to the line before it."""
     body = b'%b,"batch":%d,"prev":"%b"' % (fields[:-1], batch, prev.encode())
-    check = f"{zlib.crc32(body):08x}"
-    line = b'%b,"crc32":"%b"}' % (body, check.encode())
-    ending = {"batch": batch, "prev": prev, "crc32": check}
-    return Sealed(content=line + b"\n", digest=plain.labelled_sha256(line), ending=ending)
+    check = zlib.crc32(body)
+    line = b'%b,"crc32":"%08x"}' % (body, check)
+    ending = {"batch": batch, "prev": prev, "crc32": f"{check:08x}"}
+    return Sealed(content=line + b"\n", digest=f"sha256:{hashlib.sha256(line).hexdigest()}", ending=ending)
 
 
 def sealed(lines: Iterable[Mapping[str, plain.Json]], anchor: str) -> tuple[bytes, str]:

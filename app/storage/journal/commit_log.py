@@ -100,7 +100,12 @@ class CommitLog:
     def mention(self, *paths: str) -> None:
         """Note files to be synced before the present segment is dropped."""
         with self._guard:
-            self._note(paths)
+            for path in paths:
+                folder, _, name = path.rpartition("/")
+                names = self._mentioned.get(folder, _NONE)
+                if name not in names:
+                    names = names | {name}
+                    self._mentioned[folder] = self._groups.setdefault(names, names)
 
     def holds(self, run_id: str) -> bool:
         """Return whether the present segment mentions the run: whatever was written before is synced before it is
@@ -221,7 +226,7 @@ class CommitLog:
                 if commit.path not in segment.paths:
                     segment.paths.add(commit.path)
                     segment.runs.add(commit.run_id)
-                    self._note((commit.path,))
+                    self.mention(commit.path)
         self._reach("storage.commit.before_write")
         segment.file.write(content)
         self._reach("storage.commit.before_sync")
@@ -270,14 +275,6 @@ class CommitLog:
         with self._guard:
             self._segment = segment
         return segment
-
-    def _note(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            folder, _, name = path.rpartition("/")
-            names = self._mentioned.get(folder, _NONE)
-            if name not in names:
-                names = names | {name}
-                self._mentioned[folder] = self._groups.setdefault(names, names)
 
     def _turn_over(self) -> None:
         with self._guard:

@@ -20,18 +20,10 @@ from app.storage.storage_context import StorageContext
 _MOST_LOOSE_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """A line in its file."""
-
-    position: int
-    """Its number, from 0."""
-    ending: dict[str, plain.Json]
-    """The fields that were added to it."""
-
-
-Accepted = Callable[[Mapping[str, plain.Json], Placed], Any]
-"""Called for each accepted line, in the order of lines, before the caller continues, who gets what it returns."""
+Accepted = Callable[[Mapping[str, plain.Json], int, dict[str, plain.Json]], Any]
+"""Called for each accepted line with its position and the fields that were added to it, in the order of lines, before
+the caller continues, who gets what it returns.
+"""
 
 Refused = Callable[[Mapping[str, plain.Json]], None]
 """Called for each line that could not be made durable, before the caller continues."""
@@ -85,7 +77,7 @@ class Journal:
     ) -> asyncio.Future[Any]:
         """Append an encoded JSON object; the future is done once the line is durable, or written if not `sync`.
 
-        It returns a `Placed`, or what `accepted` makes of it.
+        It returns the position of the line, or what `accepted` makes of it.
 
         Lines are written in the order of these calls, whatever becomes of the callers.
 
@@ -242,12 +234,11 @@ class Journal:
 
     def _accept(self, entries: list[_Entry], sealed: list[chain.Sealed]) -> None:
         for entry, line in zip(entries, sealed, strict=True):
-            placed = Placed(position=self.count, ending=line.ending)
-            self.count = self.count + 1
+            position, self.count = self.count, self.count + 1
             self.head = line.digest
             self._size = self._size + len(line.content)
             known = entry.line is not None and self._accepted is not None
-            made = self._accepted(entry.line, placed) if known else placed  # type: ignore[misc, arg-type]
+            made = self._accepted(entry.line, position, line.ending) if known else position  # type: ignore[misc, arg-type]
             if not entry.waiter.done():
                 entry.waiter.set_result(made)
 

@@ -61,7 +61,8 @@ class Admission:
         """
         start = dataclasses.replace(start, data_directory_id=self._identity)
         layout.run_folder(start.run_id)
-        await self._make_sure_of_room()
+        if not await self.has_space():
+            raise errors.DiskFull
         rejects = start.concurrency is not None and start.concurrency.policy == "reject"
         if start.idempotency_key is None and not (exclusive or rejects):
             return await self._make(start, taken_over)
@@ -166,10 +167,6 @@ class Admission:
             message = f"{len(busy)} runs with the concurrency key {wanted.key!r} are unfinished, {busy[0]} first"
             detail: dict[str, plain.Json] = {"key": wanted.key, "limit": wanted.limit, "run_id": busy[0]}
             raise errors.Conflict(message, code="concurrency_limit", detail=detail | {"run_ids": busy[:_NAMED]})
-
-    async def _make_sure_of_room(self) -> None:
-        if not await self.has_space():
-            raise errors.DiskFull
 
     async def _make(
         self, start: runs.RunStart, taken_over: stores.TakenOver | None, *, shown: bool = False

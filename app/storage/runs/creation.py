@@ -87,7 +87,7 @@ def build(context: StorageContext, start: runs.RunStart, taken_over: stores.Take
 def commit(context: StorageContext, run_id: str, born: Born) -> Commit:
     """Return what makes a folder that was not synced durable."""
     folder = layout.run_folder(run_id)
-    context.committer.mention(*(f"{folder}/{name}" for name in _FILES))
+    context.committer.mention(*[f"{folder}/{name}" for name in _FILES])
     return Commit(
         run_id=run_id,
         path=f"{folder}/{layout.START}",

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from app import clock, errors
-from app.domain import decisions, events, plain, records, run_orders, runs, states
+from app.domain import authors, decisions, events, plain, records, run_orders, runs, states
 from app.domain.decisions import DecisionKind
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.journal.chain import Reading
-from app.storage.journal.journal import Accepted, Journal, Placed
+from app.storage.journal.journal import Accepted, Journal
 from app.storage.runs import blobs, census, contests, creation, log_files
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.opened_run import JournalPosition, OpenedRun, Released
@@ -73,7 +73,7 @@ class FolderLog:
         self._owed: runs.Transition | None = None
         self._ending = self._owes = self._closed = self._aside = False
 
-    async def append_step(self, line: Mapping[str, plain.Json]) -> records.Record:
+    def append_step(self, line: Mapping[str, plain.Json]) -> Awaitable[records.Record]:
         """Append a journal line and return its record once it is synced; then its events follow.
 
         Raises:
@@ -89,11 +89,13 @@ class FolderLog:
         numbers = 2 if isinstance(output, dict) and "gate_id" in output else 1
         line = {**line, "event": (number := self._events.next)}
         self._events.next, self._events.held[number] = number + numbers, None
-        record: records.Record = await self._steps.append(plain.encode(line), line=line)
-        if isinstance(record.output, dict) and "author" in record.output:
-            order = run_orders.of_record(self.run_id, self._start, record)
-            await self._context.index.add_orders([order] if order is not None else [])
-        return record
+        appended = self._steps.append(plain.encode(line), line=line)
+        ordered = isinstance(output, dict) and "author" in output
+        return (
+            self._ordered(appended, lambda record: run_orders.of_record(self.run_id, self._start, record))
+            if ordered
+            else appended
+        )
 
     async def decide(
         self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
@@ -176,7 +178,10 @@ class FolderLog:
                 await self._projections.flush()
                 if not self._context.committer.holds(self.run_id):
                     await self._projections.make_durable()
-            await self._move(mine)
+            index = self._context.index
+            await (index.move_soon(mine) if mine.since <= _UNFINISHED else index.move(mine))
+            if mine.to.finished:
+                self._projections.publish_ending()
         except errors.StorageFault as fault:
             if not mine.since <= _UNFINISHED:
                 raise
@@ -189,14 +194,6 @@ class FolderLog:
             self._owed = None
             self._context.ended.pop(self.run_id, None)
         self._context.probes.reach("storage.move.after_row")
-
-    async def _move(self, transition: runs.Transition) -> None:
-        if transition.since <= _UNFINISHED:
-            await self._context.index.move_soon(transition)
-        else:
-            await self._context.index.move(transition)
-        if transition.to.finished:
-            self._projections.publish_ending()
 
     @property
     def has_owed_move(self) -> bool:
@@ -341,7 +338,7 @@ class FolderLog:
 
     def _append_decision(
         self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
-    ) -> Awaitable[Placed]:
+    ) -> Awaitable[int]:
         # With the lines that steps.jsonl has now, so that it is noticed when its end is lost as a whole.
         line = {"kind": kind._value_, "at": at or self._now(), "lines": self._steps.count, **facts}
         # What cannot be folded in must not be written.
@@ -353,15 +350,17 @@ class FolderLog:
             line["event"] = number = self._events.next
             self._events.next, self._events.held[number] = number + 1, None
         appended = self._control.append(plain.encode(line), sync=sync, line=line)
-        return appended if "author" not in facts else self._ordered(line, appended)
+        if "author" not in facts:
+            return appended
+        return self._ordered(appended, lambda at: run_orders.of_decision(self.run_id, self._start, at, line))
 
-    async def _ordered(self, line: Mapping[str, plain.Json], appended: Awaitable[Placed]) -> Placed:
-        placed = await appended
-        order = run_orders.of_decision(self.run_id, self._start, placed.position, line)
+    async def _ordered(self, appended: Awaitable[T], order_of: Callable[[T], authors.RunOrder | None]) -> T:
+        made = await appended
+        order = order_of(made)
         await self._context.index.add_orders([order] if order is not None else [])
-        return placed
+        return made
 
-    def _fold(self, line: Mapping[str, plain.Json], placed: Placed) -> Placed:
+    def _fold(self, line: Mapping[str, plain.Json], position: int, _: dict[str, plain.Json]) -> int:
         self.loaded.decisions.apply(line)
         if line["kind"] == DecisionKind.TAKEN:
             self._control.owed = self._control.count
@@ -372,7 +371,7 @@ class FolderLog:
             self._events.sync = self._events.sync or not self._events.fresh
             event = decisions.event(self.run_id, line, self.loaded.decisions.taken, line["event"])
             self._projections.tell(event.seq, [event])
-        return placed
+        return position
 
     def _journal_position(self) -> JournalPosition | None:
         if self._events.unwritten or self._events.held:

@@ -44,11 +44,11 @@ class Load:
 class ProjectionFiles:
     """Write the projections of one run; called by one thread at a time."""
 
-    def __init__(self, run_id: str, session_id: str, context: StorageContext) -> None:
+    def __init__(self, run_id: str, folder: str, session_id: str, context: StorageContext) -> None:
         self._run_id = run_id
         self._session_id = session_id
         self._context = context
-        self._folder = layout.run_folder(run_id)
+        self._folder = folder
         self._on_disk: dict[str, str] = {}
         self.bytes = 0
         """Length of the snapshots written last."""

@@ -23,7 +23,6 @@ from app.engine import journal_lines
 from app.storage import layout
 from app.storage.disk.worker_threads import Workers
 from app.storage.index.index_port import ReceiptPlace
-from app.storage.journal.journal import Placed
 from app.storage.runs import events_file
 from app.storage.runs.events_file import BLOCK, Written
 from app.storage.runs.projection_files import Load, ProjectionFiles
@@ -160,12 +159,12 @@ class Projections:
         self._context = context
         self._queue = queue
         self._complete = complete
-        self._files = ProjectionFiles(run_id, start.session_id, context)
+        self._folder = layout.run_folder(run_id)
+        self._files = ProjectionFiles(run_id, self._folder, start.session_id, context)
         self.start = start
         """What the run began with, its present labels included."""
         self._feed = context.feed
         self._endings: list[Event] = []
-        self._folder = layout.run_folder(run_id)
         self._proven = dict.fromkeys(proven)
         self._make: Snapshots | None = None
         self._receipts: list[records.Record] = []
@@ -198,9 +197,9 @@ class Projections:
             self._write_soon()
         return event
 
-    def arrived(self, line: Mapping[str, Any], placed: Placed) -> records.Record:
+    def arrived(self, line: Mapping[str, Any], position: int, ending: Mapping[str, plain.Json]) -> records.Record:
         """Tell the events of a step's line, which is durable now, and return its record."""
-        record = records.read(placed.position, {**line, **placed.ending})
+        record = records.read(position, {**line, **ending})
         self.tell(line["event"], journal_lines.events(self._run_id, record, line["event"]))
         return record
 
@@ -241,13 +240,21 @@ class Projections:
         """Return whether a receipt is known here, perhaps not written yet."""
         return receipt_id in self._proven
 
-    async def flush(self) -> None:
-        """Write all that is queued now.
+    async def flush(self, *, whole: bool = True) -> None:
+        """Write all that is queued now, or only the events.
 
         Raises:
             errors.StorageFault: it could not be written, and stays queued.
         """
-        await self._flush(whole=True)
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._closed or not (self._queued() if whole else self._queue.unwritten):
+            return
+        error = await asyncio.shield(self._start(whole=whole))
+        if isinstance(error, OSError):
+            raise self._context.disk_health.failed(f"{self._folder}/*", error) from error
+        if error is not None:
+            raise error
 
     async def make_durable(self) -> None:
         """Sync written files, since the folder of a finished run is not read again to complete it.
@@ -265,19 +272,20 @@ class Projections:
         if self._queue.last <= after:
             return []
         with contextlib.suppress(errors.StorageFault):
-            await self._flush(whole=False)
+            await self.flush(whole=False)
         path = f"{self._folder}/{layout.EVENTS}"
         return await self._context.workers.run(lambda: events_file.read(self._context.disk, path, after, most))
 
     def publish_ending(self) -> None:
         """Announce the ending to those who follow all runs; they may read the run's row next."""
         endings, self._endings = self._endings, []
-        self._feed.publish(self.start, endings, len(events_file.encoded(*endings)))
+        if endings:
+            self._feed.publish(self.start, endings, len(events_file.encoded(*endings)))
 
     async def write_events(self) -> None:
         """Write queued events for those who follow all runs; what cannot be written waits."""
         with contextlib.suppress(errors.Fault):
-            await self._flush(whole=False)
+            await self.flush(whole=False)
 
     def close(self) -> None:
         """Write nothing more."""
@@ -304,17 +312,6 @@ class Projections:
 
     def _queued(self) -> bool:
         return bool(self._make or self._receipts or self._unindexed or self._queue.unwritten)
-
-    async def _flush(self, *, whole: bool) -> None:
-        while self._writing is not None:
-            await asyncio.wait([self._writing])
-        if self._closed or not (self._queued() if whole else self._queue.unwritten):
-            return
-        error = await asyncio.shield(self._start(whole=whole))
-        if isinstance(error, OSError):
-            raise self._context.disk_health.failed(f"{self._folder}/*", error) from error
-        if error is not None:
-            raise error
 
     def _start(self, *, whole: bool) -> asyncio.Task[BaseException | None]:
         self._writing = asyncio.create_task(self._write(whole), name=f"projections {self._run_id}")

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app import errors
@@ -29,6 +29,16 @@ def test_plain_values_survive_their_encoding(value):
 
     assert json.loads(plain.encode(made)) == made
     assert json.loads(plain.canonical(made)) == made
+
+
+@given(_json)
+@example({"b": [1e16, 1e-7, 0.1, -0.0, 2**64, -(2**63)], "a": None, "\U0001f600": "\x7f\u2028", "\uffff": "1.5"})
+def test_the_hashed_form_is_that_of_pythons_json(value):
+    """Anybody can make the same bytes with the standard library: sorted keys, no spaces, its way of writing numbers."""
+    made = plain.plain(value)
+
+    expected = json.dumps(made, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    assert plain.canonical(made).decode() == expected
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1: "x"}, {1, 2}, b"bytes", object(), [object()]])
