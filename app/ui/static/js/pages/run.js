@@ -47,10 +47,10 @@ export function Run({ id }) {
     ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
     <${Answered} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} />
     <${Opens} run=${run} />
-    ${run.status === "done" && html`<${Outputs} run=${run} />`}
+    ${run.status === "done" && html`<${Outputs} run=${run} result />`}
     <${Facts} run=${run} onDone=${live.refresh} />
     <div class="beside"><${RecipeGraph} path=${path} mine=${mine} denied=${wasDenied(run) ? run.error.key : ""} over=${run.status === "done"} /><${Steps} state=${state} onNear=${onNear} /></div>
-    ${run.status !== "done" && html`<${Outputs} run=${run} />`}
+    <${Outputs} run=${run} />
     <${Logs} path=${path} live=${!FINISHED.includes(run.status)} />
     <${Children} id=${id} />
     ${chosen && html`<${StepDrawer} state=${state} name=${chosen} onClose=${() => setQuery({ step: null })} />`}`;
@@ -131,7 +131,7 @@ function Facts({ run, onDone }) {
     ${run.forked_from && html`<dt>Forked from</dt><dd><a href=${`/runs/${run.forked_from}`}>${run.forked_from}</a></dd>`}
     ${run.parent_run_id && html`<dt>Started by</dt><dd><a href=${`/runs/${run.parent_run_id}`}>${run.parent_run_id}</a></dd>`}
     <dt>Session</dt><dd><a href=${`/runs?session_id=${encodeURIComponent(run.session_id)}`}>${run.session_id}</a></dd>
-    <dt>Arguments</dt><dd><${Arguments} of=${run.task.initial_args} /></dd>
+    <dt>Arguments</dt><dd><${Arguments} of=${run.task.initial_args} open=${run.status === "failed"} /></dd>
     ${service && service.engine !== "embedded" && html`<dt>Engine</dt><dd>${service.engine}</dd>`}
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
@@ -141,15 +141,11 @@ function Facts({ run, onDone }) {
   </dl>`;
 }
 
-/** Arguments of an answer that are shown unfolded, in characters. */
-const SHORT = 400;
-
-/** What a run was started with; folded where it is long. @param {{of: Record<string, any>}} props */
-function Arguments({ of }) {
+/** What a run was started with. @param {{of: Record<string, any>, open: boolean}} props */
+function Arguments({ of, open }) {
   const names = Object.keys(of);
-  const all = html`<div class="mono">${names.map((name) => html`<div>${name}: ${typeof of[name] === "string" ? of[name] : JSON.stringify(of[name])}</div>`)}</div>`;
   if (!names.length) return "none";
-  return JSON.stringify(of).length <= SHORT ? all : html`<details><summary>${names.join(", ")}</summary>${all}</details>`;
+  return html`<details open=${open}><summary>${names.join(", ")}</summary><div class="mono">${names.map((name) => html`<div>${name}: ${typeof of[name] === "string" ? of[name] : JSON.stringify(of[name])}</div>`)}</div></details>`;
 }
 
 /** The recipe as the run froze it, with the state of each node. @param {{path: string, mine: (event: any) => boolean, denied: string, over: boolean}} props As of a graph. */
@@ -159,13 +155,18 @@ function RecipeGraph({ path, mine, denied, over }) {
   return html`<${Section} title="Graph"><${Graph} graph=${graph.data} denied=${denied} over=${over} onChoose=${(/** @type {any} */ node) => setQuery({ step: node.key || node.id })} /></${Section}>`;
 }
 
-/** @param {{run: any}} props */
-function Outputs({ run }) {
+/** Files that a result lists. */
+const MOST = 5;
+
+/** @param {{run: any, result?: boolean}} props `result`: only what a run that is done is there for: its files, or its last slot. */
+function Outputs({ run, result }) {
   const path = `/api/runs/${run.run_id}/cache/`;
-  const slots = Object.entries(run.cache_summary);
-  const files = run.steps.filter((/** @type {any} */ step) => step.output_file || (step.status === "done" && step.key.startsWith("commit.")));
+  const all = Object.entries(run.cache_summary);
+  const written = run.steps.filter((/** @type {any} */ step) => step.output_file || (step.status === "done" && step.key.startsWith("commit.")));
+  const files = result ? written.slice(-MOST) : written;
+  const slots = !result ? all : files.length || all.length < 2 ? [] : all.slice(-1);
   if (!slots.length && !files.length) return null;
-  return html`<${Section} title="Outputs" count=${files.length + slots.length}><ul class="lines">
+  return html`<${Section} title=${result ? "Result" : "Outputs"} count=${result ? undefined : files.length + slots.length}><ul class="lines">
     ${each(files, ({ key, output_file, output_preview, output_slot }) => html`<li key=${key}><${Opened} path=${path + encodeURIComponent(output_slot || key.slice(7))} title="File"><code>${output_file || output_preview}</code><//></li>`)}
     ${slots.map(([name, slot]) => html`<li key=${name}><${Opened} path=${path + encodeURIComponent(name)} title=${name}>${slot.preview}<//></li>`)}
   </ul></${Section}>`;
