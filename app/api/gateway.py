@@ -25,8 +25,8 @@ _LOG = logging.getLogger("control_room.api")
 class Pages(Protocol):
     """Pages of a browser, which hold no data."""
 
-    def serves(self, path: str) -> bool:
-        """Return whether an address belongs to the pages."""
+    def serves(self, scope: Scope) -> bool:
+        """Return whether the pages answer a request."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for a page or one of its files."""
@@ -89,7 +89,7 @@ class Gateway:
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Pages hold no data, and a browser must be able to load the one that signs in.
         shown = scope["type"] == "http" and not scope["path"].startswith(_DATA)
-        if shown and self._pages is not None and self._pages.serves(scope["path"]):
+        if shown and self._pages is not None and self._pages.serves(scope):
             await self._pages(scope, receive, send)
             return
         # Who asks is known before the body is read, so that a stranger cannot make the service hold megabytes.

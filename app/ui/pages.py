@@ -38,6 +38,9 @@ PAGES = frozenset(
 )
 """First parts of the addresses of all pages except `/`."""
 
+_OTHERS = frozenset(("api", "healthz", "hooks", "metrics", "readyz", "ws"))
+"""First parts of the addresses that answer data, to a browser as well."""
+
 _INLINE = re.compile(rb"<script type=\"importmap\">(.*?)</script>", re.DOTALL)
 _TYPES = {".mjs": "text/javascript", ".js": "text/javascript"}
 _METHODS = ("GET", "HEAD")
@@ -60,9 +63,12 @@ class File:
 class Pages:
     """The pages as an application of their own, which needs no token."""
 
-    def serves(self, path: str) -> bool:
-        """Return whether an address belongs to the pages: one of them, or one of their files."""
-        return path == "/" or path.startswith(FILES) or path.split("/")[1] in PAGES
+    def serves(self, scope: Scope) -> bool:
+        """Return whether the pages answer: one of them, one of their files, or an address that a browser made up."""
+        if _is_known(scope["path"]):
+            return True
+        wants_page = scope["method"] in _METHODS and "text/html" in Headers(scope=scope).get("accept", "")
+        return wants_page and _first(scope["path"]) not in _OTHERS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for a page or one of its files."""
@@ -71,8 +77,19 @@ class Pages:
         if found is None or scope["method"] not in _METHODS:
             response = Response(status_code=404 if found is None else 405, headers=_headers())
         else:
-            response = _response(found, Headers(scope=scope))
+            asked = Headers(scope=scope)
+            response = (
+                _response(found, asked) if _is_known(path) else _content(found, asked, _headers(), status_code=404)
+            )
         await response(scope, receive, send)
+
+
+def _is_known(path: str) -> bool:
+    return path == "/" or path.startswith(FILES) or _first(path) in PAGES
+
+
+def _first(path: str) -> str:
+    return path.removeprefix("/").partition("/")[0]
 
 
 def _response(found: File, asked: Headers) -> Response:
@@ -80,9 +97,14 @@ def _response(found: File, asked: Headers) -> Response:
     headers = _headers() | {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if found.etag in asked.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
+    return _content(found, asked, headers, status_code=200)
+
+
+def _content(found: File, asked: Headers, headers: dict[str, str], *, status_code: int) -> Response:
+    content = found.content
     if "gzip" in asked.get("accept-encoding", ""):
-        return Response(found.compressed, media_type=found.media_type, headers=headers | {"Content-Encoding": "gzip"})
-    return Response(found.content, media_type=found.media_type, headers=headers)
+        content, headers = found.compressed, headers | {"Content-Encoding": "gzip"}
+    return Response(content, status_code=status_code, media_type=found.media_type, headers=headers)
 
 
 @cache

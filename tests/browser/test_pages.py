@@ -25,7 +25,7 @@ schema: "1.7"
 """
 
 UNKNOWN = "/none"
-"""Shown only by the pages themselves; to a browser that asks for it the service says 404."""
+"""The service answers 404 with the pages, whose own word it is."""
 
 PAGES = {
     "/": "Home",

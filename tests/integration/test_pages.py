@@ -99,6 +99,17 @@ async def test_nothing_else_is_served(service: served.Served, method: str, path:
     assert (await service.http.request(method, path)).status_code == status
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "/run/x", "/api", "/metrics", "/healthz"])
+async def test_a_browser_at_an_unknown_address_gets_a_page(service: served.Served, path: str) -> None:
+    """A browser that asks for an address that does not exist gets the pages, as 404; data stays data for everyone."""
+    answer = await service.http.get(path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    is_page = answer.headers["content-type"].startswith("text/html")
+
+    assert is_page == (path in ("/nowhere", "/run/x"))
+    assert answer.status_code == (200 if path in ("/metrics", "/healthz") else 404)
+    assert (await service.http.get("/nowhere")).json()["code"] == "not_found"
+
+
 async def test_pages_need_no_token(project: Project) -> None:
     """Pages hold no data: with a token they are open, so that a browser can sign in, and the interface is not."""
     async with served.in_process(project, api_token="t" * 32) as service:
