@@ -172,7 +172,8 @@ function Navigation({ path }) {
       <ul>${NAVIGATION.map(link)}<li class="apart" aria-hidden="true">Setup</li>${SETUP.map(link)}</ul>`}
     <div class="rail-foot">
       <button type="button" class="quiet" aria-label=${`Theme: ${shownTheme}`} onClick=${nextTheme}><${Icon} name="theme" /> <span>Theme: ${shownTheme}</span></button>
-      ${useValue(isSignedIn) && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
+      <button type="button" class="quiet keys" onClick=${() => (helpOpen.value = true)}>Keys: ?</button>
+      ${useValue(isSignedIn) && path !== "/sign-in" && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
     </div>
   </nav>`;
 }
