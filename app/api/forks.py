@@ -24,6 +24,7 @@ _FORKED = responses.created(
     fork_requests.Forked,
     *_REFUSED,
     "conversation_shared",
+    "gate_denied",
     "resume_unchangeable",
     "idempotency_conflict",
     "approvals_need_keys",

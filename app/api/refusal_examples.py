@@ -220,6 +220,12 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     ),
     errors.Conflict(f"the issue {_ISSUE} has 1000 notes", code="too_many_notes"),
     # -- budgets
+    errors.Conflict(
+        "the limit of budget drafts is $0.70, it is overdrawn by $0.07, and the call of the step 'polish' needs more;"
+        " raise it to let the run continue: control-room budgets set drafts --max-cost N",
+        code="budget_exhausted",
+        key="polish",
+    ),
     errors.NotFound("there is no budget 'drafts'; there are none", code="budget_not_found", detail={"budgets": []}),
     errors.RequestInvalid("there are 200 budgets already, which is the limit; remove one", code="too_many_budgets"),
     errors.Conflict(

@@ -34,6 +34,7 @@ _STARTED = responses.created(
     headers={"Location": "Address of the run."},
 )
 _MOVED = declared(requests.Moved, *refusals.COMMAND)
+_UNPAUSED = declared(requests.Moved, *refusals.COMMAND, "budget_exhausted")
 _MARKED = declared(requests.Marked, *refusals.WRITE, "run_not_found", "run_busy", "journal_corrupt")
 _RESUMED = declared(
     requests.Moved,
@@ -114,9 +115,9 @@ async def pause_run(
     return as_json(await services.runs.pause(run_id, author, interrupt=body is not None and body.interrupt))
 
 
-@router.post("/{run_id}/unpause", summary="Resume a paused run", responses=_MOVED)
+@router.post("/{run_id}/unpause", summary="Resume a paused run", responses=_UNPAUSED)
 async def unpause_run(services: ServicesDep, run_id: RunId, author: AuthorDep, _body: _NoBody = None) -> Response:
-    """Resume a paused run. It re-enters the queue."""
+    """Resume a paused run. It re-enters the queue, unless the budget that stopped it still lacks room."""
     return as_json(await services.runs.unpause(run_id, author))
 
 

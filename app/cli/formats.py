@@ -232,6 +232,7 @@ def plan(found: Mapping[str, Any]) -> str:
         names = ("agent_id", "backend", "model")
         agents = [[*(agent[name] for name in names), "yes" if agent["ready"] else "no"] for agent in found["agents"]]
         parts.append(table((*names, "ready"), agents))
+    parts += [f"a step would fail: {flaw['message']}" for flaw in found["warnings"]]
     return "\n\n".join([*parts, *(f"cannot run here: {flaw['message']}" for flaw in found["problems"])])
 
 

@@ -98,7 +98,9 @@ class Used(shapes.Shape):
     tokens: int = 0  # Tokens read and written.
     calls: int = 0  # Calls, repeated ones and those that were cut off included.
     calls_without_price: int = 0
-    """Calls without a reported price; an estimate counts for them, or else the reserved amount."""
+    """Calls whose usage, but no price, was reported; an estimate counts for them, or else the reserved amount."""
+    calls_silent: int = shapes.omitted(default=0)
+    """Calls that reported nothing, those that were cut off among them; the reserved amount counts for them."""
 
     @classmethod
     def of(cls, parts: Iterable[UsageSum]) -> Used:
@@ -109,7 +111,8 @@ class Used(shapes.Shape):
             cost_estimated_usd=total(part.cost_estimated_usd for part in found),
             tokens=sum(part.input_tokens + part.output_tokens for part in found),
             calls=sum(part.calls + part.calls_silent for part in found),
-            calls_without_price=sum(part.calls_without_price + part.calls_silent for part in found),
+            calls_without_price=sum(part.calls_without_price for part in found),
+            calls_silent=sum(part.calls_silent for part in found),
         )
 
 

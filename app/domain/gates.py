@@ -18,6 +18,10 @@ from app.domain.operations import Gate
 from app.domain.records import Record
 from app.domain.runs import RunStart
 
+APPROVAL_DENIED = "approval_denied"  # Code of a run that ended because its approval was not given.
+
+DENIED = "denied"  # Reason of a failed run that a person's denial ended.
+
 _DIGITS = 12
 
 
@@ -158,6 +162,13 @@ def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     """Return the fields of an answer's event."""
     shown = {name: answer[name] for name in ("gate_id", "decision", "by_default", "denied")}
     return shown | {"message": plain.preview(answer["message"]), "author": authors.in_line(answer)}
+
+
+def end_reason(error: Mapping[str, Any] | None) -> str | None:
+    """Return `denied` for the error of a run that a person's denial ended; None for any other."""
+    detail = (error or {}).get("detail")
+    by_person = isinstance(detail, Mapping) and detail.get("by_default") is False
+    return DENIED if error is not None and error.get("code") == APPROVAL_DENIED and by_person else None
 
 
 def is_denial(record: Record) -> bool:

@@ -160,7 +160,7 @@ class Transition:
     since: frozenset[RunState]  # States it may move from.
     at: str  # When.
     error_code: str | None = None  # Code of the error of a failed or parked run.
-    reason: str | None = None  # Why a paused run rests.
+    reason: str | None = None  # Why a paused run rests; `denied` where a person's denial ended it.
     facts: RunFacts | None = None  # What its journals add up to by now; None: what the row shows of it stays.
 
     @classmethod
@@ -184,9 +184,11 @@ class Transition:
         return _transition(run_id, RunState.PENDING, at, also=RunState.RUNNING)
 
     @classmethod
-    def end(cls, run_id: str, status: RunState, at: str, error_code: str | None = None) -> Transition:
+    def end(
+        cls, run_id: str, status: RunState, at: str, error_code: str | None = None, reason: str | None = None
+    ) -> Transition:
         """Its `ended` line is on disk."""
-        return _transition(run_id, status, at, error_code=error_code)
+        return _transition(run_id, status, at, error_code=error_code, reason=reason)
 
 
 def _transition(

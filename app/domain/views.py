@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 from app import clock
 from app.domain import authors, plain, shapes
 from app.domain.budgets import BudgetState
-from app.domain.gates import gate_id
+from app.domain.gates import APPROVAL_DENIED, gate_id, is_denial
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.operations import Gate
 from app.domain.records import Failure, Finish, Place, Record, StepError, Usage
@@ -131,7 +131,8 @@ class Manifest(shapes.Shape):
     total_steps: int | None  # Steps of the recipe; None if its flow can loop.
     phase: str | None  # `a`, `b` or `dod` while a pipeline runs.
     error: Failure | None  # Why it failed, or was parked.
-    reason: str | None  # Why it is in this state, e.g. `paused_by_person`.
+    reason: str | None
+    """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied."""
     dialect: str  # Language of the recipe.
     working_dir: str  # Workspace, as an absolute path.
     started_by: authors.Shown | None = shapes.omitted()
@@ -202,6 +203,10 @@ class RunDetail(Manifest):
     """A step whose agent or program has been silent for longer than `CONTROL_ROOM_STALLED_AFTER_SECONDS`."""
     unreadable: Unreadable | None
     """File that cannot be read now, None if all can; until it can, the last known state is shown."""
+    orders: Mapping[str, str | None]
+    """Each order, with why the run refuses it now; null: it takes the order. Of `pause`, `unpause`, `cancel`, `resume`,
+    `fork` and `delete`.
+    """
     budget: BudgetState | None = shapes.omitted()
     """How its limits stand, the runs that it started included; absent where it has none."""
 
@@ -251,6 +256,7 @@ Attempts: TypeAlias = Mapping[str, Sequence[Record]]
 
 
 _NO_ATTEMPTS: Attempts = {}
+_DENIED = StepError(code=APPROVAL_DENIED, message="denied; nothing continues past it")
 
 
 def earlier_attempts(attempts: Attempts, key: str, before: int) -> tuple[AttemptShown, ...]:
@@ -272,11 +278,11 @@ def finished_steps(records: Iterable[Record], attempts: Attempts = _NO_ATTEMPTS)
     """Return steps as the consolidated answer shows them (execution-modes, appendix D)."""
     shown = []
     for record in records:
-        line = record.line
+        line, denied = record.line, is_denial(record)
         step = StepShown(
             step_id=line.get("step_id"),
             phase=line.get("phase"),
-            status=record.status,
+            status=StepState.FAILED if denied else record.status,
             tool=line.get("tool"),
             agent_archetype=line.get("agent_archetype"),
             agent_id=line.get("agent_id"),
@@ -287,7 +293,7 @@ def finished_steps(records: Iterable[Record], attempts: Attempts = _NO_ATTEMPTS)
             attempt=record.attempt,
             started_at=record.started_at,
             completed_at=record.completed_at,
-            error=record.error,
+            error=_DENIED if denied else record.error,
             output_file=record.output_file,
             holds=record.holds,
             duration_ms=line.get("duration_ms"),

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from app import errors
-from app.domain import plain
+from app.domain import gates, plain
 from app.domain.decisions import LINES_MISSING, DecisionKind
 from app.domain.events import EventType
 from app.domain.runs import Ending, Transition
@@ -118,7 +118,7 @@ class Completion:
         await self._durability.commit(self._run_log.rest)
         ended = self._run_log.loaded.decisions.ended
         at = ended.at if ended else self._projection.now()
-        await self._projection.note(Transition.end(self._run_id, status, at, code))
+        await self._projection.note(Transition.end(self._run_id, status, at, code, gates.end_reason(error)))
 
     async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
         code = str(error["code"]) if error else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app import errors
-from app.domain import usage_sums, views
+from app.domain import gates, usage_sums, views
 from app.domain.gates import OpenGate
 from app.domain.operations import Gate
 from app.domain.slots import Board, Progress
@@ -102,7 +102,7 @@ def _at_rest(loaded: Loaded) -> views.RunView:
     return views.RunView(
         start=loaded.start,
         status=decisions.status,
-        reason=None if ended else decisions.paused,
+        reason=gates.end_reason(ended.error) if ended else decisions.paused,
         records=loaded.records,
         dead=frozenset(decisions.dead),
         usage=usage_sums.total_usage(loaded.records),

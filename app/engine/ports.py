@@ -176,6 +176,14 @@ class BoundedDriver(Protocol):
 
 
 @runtime_checkable
+class PathTakingDialect(Protocol):
+    """A language whose recipes show which arguments name files."""
+
+    def path_args(self, document: Mapping[str, plain.Json]) -> Mapping[str, bool]:
+        """Return the arguments that name files of the workspace, and whether a step reads each."""
+
+
+@runtime_checkable
 class SecretiveDialect(Protocol):
     """A language whose recipes name secrets."""
 

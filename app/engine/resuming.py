@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from app import errors
-from app.domain import authors, decisions, plain, runs, slots, views
+from app.domain import authors, decisions, gates, plain, runs, slots, views
 from app.engine import dry_replay, ports, run_engine, step_decisions, stores
 
 Dialects = Mapping[str, ports.Driver]
@@ -72,5 +72,5 @@ async def _decide(log: stores.RunLog, facts: dict[str, plain.Json], now: Callabl
     except errors.StorageFault:
         if ended is not None:
             code = ended.error["code"] if ended.error else None
-            await log.move(runs.Transition.end(run_id, ended.status, ended.at, code))
+            await log.move(runs.Transition.end(run_id, ended.status, ended.at, code, gates.end_reason(ended.error)))
         raise

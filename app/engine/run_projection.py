@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from app import clock
-from app.domain import plain, views
+from app.domain import gates, plain, views
 from app.domain.events import EventType
 from app.domain.operations import Input
 from app.domain.records import Record
@@ -205,7 +205,7 @@ class RunProjection:
             return CANCELLING
         if self.status is RunState.RUNNING:
             return PAUSING if decided.paused is not None else None
-        return self._reason
+        return gates.end_reason(self._error) if self.status.finished else self._reason
 
     def _snapshots(self) -> Mapping[str, plain.Json]:
         view = self.view()

@@ -210,7 +210,7 @@ class RunSummary(shapes.Shape):
     started_at: shapes.Instant | None = None
     """When a process took it up for the first time."""
     reason: str | None = None
-    """Why it is in this state, e.g. `paused_by_person`."""
+    """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied."""
     usage: Usage = field(default_factory=Usage)
     """What its steps cost, repeated attempts included."""
     pinned: bool = False

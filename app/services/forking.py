@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import errors
-from app.domain import authors, plain, runs, states
+from app.domain import authors, gates, plain, runs, states
 from app.engine import conversation_claims, forking, ports, run_engine, step_decisions, stores
 from app.services import faults, requests, run_reader, voting
 from app.services.fork_requests import Forked, ForkRequest
@@ -143,6 +143,7 @@ class Forks:
             source_hash=forking.source_hash(found.kept),
             begun_again=dict.fromkeys(found.conversations, 1),
         )
+        _refuse_denied(found)
         lasting = {record.position for record in candidates}
         left_out = frozenset(record.position for record in forking.living(source) if record.position not in lasting)
         return Planned(source=source, start=start, replayed=found, left_out=left_out)
@@ -204,6 +205,16 @@ def _refuse_shared_conversation(start: runs.RunStart) -> None:
             " not begin it from its journal. Start a new run, or fork the run that began the conversation"
         )
         raise errors.Conflict(message, code="conversation_shared", detail={"agent_session_id": named})
+
+
+def _refuse_denied(found: forking.Replayed) -> None:
+    denial = next((record for record in reversed(found.kept) if gates.is_denial(record)), None)
+    if found.finished and denial is not None:
+        message = (
+            f"the gate {denial.key!r} was denied, so that this fork would end at once; name it in `from` to be asked"
+            " again, or a step before it"
+        )
+        raise errors.Conflict(message, code="gate_denied", key=denial.key, detail=dict(gates.told(denial.output)))
 
 
 def _refuse_too_many(start: runs.RunStart) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import errors
-from app.domain import graphs, limits, plain, shapes
+from app.domain import graphs, limits, plain, runs, shapes
 from app.domain.approvals import Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.engine import ports
-from app.services import run_graphs, voting, worst_cases
+from app.services import path_args, run_graphs, voting, worst_cases
 from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.starting import Starter
@@ -98,6 +98,10 @@ class PreflightReport(shapes.Shape):
     """Its limits, those of policies included."""
     approvals: Approvals | None = shapes.omitted()
     """What its gates need, by the request or a policy."""
+    warnings: tuple[errors.Flaw, ...] = ()
+    """Arguments that a step would fail over: a path out of the workspace, or a file that is not there yet. The start is
+    accepted all the same.
+    """
 
 
 class Preflight:
@@ -163,7 +167,15 @@ class Preflight:
             unbounded=worst.unbounded,
             limits=start.limits,
             approvals=start.approvals,
+            warnings=self._warnings(driver, start),
         )
+
+    def _warnings(self, driver: ports.Driver, start: runs.RunStart) -> tuple[errors.Flaw, ...]:
+        # A task of a plan may read what the tasks before it write.
+        if not isinstance(driver, ports.PathTakingDialect) or start.session_plan_task_id is not None:
+            return ()
+        named = driver.path_args(start.recipe)
+        return tuple(path_args.flaws(start.args, named, start.working_dir, self._starter.hidden))
 
     def _agent(self, agent: Mapping[str, Any]) -> AgentPlanned:
         fault = self._catalogue.readiness.backend_fault(agent["backend"])

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from app.domain import decisions, explanations, plain, records, states, stop_reasons, views
+from app.domain import allowed_orders, decisions, explanations, plain, states, stop_reasons, views
 from app.domain.explanations import Cause
 from app.domain.unreadable import Unreadable
 
-_DENIALS_SOUGHT = 200
 _STEPS_NAMED = 4
 
 
@@ -24,7 +23,7 @@ def ending(run_id: str, view: views.RunView) -> Cause:
     text = f"It failed: {_reported(view.error)}"
     if view.error is not None and view.error.get("code") == "journal_corrupt":
         return _cause(run_id, "damaged", text, view.completed_at, act=f"control-room runs repair {run_id}")
-    if any(_is_denial(record) for record in view.living()[-_DENIALS_SOUGHT:]):
+    if allowed_orders.denied_at(view) is not None:
         text, act = f"{text}; a denial is final, so only a new run can continue", None
     return _cause(run_id, "ended", text, view.completed_at, act=act)
 
@@ -42,10 +41,6 @@ def _listed(keys: list[plain.Json]) -> str:
     shown = [str(key) for key in keys[:_STEPS_NAMED]]
     more = f" and {len(keys) - len(shown)} more" if len(keys) > len(shown) else ""
     return f"step{'s' if len(keys) > 1 else ''} {', '.join(shown)}{more}"
-
-
-def _is_denial(record: records.Record) -> bool:
-    return isinstance(record.output, dict) and record.output.get("denied") is True and "decision" in record.output
 
 
 def pause(run_id: str, view: views.RunView) -> Cause:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
-from app.domain import budgets, plain, records, runs, shapes, slots, states, views
+from app.domain import allowed_orders, budgets, plain, records, runs, shapes, slots, states, views
 from app.domain import unreadable as unreadables
 from app.domain.limits import NO_LIMITS
 from app.engine import stores
@@ -300,14 +300,14 @@ class RunResponseCache:
         living = view.living()
         self._catch_up(view, living)
         opened = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in view.open]
-        shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
         times = {"started_at": view.started_at, "duration_ms": views.duration_ms(view.started_at, view.completed_at)}
         stalled = next((step.stalled for step in view.open if step.stalled is not None), None)
-        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b%b,"unreadable":%b%b}' % (
+        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"orders":%b,"holder":%b%b,"unreadable":%b%b}' % (
             plain.encode(views.manifest(view) | times)[:-1],
-            b",".join(shown),
+            b",".join([*self._steps, *opened][-views.NEWEST_STEPS :]),
             len(living) + len(opened),
             b",".join(self._summaries(view.board.slots)),
+            plain.encode(allowed_orders.refusals(view)),
             plain.encode(holder),
             b"" if stalled is None else b',"stalled":' + plain.encode(stalled.to_json()),
             plain.encode(view.unreadable.to_json() if view.unreadable else None),

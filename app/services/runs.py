@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from app import clock, errors
-from app.domain import authors, operations, plain, runs, states
+from app.domain import allowed_orders, authors, decisions, operations, plain, runs, states
 from app.engine import ports, run_engine, stores
 from app.services import aio, conversation_binding, faults, requests, run_reader, voting
 from app.services.conversation_binding import ConversationBinding
@@ -170,11 +170,23 @@ class Runs(RunQueries):
 
         Raises:
             errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is not paused.
+            errors.Conflict: `budget_exhausted`; its next call still does not fit.
         """
         run_reader.check_run_id(run_id)
+        await self._refuse_exhausted(run_id)
         with faults.as_errors():
             await self._engine.unpause(run_id, author)
         return await self._reader.moved(run_id)
+
+    async def _refuse_exhausted(self, run_id: str) -> None:
+        if (await self._store.summary(run_id)).reason != decisions.BUDGET_EXHAUSTED or self._engine.spending is None:
+            return
+        with faults.as_errors():
+            loaded = await self._store.read(run_id)
+        error = loaded.decisions.pause_error
+        if error is not None and not await self._engine.spending.has_room(loaded):
+            message, key = str(error.get("message")), str(error.get("key"))
+            raise errors.Conflict(message, code=decisions.BUDGET_EXHAUSTED, key=key)
 
     async def resume(self, run_id: str, request: ResumeRequest, author: authors.Author | None = None) -> Moved:
         """Send a failed or cancelled run on, or take over an unfinished one that another process or directory left.
@@ -187,10 +199,9 @@ class Runs(RunQueries):
         view = await self._reader.view(run_id)
         left_behind = not view.status.finished and (await self._store.summary(run_id)).owner != "service"
         if not left_behind and view.status not in (states.RunState.FAILED, states.RunState.CANCELLED):
-            raise errors.WrongState(
-                f"run {run_id} is {view.status}; only a failed or cancelled run is resumed",
-                detail={"run_id": run_id, "status": view.status.value},
-            )
+            why = allowed_orders.refusals(view)["resume"]
+            message = f"run {run_id} is {view.status}; only a failed or cancelled run is resumed, and {why}"
+            raise errors.WrongState(message, detail={"run_id": run_id, "status": view.status.value})
         overrides = await self._starter.renewed(view.start, request)
         if request.new_conversation:
             overrides = {**overrides, "begun_again": conversation_binding.begun_again(view)}

@@ -23,6 +23,7 @@ from app.services.recipes import Catalogue
 from app.services.requests import ResumeRequest, StartRequest
 from app.services.routing import RoutingResult
 from app.services.workspaces import Workspaces
+from app.tools import reserved
 
 _RECIPES_NAMED = 20
 _AT_ONCE = 500
@@ -84,6 +85,11 @@ class Starter:
         self._ids = ids
         self.rules = rules
         """What holds for new runs beside their recipes."""
+
+    @property
+    def hidden(self) -> reserved.Reserved:
+        """Return what in working folders no step looks at."""
+        return self._workspaces.reserved
 
     async def prepared(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None

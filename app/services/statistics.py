@@ -45,7 +45,7 @@ class WaitCounts(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedCount(shapes.Shape):
-    """Runs that failed lately."""
+    """Runs that failed lately; those that a person's denial ended are not among them."""
 
     since: shapes.Instant
     """From when."""

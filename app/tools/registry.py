@@ -141,6 +141,8 @@ class ToolPerformer:
         try:
             async with asyncio.timeout(limit):
                 output = await self._threads.run(lambda: self._tools.execute(operation.tool, operation.args, workspace))
+        except errors.ToolFailed as failure:
+            raise _naming_argument(failure, operation.args) from failure
         except TimeoutError as error:
             raise errors.ToolFailed(
                 f"The tool {operation.tool} did not end within {limit:g} seconds.",
@@ -148,3 +150,18 @@ class ToolPerformer:
                 detail={"tool": operation.tool, "timeout_seconds": limit},
             ) from error
         return records.Result(output=output.payload, summary=output.summary[: plain.PREVIEW_CHARACTERS])
+
+
+def _naming_argument(failure: errors.ToolFailed, args: plain.Object) -> errors.ToolFailed:
+    """Return a failure that also names the argument whose path, or whose words, it is about."""
+    query = failure.detail.get("query")
+    about = {str(each) for each in [failure.detail.get("path"), *(query if isinstance(query, list) else ())] if each}
+    name = next((name for name, given in args.items() if about & set(_texts(given))), None)
+    if name is None:
+        return failure
+    message = f"{failure.message} It is given in the argument {name}."
+    return type(failure)(message, code=failure.code, detail={**failure.detail, "argument": name})
+
+
+def _texts(given: plain.Json) -> list[str]:
+    return [each for each in (given if isinstance(given, list) else [given]) if isinstance(each, str)]

@@ -60,9 +60,12 @@ def exhausted(key: str, account: Account, name: str, need: Need, time: clock.Clo
         if "run_id" in account.name
         else f"control-room budgets set {account.name['name']} --max-{_OPTIONS[name]} N"
     )
+    rest = f"{_told(name, left)} of it is left" if left > 0 else "it is used up"
+    rest = f"it is overdrawn by {_told(name, -left)}" if left < 0 else rest
     message = (
-        f"the limit {name} of {of} is {limit:g}, {max(left, 0):g} are left, and the call of the step {key!r} needs"
-        f" {getattr(need, name) or 'more'}; raise it to let the run continue: {raising}"
+        f"the limit of {of} is {_told(name, limit)}, {rest}, and the call of the step {key!r} needs"
+        f" {_told(name, wanted) if (wanted := getattr(need, name)) else 'more'}; raise it to let the run continue:"
+        f" {raising}"
     )
     detail: dict[str, plain.Json] = {
         "budget": dict(account.name),
@@ -71,6 +74,12 @@ def exhausted(key: str, account: Account, name: str, need: Need, time: clock.Clo
         **state.to_json(),
     }
     return equipment.Parked(BUDGET_EXHAUSTED, errors.StepError(message, code=BUDGET_EXHAUSTED, key=key, detail=detail))
+
+
+def _told(name: str, amount: float) -> str:
+    if name != "cost_usd":
+        return f"{amount:g} {name}"
+    return f"${amount:.2f}" if amount >= 0.01 else f"${amount:.2g}"
 
 
 _OPTIONS = {"cost_usd": "cost", "tokens": "tokens", "calls": "calls"}

@@ -307,8 +307,20 @@ async def test_a_denial_is_final(service: served.Served) -> None:
     shown = await service.until(run_id, "done", "failed")
     refused = [await _resume(service, shown, **body) for body in ({}, {"from": "approval:look"}, {"from": "plan"})]
     again = await service.show(run_id)
+    fork = await service.http.post(f"/api/runs/{run_id}/fork", json={})
+    asked_again = await service.http.post(f"/api/runs/{run_id}/fork", json={"from": "approval:look"})
+    graph = (await service.http.get(f"/api/runs/{run_id}/graph")).json()["nodes"]
+    listed = (await service.http.get("/api/runs?status=failed")).json()
+    stats = (await service.http.get("/api/stats")).json()
+    gates = [step for step in shown["steps"] if step["key"] == "approval:look"]
 
     assert (shown["status"], shown["error"]["code"]) == ("failed", "approval_denied")
+    assert (shown["reason"], [row["reason"] for row in listed], stats["failed"]["count"]) == ("denied", ["denied"], 0)
+    assert [(step["status"], step["error"]["code"]) for step in gates] == [("failed", "approval_denied")]
+    assert [node["status"] for node in graph if node["key"] == "approval:look"] == ["failed"]
+    assert {name for name, why in shown["orders"].items() if why is None} == {"fork", "delete"}
+    assert "denied, which is final" in shown["orders"]["resume"]
+    assert (fork.status_code, fork.json()["code"], asked_again.status_code) == (409, "gate_denied", 201)
     assert "too early" in shown["error"]["message"]
     assert [(answer.status_code, answer.json()["code"]) for answer in refused] == [(409, "gate_denied")] * 3
     assert again == shown

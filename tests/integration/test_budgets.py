@@ -71,10 +71,15 @@ async def test_a_raised_limit_sends_the_run_on(paid: Project, service: served.Se
 async def test_a_limit_that_is_raised_too_little_keeps_the_run_paused(paid: Project, service: served.Served) -> None:
     """A run goes on only when its next call fits; a lifted limit lets everything through."""
     run_id = await limited(service, cost_usd=0.2)
-    await service.until(run_id, "paused")
+    parked = await service.until(run_id, "paused")
+    unpaused = await service.http.post(f"/api/runs/{run_id}/unpause")
     little = await service.http.patch(f"/api/runs/{run_id}/limits", json={"cost_usd": 0.25})
     lifted = await service.http.patch(f"/api/runs/{run_id}/limits", json={"cost_usd": None})
 
+    assert "the limit of run" in parked["error"]["message"]
+    assert "is $0.20, it is overdrawn by $0.05" in parked["error"]["message"]
+    assert (unpaused.status_code, unpaused.json()["code"]) == (409, "budget_exhausted")
+    assert "control-room runs limits" in unpaused.json()["detail"]
     assert little.json()["status"] == "paused"
     assert lifted.status_code == 200
     assert (await service.until(run_id, "done", "failed"))["status"] == "done"

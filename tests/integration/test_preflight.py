@@ -11,7 +11,7 @@ from app.dialects.agent_recipes import bounds as machine_bounds
 from app.dialects.amplifier import bounds as recipe_bounds
 from app.dialects.orchestrate import bounds as workflow_bounds
 from app.domain import limits
-from tests.integration import served
+from tests.integration import project, served
 from tests.integration.project import Project
 from tests.integration.test_showing import ARRIVAL
 
@@ -174,3 +174,30 @@ async def test_calls_and_what_each_may_cost_bound_the_cost(project: Project) -> 
         priced = await examined(service, recipe_id="draft", args=ARRIVAL, limits={"tokens": 9})
 
     assert (priced["cost_at_most_usd"], priced["unbounded"]) == (1.0, [])
+
+
+async def test_paths_are_checked_as_steps_would(service: served.Served) -> None:
+    """A path out of the workspace and a file that is missing are told with their argument; the start is accepted."""
+    recipe = project.draft("look")
+    recipe["args_schema"]["properties"] |= {
+        "scenes": {"type": "array", "items": {"type": "string"}, "default": []},
+        "report": {"type": "string", "default": "report.md"},
+    }
+    recipe["phase_a"].append(project.tool_step("map", "stakes_mapper", "map", scene_paths={"$ref": "task.args.scenes"}))
+    recipe["outputs"] = [{"slot": "edited_draft", "path": {"$ref": "task.args.report"}}]
+    service.project.add_recipe(recipe)
+    scene = ARRIVAL["scene_path"]
+    outside = {"scene_path": "../../etc/passwd", "scenes": [scene, "no.md"], "report": "/tmp/report.md"}
+    report = await examined(service, recipe_id="look", args=outside)
+    fine = await examined(service, recipe_id="look", args={**ARRIVAL, "scenes": [scene]})
+    shown = await service.run("look", args={"scene_path": "no.md", "scenes": [scene]})
+
+    assert report["ok"] is True, report["problems"]
+    assert [(flaw["path"], flaw["code"]) for flaw in report["warnings"]] == [
+        ("$.args.scene_path", "path_outside_workspace"),
+        ("$.args.scenes[1]", "file_not_found"),
+        ("$.args.report", "path_outside_workspace"),
+    ]
+    assert report["warnings"][0]["message"].startswith("argument scene_path: '../../etc/passwd' is not a path inside")
+    assert fine["warnings"] == []
+    assert shown["error"]["message"].endswith("It is given in the argument scene_path.")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app import errors
 from app.dialects.amplifier import schema, templates
-from app.domain import operations, plain, records
+from app.domain import gates, operations, plain, records
 
 
 class StepFailed(errors.StepError):
@@ -77,4 +77,4 @@ def denied(key: str, answer: plain.Object) -> errors.RunFailed:
     who = "nobody answered in time" if answer["by_default"] else "a person denied it"
     reply_text = f": {answer['message']}" if answer["message"] else ""
     message = f"the stage {answer['stage']} was not approved; {who}{reply_text}"
-    return errors.RunFailed(message, code="approval_denied", key=key, detail=dict(answer))
+    return errors.RunFailed(message, code=gates.APPROVAL_DENIED, key=key, detail=dict(answer))

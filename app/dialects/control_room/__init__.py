@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from app import errors
 from app.dialects.control_room import bounds, driver, graph, parse, prompts, refs, schema
@@ -52,6 +52,10 @@ class ControlRoom:
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return one call for each step of an agent, three where it is split."""
         return bounds.calls(start.recipe, start.frozen)
+
+    def path_args(self, document: Mapping[str, plain.Json]) -> Mapping[str, bool]:
+        """Return the arguments that tools get as paths, or that outputs are written to."""
+        return refs.path_args(document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()

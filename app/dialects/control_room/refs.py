@@ -234,3 +234,23 @@ def _problem(step: str | int, value: plain.Json, at: str) -> str | None:
         case str(), dict():
             return None if step in value else "it does not exist"
     return f"{at} is not {'a list' if isinstance(step, int) else 'an object'}"
+
+
+def path_args(document: plain.Object) -> dict[str, bool]:
+    """Return the arguments that tools get as paths, or that outputs are written to, and whether a tool reads each."""
+    found: dict[str, bool] = {}
+    for step in [*document.get("phase_a", ()), *document.get("phase_b", ())]:
+        params: plain.Object = (step or {}).get("args") or {}
+        for name, value in params.items():
+            if name.endswith(("_path", "_paths")) and (arg := _arg_of(value)) is not None:
+                is_read = not (name == "scene_path" and params.get("allow_missing_scene"))
+                found[arg] = found.get(arg, False) or is_read
+    for output in document.get("outputs", ()):
+        if (arg := _arg_of(output.get("path"))) is not None:
+            found.setdefault(arg, False)
+    return found
+
+
+def _arg_of(value: plain.Json) -> str | None:
+    text = value.get("$ref") if isinstance(value, dict) else None
+    return read(text).arg if isinstance(text, str) else None

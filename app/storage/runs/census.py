@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import errors
-from app.domain import decisions, runs, states
+from app.domain import decisions, gates, runs, states
 from app.domain.authors import RunOrder
 from app.domain.usage_sums import RunFacts, UsageTally, unsettled
 from app.storage import layout
@@ -87,9 +87,10 @@ def row(
     native = start.run_id == run_id and start.data_directory_id == data_directory_id
     taken_over = decided.overrides.get("data_directory_id") == data_directory_id
     status, error_code = decided.status, None
+    error = decided.ended.error if decided.ended else decided.pause_error
     if damaged:
         status, error_code = states.RunState.FAILED, errors.JournalCorrupt.default_code
-    elif (error := decided.ended.error if decided.ended else decided.pause_error) is not None:
+    elif error is not None:
         error_code = str(error.get("code"))
     owner = str(decided.overrides.get("owner") or start.owner)
     return index_port.row_of(
@@ -99,7 +100,7 @@ def row(
         name=run_id,
         owner=owner if (native or taken_over) and owner in index_port.OWNERS else "foreign",
         error_code=error_code,
-        reason=decided.paused if status is states.RunState.PAUSED else None,
+        reason=decided.paused if status is states.RunState.PAUSED else gates.end_reason(error),
         facts=facts,
         keyed=native,
     )

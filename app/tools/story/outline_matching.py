@@ -134,7 +134,7 @@ def _failure(outline: Outline, clues: Sequence[Clue], choice: Choice) -> errors.
         message = f"{place} has no {clues[0].numbers[0]} as {shown} says.{near} {_HOW}."
     else:
         near = f" The nearest are {_listed(named, 'and')}." if named else ""
-        message = f"{place} has no scene that {shown} surely means.{near} {_HOW}."
+        message = f"{place} has no scene that {shown} clearly means.{near} {_HOW}."
     detail: plain.Object = {
         "outline_path": outline.path,
         "query": [bounds.clipped(clue.shown) for clue in clues],

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import plain, records, slots, states, views
+from app.domain import allowed_orders, plain, records, slots, states, views
 from app.services import run_reader
 from tests.unit.engine import samples
 
@@ -65,7 +65,8 @@ def plainly(shown: views.RunView, holder: str | None) -> bytes:
             name: {"type": filled.type, "preview": filled.summary} for name, filled in shown.board.slots.items()
         },
     }
-    return plain.encode(answer | {"holder": holder, "unreadable": None})
+    orders = allowed_orders.refusals(shown)
+    return plain.encode(answer | {"orders": orders, "holder": holder, "unreadable": None})
 
 
 CHANGES = st.lists(

@@ -144,7 +144,7 @@ def test_a_description_is_enough(tmp_path, project, description, args):
         ("prefixed", "Draft scenes 2 and 3", "scene_path", "scene_ambiguous", "Scene 2 “The Scales” or Scene 3"),
         ("prefixed", "Validate scene 11", "scene_path", "scene_not_written", "“The New Scales” has no file yet"),
         ("chapters", "Draft scene 2", "scene_path", "scene_ambiguous", "Chapter 1, Scene 2 or Chapter 2, Scene 2"),
-        ("prefixed", "Draft a scene with 3 guests", "scene_path", "scene_not_found", "surely means"),
+        ("prefixed", "Draft a scene with 3 guests", "scene_path", "scene_not_found", "clearly means"),
         ("empty", "Draft scene 2", "canon_paths", "not_found", "Give canon_paths, or make a folder `Compendium`"),
         ("empty", "Review outline", "outline_path", "not_found", "Give outline_path, or put `outline`"),
         ("empty", "Consistency check", "scene_paths", "not_found", "Give scene_paths, or make a folder `Scenes`"),
