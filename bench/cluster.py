@@ -38,6 +38,15 @@ _GATE = {
 }
 
 
+_HOLD = {
+    "schema": "1.7",
+    "name": "hold",
+    "description": "Holds",
+    "version": "1.0.0",
+    "steps": [{"id": "a", "type": "bash", "command": "echo began >> began; sleep 3600", "timeout": 3600}],
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """A running cluster."""
@@ -53,8 +62,8 @@ class Cluster:
     temporal: str
     """Address of the Temporal server."""
 
-    def processes(self) -> Iterator[tuple[str, int]]:
-        """Return kind and id of its processes."""
+    def processes(self) -> Iterator[tuple[str, int, int]]:
+        """Return kind, id and member of its processes."""
         parents = {int(path.name): _stat(path)[1] for path in Path("/proc").iterdir() if path.name.isdigit()}
         for pid, parent in parents.items():
             top, above = pid, parent
@@ -62,17 +71,26 @@ class Cluster:
                 top, above = above, parents.get(above, 0)
             if above == self.pid:
                 line = (Path("/proc") / str(top) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                yield next((kind for word, kind in _KINDS.items() if word in line), "other"), pid
+                yield next((kind for word, kind in _KINDS.items() if word in line), "other"), pid, top
 
     def used(self) -> dict[str, tuple[float, int]]:
         """Return processor seconds and resident bytes of each kind of member."""
         found: dict[str, tuple[float, int]] = {}
-        for kind, pid in self.processes():
+        for kind, pid, _ in self.processes():
             with contextlib.suppress(OSError):
                 stat = _stat(Path("/proc") / str(pid))
                 seconds, held = found.get(kind, (0.0, 0))
                 found[kind] = (seconds + sum(stat[11:15]) / _TICKS, held + stat[21] * _PAGE)
         return found
+
+    def worker_of(self, run_id: str) -> int:
+        """Return the worker that performs a step of a run."""
+        wanted = f"CONTROL_ROOM_RUN_ID={run_id}\0".encode()
+        for kind, pid, top in self.processes():
+            with contextlib.suppress(OSError):
+                if kind == "worker" and wanted in (Path("/proc") / str(pid) / "environ").read_bytes():
+                    return top
+        raise RuntimeError(f"no process of {run_id} was found")
 
     def stored(self) -> dict[str, int]:
         """Return bytes of the databases."""
@@ -126,7 +144,8 @@ async def running(folder: Path, workers: int, recipes: Mapping[str, Mapping[str,
     for name, recipe in recipes.items():
         (kept / f"{name}.json").write_text(json.dumps(recipe))
     # JSON is YAML.
-    (kept / "amplifier" / "gate.yaml").write_text(json.dumps(_GATE))
+    for recipe in (_GATE, _HOLD):
+        (kept / "amplifier" / f"{recipe['name']}.yaml").write_text(json.dumps(recipe))
     command = [sys.executable, "-m", "app", "dev-cluster", str(folder), "--port", "0", "--store", "postgres"]
     begun = subprocess.Popen(  # noqa: ASYNC220 - starting a process takes a millisecond
         [*command, "--workers", str(workers)], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
@@ -176,6 +195,29 @@ async def cost(cluster: Cluster, recipe: str, runs: int, status: str, steps: int
     }
 
 
+async def take_over(cluster: Cluster) -> float:
+    """Return the seconds from the kill of a worker to the next attempt of the step that it performed."""
+    began = cluster.folder / "began"
+    count = _lines(began)
+    run_id = await cluster.start("hold")
+    await _grown(began, count + 1)
+    os.kill(cluster.worker_of(run_id), signal.SIGKILL)
+    killed = time.perf_counter()
+    await _grown(began, count + 2)
+    seconds = time.perf_counter() - killed
+    (await cluster.http.post(f"/api/runs/{run_id}/cancel")).raise_for_status()
+    return seconds
+
+
+def _lines(file: Path) -> int:
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+async def _grown(file: Path, lines: int) -> None:
+    while _lines(file) < lines:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.02)
+
+
 def tools(name: str, steps: int) -> dict[str, Any]:
     """Return a recipe of cheap steps."""
     step = {"tool": "file_locator", "args": {"search_criteria": "none"}}
@@ -192,6 +234,9 @@ async def measure(folder: Path, given: argparse.Namespace) -> None:
             _say(f"{given.runs} runs of 10 steps, {workers} workers", found)
     async with running(folder / "waiting", 2, recipes) as cluster:
         _say(f"{given.waiting} runs at gates", await cost(cluster, "gate", given.waiting, "waiting", 0))
+    async with running(folder / "kills", 2, recipes) as cluster:
+        seconds = [round(await take_over(cluster), 1) for _ in range(given.kills)]
+        _say(f"{given.kills} workers killed", {"take_over_seconds": sorted(seconds)})
     async with running(folder / "long", 2, recipes) as cluster:
         began, before = time.perf_counter(), cluster.used()
         run_id = await cluster.start("long")
@@ -213,6 +258,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=50, help="runs of ten steps for each number of workers")
     parser.add_argument("--waiting", type=int, default=2000, help="runs at gates")
     parser.add_argument("--steps", type=int, default=10_000, help="steps of the long run")
+    parser.add_argument("--kills", type=int, default=10, help="workers that are killed, one after the other")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4], help="numbers of workers")
     given = parser.parse_args()
     asyncio.run(measure(given.folder.resolve(), given))

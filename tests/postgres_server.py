@@ -52,6 +52,12 @@ class Postgres:
             120
         )
 
+    @property
+    def pid(self) -> int:
+        """Return its first process."""
+        assert self._server is not None
+        return self._server.pid
+
     def start(self) -> None:
         """Serve from now on."""
         place = ("-D", str(self._data), "-p", str(self._port), "-h", "127.0.0.1", "-k", str(self._data))

@@ -6,6 +6,7 @@ A lease that was lost meanwhile is taken again before a result is given up.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
@@ -16,6 +17,11 @@ from app.domain.records import Record
 from app.engine import ports, run_writer, runner, space_retry, step_attempt, stores
 from app.temporal.leases import Leases
 from app.temporal.rehearsal import Superseded
+
+_FIRST_WAIT_SECONDS = 0.25
+_LONGEST_WAIT_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
 
 
 class FencedLog:
@@ -106,7 +112,17 @@ class Owner:
 class LeasedWriter(run_writer.RunWriter):
     """Leases the run when the step writes, and gives it back while the step is performed."""
 
-    __slots__ = ("_equipment", "_held", "_leases", "_opening", "_performing", "failure", "record", "run_id")
+    __slots__ = (
+        "_equipment",
+        "_has_begun",
+        "_held",
+        "_leases",
+        "_opening",
+        "_performing",
+        "failure",
+        "record",
+        "run_id",
+    )
 
     def __init__(self, run_id: str, leases: Leases, equipment: runner.Equipment) -> None:
         super().__init__(run_id)
@@ -116,7 +132,7 @@ class LeasedWriter(run_writer.RunWriter):
         self._equipment = equipment
         self._held = AsyncExitStack()
         self._opening = asyncio.Lock()
-        self._performing = False
+        self._performing = self._has_begun = False
         self.record: Record | None = None
         """The line of the try."""
         self.failure: BaseException | None = None
@@ -126,8 +142,7 @@ class LeasedWriter(run_writer.RunWriter):
         """Lease the run, if it is not leased."""
         async with self._opening:
             if self.owner is None:
-                log = await self._held.enter_async_context(self._leases.of(self._run_id))
-                self.attach(Owner(log, self._equipment, self))
+                self.attach(Owner(await self._leased(), self._equipment, self))
         assert self.owner is not None
         return self.owner
 
@@ -159,7 +174,21 @@ class LeasedWriter(run_writer.RunWriter):
         async with self._opening:
             held, self._held = self._held, AsyncExitStack()
             await held.aclose()
-            return await self._held.enter_async_context(self._leases.of(self._run_id))
+            return await self._leased()
+
+    async def _leased(self) -> stores.RunLog:
+        wait = _FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return await self._held.enter_async_context(self._leases.of(self._run_id))
+            except (errors.StorageFault, errors.Conflict) as fault:
+                # What was performed may have been paid for: its result waits here until the store is back. If it was
+                # given up, Temporal would have the step performed again.
+                if not self._has_begun:
+                    raise
+                _log.warning("the run cannot be written now: %s", fault.message, extra={"run_id": self._run_id})
+            await self._equipment.clock.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
     def performs(self, performer: ports.Performer) -> ports.Performer:
         """Return a performer during which the run is not leased."""
@@ -170,7 +199,7 @@ class LeasedWriter(run_writer.RunWriter):
         # A step may take hours. If its worker held the lease that long, a cancel or an answer to a gate could not be
         # written to the run meanwhile. The fence refuses the result if another try has begun since.
         await self.give_back()
-        self._performing = True
+        self._performing = self._has_begun = True
         try:
             return await performer.perform(call)
         finally:

@@ -33,6 +33,12 @@ class DevServer:
         with (self._folder / "temporal.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
+    @property
+    def pid(self) -> int:
+        """Return its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         """Kill it."""
         if self._process is not None:

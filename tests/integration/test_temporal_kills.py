@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +21,7 @@ temporal_server.require()
 
 from temporalio.client import Client  # noqa: E402
 
-from app import bootstrap, clock  # noqa: E402
+from app import bootstrap, clock, errors  # noqa: E402
 from app.dialects import registry  # noqa: E402
 from app.domain import operations, plain, records, states  # noqa: E402
 from app.engine import equipment, ports, probes  # noqa: E402
@@ -235,3 +235,55 @@ async def test_the_line_of_a_newer_try_is_the_record(scene: Scene):
     [late] = [found for found in map(json.loads, control) if found["kind"] == "late"]
     kept = await scene.service.store.read_blob(run_id, records.BlobRef.from_json(late["blob"]))
     assert (late["key"], late["attempt"], kept["output"]) == ("first", 1, "try 1")
+
+
+class Away:
+    """A store that cannot be reached a few times, once it is told so."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.refusals: list[errors.ControlRoomError | errors.StorageFault] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def open(self, run_id: str) -> Any:
+        """Open a run, or refuse."""
+        if self.refusals:
+            raise self.refusals.pop()
+        return await self._store.open(run_id)
+
+
+class Hurried(clock.SystemClock):
+    """A clock that does not let others wait."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others go first."""
+        await asyncio.sleep(0)
+
+
+async def test_a_result_waits_until_the_store_is_back(scene: Scene):
+    """What was performed, and may have been paid for, is recorded once the store answers; it is not performed again."""
+    run_id, store = await scene.start("once"), Away(scene.service.store)
+    performed: list[int] = []
+
+    class Paid:
+        async def perform(self, call: ports.Call) -> records.Result:
+            """Make the store go away, as the result is there."""
+            performed.append(call.attempt)
+            store.refusals = [errors.StorageFault("away"), errors.Unreadable("away"), errors.StorageFault("away")]
+            return records.Result(output="paid")
+
+    tools = equipment.Equipment(
+        performers={operations.Command.kind: Paid()},
+        clock=Hurried(),
+        masker=plain.Masker(),
+        probes=probes.NoProbes(),
+    )
+    working = steps.Steps(
+        store=cast(Any, store), drivers=registry.DIALECTS, equipment=tools, contents=slices.Contents(cast(Any, store))
+    )
+    await working.perform(await working.key_order(run_id, "first", "step"))
+
+    [line] = (await scene.service.store.read(run_id)).records
+    assert (performed, line.attempt, line.output, store.refusals) == ([1], 1, "paid", [])

@@ -31,7 +31,7 @@ from app.domain import states  # noqa: E402
 from app.engine import stores  # noqa: E402
 from app.services import gate_inbox, gates  # noqa: E402
 from app.temporal import worker  # noqa: E402
-from tests import postgres_server  # noqa: E402
+from tests import ports, postgres_server  # noqa: E402
 from tests.agent_programs.fake_model import replies  # noqa: E402
 from tests.agent_programs.fake_model.server import FakeModel  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
@@ -85,6 +85,14 @@ class Machines:
 
     async def work(self, machine: str, **more: str) -> subprocess.Popen[str]:
         """Start a worker as a process on a machine, and wait until it is ready."""
+        return await self._begin(machine, "worker: ready", "worker", **more)
+
+    async def serve(self, machine: str, **more: str) -> subprocess.Popen[str]:
+        """Start a service as a process on a machine, and wait until it is ready."""
+        command = ("serve", "--engine", "temporal", "--port", str(ports.free_port()))
+        return await self._begin(machine, "Control Room", *command, **more)
+
+    async def _begin(self, machine: str, ready: str, *command: str, **more: str) -> subprocess.Popen[str]:
         self._equip(machine)
         environ = os.environ | {
             "HOME": str(self.project.root / "nobody"),
@@ -95,19 +103,15 @@ class Machines:
             "CONTROL_ROOM_PROJECT": str(self.project.root),
             **more,
         }
-        command = [sys.executable, "-m", "app", "worker", "--temporal", self.address]
         log = (self.project.root / f"{machine}.log").open("a")
+        whole = [sys.executable, "-m", "app", *command, "--temporal", self.address]
         begun = subprocess.Popen(  # noqa: ASYNC220 - starting a process takes a millisecond
-            command,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env=environ,
+            whole, stdout=subprocess.PIPE, stderr=log, text=True, env=environ
         )
         self.running.append(begun)
         assert begun.stdout is not None
         line = await asyncio.to_thread(begun.stdout.readline)
-        assert line.startswith("worker: ready"), line
+        assert line.startswith(ready), line
         return begun
 
     def kill_all(self) -> None:
