@@ -25,6 +25,7 @@ from app import __version__, bootstrap, clock, errors, garbage, settings, teleme
 from app.api import connections, dependencies, http_protocol, service, streaming
 from app.services import bulk, event_feeds, preflight
 from app.storage import keys as key_files
+from app.storage import layout
 from app.ui import pages
 from app.worker import stop_signals
 
@@ -105,6 +106,8 @@ def _started(
     app: fastapi.FastAPI, chosen: settings.Settings, address: str, platform: bootstrap.Platform | None = None
 ) -> bootstrap.ServiceStart:
     def opened(application: bootstrap.Application) -> None:
+        app.state.key_ring.common = application.store.common
+        app.state.key_ring.look()
         app.state.services = _services(application, chosen.server, app.state.key_ring)
 
     mode = bootstrap.OpenMode(address=address)
@@ -175,7 +178,8 @@ class _Server(uvicorn.Server):
 
 
 def _key_ring(chosen: settings.Settings) -> key_files.KeyRing:
-    ring = key_files.KeyRing(chosen.project.data_directory, clock.SystemClock())
+    folder = layout.common_folder(chosen.project.data_directory, chosen.project.store_url)
+    ring = key_files.KeyRing(folder, clock.SystemClock())
     ring.check()
     if ring.is_locked and chosen.server.token is None and not ring.is_administered():
         act = "add one with `control-room keys add NAME --role admin` in the project's folder"

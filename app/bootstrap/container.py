@@ -111,6 +111,7 @@ async def build(
         # Closed in reverse order: planner, engine, backends, processes, and the store last. Its lock keeps other
         # services out until nothing of this one works any more.
         store = await _store(closing, chosen, mode, platform, definitions)
+        spending.share(definitions.terms, chosen.project, store)
         processes = await _supervisor(closing, chosen, agents, mode, platform)
         sessions = _agent_sessions(closing, chosen, mode, store)
         around = surroundings_of(chosen, platform.clock, processes, sessions)
@@ -138,9 +139,10 @@ async def build(
         if mode.alone or serves or mode.works:
             closing.push_async_callback(application.planner.stop)
             application.planner.start(recover=serves)
+        if serves or mode.works:
+            spending.follow(application.budgets, closing, sends_on=serves)
         if serves:
             leading.lead(store, application.unattended, closing)
-            spending.serve(application.budgets, closing)
         if serves and chosen.project.keep_conversations_days:
             age = timedelta(days=chosen.project.keep_conversations_days)
             sweeping = asyncio.create_task(conversation_retention.sweep(sessions, store, platform.clock.now() - age))

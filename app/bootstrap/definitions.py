@@ -66,5 +66,7 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
 
 def _approvers(project: settings.ProjectSettings, platform: Platform) -> list[keys.Key]:
     from app.storage import keys as key_files
+    from app.storage import layout
 
-    return key_files.KeyRing(project.data_directory, platform.clock).approvers()
+    folder = layout.common_folder(project.data_directory, project.store_url)
+    return key_files.KeyRing(folder, platform.clock).approvers()

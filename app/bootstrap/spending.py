@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from app import clock, errors, settings
 from app.agents import pricing
@@ -12,8 +13,8 @@ from app.bootstrap.engines import Engine, Store
 from app.bootstrap.platform import Platform
 from app.domain import policies, prices
 from app.services import budgets, project_documents
-from app.storage import project_file
-from app.storage.disk import os_disk
+from app.storage import layout, project_file
+from app.storage.disk import disk_port, os_disk
 from app.worker import ledger
 
 _BUDGETS, _PRICES, _POLICIES, _PAUSES = "budgets.json", "prices.json", "policies.json", "rate_limits.json"
@@ -30,7 +31,8 @@ class Terms:
 
 def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platform: Platform) -> Terms:
     """Return the terms of a project, before anything was read."""
-    disk, reach = os_disk.OsDisk(project.data_directory), platform.probes.reach
+    folder = layout.common_folder(project.data_directory, project.store_url)
+    disk, reach = os_disk.OsDisk(folder), platform.probes.reach
     listed = project_documents.ProjectDocument(
         project_file.ProjectFile(disk, _PRICES, reach), prices.Prices.of, prices.Prices()
     )
@@ -45,8 +47,28 @@ def pauses_of(project: settings.ProjectSettings, platform: Platform) -> project_
     return project_file.ProjectFile(os_disk.OsDisk(project.data_directory), _PAUSES, platform.probes.reach)
 
 
+def shared_disk(project: settings.ProjectSettings, store: Store) -> tuple[Path, disk_port.Disk]:
+    """Return the folder of budgets, keys, policies and prices, and the disk that holds it.
+
+    A process that only looks has no copies of what is in a database, and reads it there.
+    """
+    folder = layout.common_folder(project.data_directory, project.store_url)
+    looks = project.store_url is not None and store.common is None
+    return folder, store.checked_disk if looks else os_disk.OsDisk(folder)
+
+
+def share(terms: Terms, project: settings.ProjectSettings, store: Store) -> None:
+    """Let prices and policies be those of all processes of a store, now that it is open."""
+    for document in (terms.prices, terms.policies):
+        document.file.disk, document.file.common = shared_disk(project, store)[1], store.common
+
+
 def ledger_of(store: Store, prices: pricing.Pricing, time: clock.Clock) -> ledger.Ledger:
     """Return what reserves and settles calls."""
+    if (shared := store.shared_spending) is not None:
+        from app.worker import shared_ledger
+
+        return shared_ledger.SharedLedger(store, prices.quote, time, shared)
     return ledger.Ledger(store, prices.quote, time)
 
 
@@ -54,7 +76,8 @@ def budgets_of(
     project: settings.ProjectSettings, store: Store, engine: Engine, platform: Platform, terms: Terms
 ) -> budgets.Budgets:
     """Return the use cases of budgets."""
-    file = project_file.ProjectFile(os_disk.OsDisk(project.data_directory), _BUDGETS, platform.probes.reach)
+    file = project_file.ProjectFile(shared_disk(project, store)[1], _BUDGETS, platform.probes.reach)
+    file.common = store.common
     return budgets.Budgets(
         store=store,
         engine=engine,
@@ -74,11 +97,12 @@ async def put_in_force(found: budgets.Budgets, terms: Terms) -> None:
     try:
         await found.load()
         await asyncio.to_thread(terms.policies.check)
+        await asyncio.to_thread(terms.prices.look)
     except errors.Conflict as error:
         raise errors.ConfigurationError(error.message, code=error.code, detail=error.detail) from error
 
 
-def serve(found: budgets.Budgets, closing: AsyncExitStack) -> None:
-    """Send runs on while the service runs."""
+def follow(found: budgets.Budgets, closing: AsyncExitStack, *, sends_on: bool) -> None:
+    """Follow changes of budgets and policies while the process runs, as a service also send runs on."""
     closing.push_async_callback(found.stop)
-    found.start()
+    found.start(sends_on=sends_on)

@@ -86,7 +86,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         )
         if isinstance(parts.store, folder_store.FolderStore):
             parts.store.keep_lines(engine.KEPT_LINES)
-        return engine.TemporalEngine(
+        made = engine.TemporalEngine(
             client=client,
             store=parts.store,
             drivers=parts.drivers,
@@ -95,6 +95,8 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             bounds=limits,
             works=mode.works,
         )
+        made.follower.news = parts.store.news
+        return made
 
     return dataclasses.replace(platform, make_engine=make)
 

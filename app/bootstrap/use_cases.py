@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app import settings
+from app.bootstrap import spending
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.engines import Engine, Store
 from app.bootstrap.platform import Platform
@@ -38,8 +39,9 @@ def gates_of(
 
 def api_keys_of(chosen: settings.Settings, store: Store, platform: Platform) -> key_services.Keys:
     """Return the use cases of keys."""
-    ring = key_files.KeyRing(chosen.project.data_directory, platform.clock)
-    ring.reach = platform.probes.reach
+    folder, disk = spending.shared_disk(chosen.project, store)
+    ring = key_files.KeyRing(folder, platform.clock, disk)
+    ring.reach, ring.common = platform.probes.reach, store.common
     has_token = chosen.server.token is not None
     return key_services.Keys(ring, store.audit, platform.clock, platform.ids, has_token=has_token)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.domain.events import Event
-from app.domain.runs import RunStart, is_internal
+from app.domain.runs import is_internal
 
 KEPT_EVENTS = 10_000
 """Most events that are kept."""
@@ -32,6 +32,44 @@ class Source(Protocol):
 
     async def write_events(self) -> None:
         """Write them now; what cannot be written waits."""
+
+
+class Run(Protocol):
+    """The run of some events, as far as followers ask for it."""
+
+    @property
+    def run_id(self) -> str:
+        """Return its id."""
+
+    @property
+    def recipe_id(self) -> str:
+        """Return its recipe."""
+
+    @property
+    def session_id(self) -> str:
+        """Return its work session."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Return its labels."""
+
+
+class News(Protocol):
+    """What other processes write to a store that they share, as it is announced."""
+
+    @property
+    def is_listening(self) -> bool:
+        """Return whether everything is announced at present; if not, it must be looked for."""
+
+    def start(self, on_write: Callable[[str | None], None]) -> None:
+        """Begin to listen, and to publish events of others in the feed.
+
+        Args:
+            on_write: Called with each run that was written to; with None if something may have been missed.
+        """
+
+    async def stop(self) -> None:
+        """Stop, and wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +114,8 @@ class EventFeed:
         """Number of listeners, which wait for written events without hurrying them."""
         self.last = 0
         """Place of the newest event."""
+        self.interrupted = 0
+        """Place at which events may have been missed the last time."""
 
     @property
     def first(self) -> int:
@@ -83,9 +123,9 @@ class EventFeed:
         self._trim(self._monotonic())
         return self._kept[0].first if self._kept else self.last + 1
 
-    def publish(self, start: RunStart, events: Sequence[Event], size_bytes: int) -> None:
+    def publish(self, run: Run, events: Sequence[Event], size_bytes: int) -> None:
         """Keep events that are written, and wake those who follow."""
-        if not events or is_internal(start.run_id):
+        if not events or is_internal(run.run_id):
             return
         now = self._monotonic()
         portion = Portion(
@@ -93,9 +133,9 @@ class EventFeed:
             events=events,
             size_bytes=size_bytes,
             written_at=now,
-            recipe_id=start.recipe_id,
-            session_id=start.session_id,
-            labels=start.labels,
+            recipe_id=run.recipe_id,
+            session_id=run.session_id,
+            labels=run.labels,
         )
         self._kept.append(portion)
         self.last += len(events)
@@ -103,8 +143,15 @@ class EventFeed:
         self._bytes += size_bytes
         self._trim(now)
         if self.followers or self.listeners:
-            self._news.set()
-            self._news = asyncio.Event()
+            self._wake()
+
+    def interrupt(self) -> None:
+        """Note that events may have been missed, so that followers read their lists again."""
+        self._kept.clear()
+        self._count = self._bytes = 0
+        self.last += 1
+        self.interrupted = self.last
+        self._wake()
 
     def stir(self, source: Source) -> None:
         """Let a run write its events in a moment, since a client follows."""
@@ -124,6 +171,10 @@ class EventFeed:
     async def news(self) -> None:
         """Wait for the next publication."""
         await self._news.wait()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
 
     def _write_out(self) -> None:
         self._timer = None

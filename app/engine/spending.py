@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -54,6 +54,23 @@ class SpendingStore(RunStore, Protocol):
         """Return what runs have spent, as one moment shows it."""
 
 
+class Lock(Protocol):
+    """What keeps others out."""
+
+    def release(self) -> None:
+        """Let the others in."""
+
+
+class SharedSpending(Protocol):
+    """What several processes need that spend from the same budgets."""
+
+    async def turn(self) -> Lock:
+        """Wait until no other process reserves, and keep the others from it."""
+
+    async def versions(self, run_ids: Sequence[str]) -> Mapping[str, object]:
+        """Return what differs for each run as soon as its journals have."""
+
+
 class Reservation(Protocol):
     """The amounts reserved for one call of an agent."""
 
@@ -66,6 +83,10 @@ class Reservation(Protocol):
 
     def begin(self, attempt: int) -> Mapping[str, plain.Json]:
         """Count until the call leaves a line, and return what its `started` line is to hold."""
+
+    @property
+    def release(self) -> Callable[[], None] | None:
+        """Return what lets other processes reserve, once the `started` line is durable; None: nothing keeps them."""
 
     def settle(self, record: Record) -> None:
         """Put what the call took in the place of what was reserved for it."""

@@ -169,6 +169,8 @@ class StepExecutor:
             await owner.log.decide(DecisionKind.STARTED, facts, sync=sync, at=at)
         except errors.StorageFault as fault:
             await owner.durability.retry(fault, lambda: owner.log.decide(DecisionKind.STARTED, facts, sync=sync, at=at))
+        if attempt.reservation is not None and (release := attempt.reservation.release) is not None:
+            release()
 
     def _show_awaited(self, attempt: StepAttempt, awaited: operations.Input, owner: StepOwner, *, told: bool) -> None:
         log, key = owner.log, attempt.ask.key

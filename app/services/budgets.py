@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 from app import clock, errors
-from app.domain import authors, budgets, decisions, limits, plain, shapes, states
+from app.domain import audit, authors, budgets, decisions, limits, plain, shapes, states
 from app.domain.policies import Policies
 from app.domain.prices import Prices
 from app.engine import aio, run_engine, stores
@@ -19,11 +19,16 @@ from app.services import faults, project_documents, run_reader
 LOOK_SECONDS = 5.0
 """Longest time until a file that another process or a person has changed counts."""
 
+_Change: TypeAlias = tuple[dict[str, budgets.Budget], str, dict[str, plain.Json]]
+
 _log = logging.getLogger(__name__)
 
 
 class File(Protocol):
     """The file that budgets are kept in."""
+
+    def renew(self) -> None:
+        """Make sure that what is read next is what other processes have written last."""
 
     def read(self) -> Any:
         """Return the document; None if there is no file."""
@@ -76,7 +81,6 @@ class Budgets:
         self._file = file
         self._clock = clock
         self._known: dict[str, budgets.Budget] = {}
-        self._changing = asyncio.Lock()
         self._tasks = aio.BackgroundTasks(_failed)
         self.prices = prices
         """What models cost."""
@@ -97,9 +101,14 @@ class Budgets:
             self._known = found
             self._put_in_force()
 
-    def start(self) -> None:
-        """Begin to send runs on: at once those for which there is room, then as days turn and the file changes."""
-        self._tasks.begin(self._watch(), "budgets")
+    def start(self, *, sends_on: bool = True) -> None:
+        """Begin to follow the file, and to send runs on: at once those for which there is room, then as days turn, the
+        file changes, and calls of other processes end.
+
+        Args:
+            sends_on: Whether runs are sent on here.
+        """
+        self._tasks.begin(self._watch(sends_on), "budgets")
 
     async def stop(self) -> None:
         """Stop sending runs on."""
@@ -122,13 +131,15 @@ class Budgets:
         """
         if found := budget.flaws():
             raise errors.RequestInvalid(found[0].message, flaws=found)
-        async with self._changing:
-            await self.load()
-            if budget.name not in self._known and len(self._known) >= budgets.MOST_BUDGETS:
+
+        def put(known: dict[str, budgets.Budget]) -> _Change:
+            if budget.name not in known and len(known) >= budgets.MOST_BUDGETS:
                 message = f"there are {budgets.MOST_BUDGETS} budgets already, which is the limit; remove one"
                 raise errors.RequestInvalid(message, code="too_many_budgets")
-            action = "budget.changed" if budget.name in self._known else "budget.created"
-            await self._write({**self._known, budget.name: budget}, author, action, budget.name, budget.to_json())
+            action = "budget.changed" if budget.name in known else "budget.created"
+            return {**known, budget.name: budget}, action, budget.to_json()
+
+        await self._change(author, budget.name, put)
         await self.send_on()
         return await self._shown(budget)
 
@@ -139,13 +150,14 @@ class Budgets:
             errors.NotFound: `budget_not_found`, with the names there are.
             errors.DiskFull: it could not be written.
         """
-        async with self._changing:
-            await self.load()
-            if name not in self._known:
-                message = f"there is no budget {name!r:.80}; there are {', '.join(sorted(self._known)) or 'none'}"
-                raise errors.NotFound(message, code="budget_not_found", detail={"budgets": sorted(self._known)})
-            kept = {other: budget for other, budget in self._known.items() if other != name}
-            await self._write(kept, author, "budget.removed", name, {})
+
+        def remove(known: dict[str, budgets.Budget]) -> _Change:
+            if name not in known:
+                message = f"there is no budget {name!r:.80}; there are {', '.join(sorted(known)) or 'none'}"
+                raise errors.NotFound(message, code="budget_not_found", detail={"budgets": sorted(known)})
+            return {other: budget for other, budget in known.items() if other != name}, "budget.removed", {}
+
+        await self._change(author, name, remove)
         await self.send_on()
 
     # -- limits of a run
@@ -195,8 +207,9 @@ class Budgets:
             return limited is not None and isinstance(detail, dict) and detail.get("run_id") == limited
         return reason == decisions.BUDGET_EXHAUSTED and bool(await self._spending.has_room(loaded))
 
-    async def _watch(self) -> None:
-        await self.send_on()
+    async def _watch(self, sends_on: bool) -> None:
+        if sends_on:
+            await self.send_on()
         turned = self._clock.now()
         while True:
             turns = (budget.next_turn(turned) for budget in self._known.values())
@@ -207,8 +220,9 @@ class Budgets:
             with contextlib.suppress(errors.ControlRoomError):
                 await self.load()
             await asyncio.to_thread(self.policies.look)
-            if known is not self._known or (due is not None and self._clock.now() >= due):
-                turned = self._clock.now()
+            is_due = due is not None and self._clock.now() >= due
+            turned = self._clock.now() if is_due or known is not self._known else turned
+            if sends_on and (is_due or known is not self._known or (self._known and self._engine.elsewhere)):
                 await self.send_on()
 
     # -- helpers
@@ -231,18 +245,21 @@ class Budgets:
             turns_at=None if turns_at is None else clock.stamp(turns_at),
         )
 
-    async def _write(
-        self,
-        wanted: dict[str, budgets.Budget],
-        author: authors.Author | None,
-        action: str,
-        name: str,
-        details: dict[str, plain.Json],
+    async def _change(
+        self, author: authors.Author | None, name: str, change: Callable[[dict[str, budgets.Budget]], _Change]
     ) -> None:
-        document: plain.Json = {"budgets": [budget.to_json() for _, budget in sorted(wanted.items())]}
+        wanted: dict[str, budgets.Budget] = {}
+
+        def check() -> audit.Change:
+            # Another service may have changed the file a moment ago.
+            self._file.renew()
+            made, action, details = change(_read(self._file.read()))
+            wanted.update(made)
+            document: plain.Json = {"budgets": [budget.to_json() for _, budget in sorted(made.items())]}
+            return audit.Change(action=action, target=name, make=lambda: self._file.write(document), details=details)
+
         with faults.as_errors():
-            await self._store.audit.append(author, action, name, details)
-        await asyncio.to_thread(self._file.write, document)
+            await self._store.audit.change(author, check)
         self._known = wanted
         self._put_in_force()
 

@@ -114,8 +114,11 @@ class FeedFollower:
         sent_at = self._clock.monotonic()
         while not self._runs.is_released:
             if place < self._feed.first - 1:
-                yield News(cursor=self._cursor(self._feed.last), reset="too_slow")
-                return
+                interrupted = place < self._feed.interrupted
+                place = self._feed.last
+                yield News(cursor=self._cursor(place), reset="interrupted" if interrupted else "too_slow")
+                if not interrupted:
+                    return
             reached = min(self._feed.last, place + MOST_AT_ONCE)
             encoded = self._written(wanted, place, reached)
             place = reached

@@ -24,6 +24,9 @@ class KeyFile(Protocol):
     reach: Callable[[str], None]
     """Passes a crash point."""
 
+    def renew(self) -> None:
+        """Make sure that what is read next is what other processes have written last; it blocks."""
+
     def read(self) -> list[keys.Key]:
         """Return all keys; it blocks."""
 
@@ -161,6 +164,7 @@ class Keys:
         left: dict[str, keys.Key] = {}
 
         def check() -> audit.Change:
+            self._file.renew()
             left.update(change({key.name: key for key in self._file.read()}))
             key = left.get(name)
             facts = {} if key is None else keys.KeyShown.of(key).to_json()

@@ -22,6 +22,11 @@ class File(Protocol):
     name: str
     """Its name in the data directory."""
 
+    disk: Any
+    """The disk that holds it."""
+    common: Any
+    """Where changes go, if all processes of a store share it."""
+
     def read(self) -> Any:
         """Return the document; None if there is no file."""
 
@@ -129,7 +134,12 @@ class DocumentOrders(Generic[T]):
         file = self._document.file
         self._document.made(document)
         facts = {"sha256": plain.sha256(plain.canonical(document))}
+        change = audit.Change(
+            action=f"{file.name.partition('.')[0]}.changed",
+            target=file.name,
+            make=lambda: file.write(document),
+            details=facts,
+        )
         with faults.as_errors():
-            await self._audit.append(author, f"{file.name.partition('.')[0]}.changed", file.name, facts)
-        await asyncio.to_thread(file.write, document)
+            await self._audit.change(author, lambda: change)
         return await asyncio.to_thread(self._document.check)

@@ -33,6 +33,7 @@ _GITIGNORE = f"""\
 /{_SERVICE}
 /audit/
 /commits/
+/{layout.COMMON}/
 /{_INDEX}*
 /issues/
 /keys.json

@@ -16,6 +16,7 @@ from app import clock, errors
 from app.domain import access, keys, plain
 from app.domain.access import Role, Scope
 from app.engine import probes
+from app.storage import project_file
 from app.storage.disk import disk_health, disk_port
 from app.storage.disk.disk_port import Signature
 from app.storage.disk.os_disk import OsDisk
@@ -90,6 +91,8 @@ class KeyRing:
         self._signature: Signature | None = None
         self._fault = ""
         self._turn = threading.Lock()
+        self.common: project_file.CommonFiles | None = None
+        """Where changes go, if all processes of a store share the keys; the folder has their copy then."""
         self.reach = probes.NoProbes().reach
         """Passes a crash point."""
         self._opened: dict[str, tuple[keys.Key | None, datetime | None]] = {}
@@ -174,10 +177,23 @@ class KeyRing:
             raise errors.ConfigurationError(f"{self._folder / FILE}: two keys have the same name", code="keys_invalid")
         return found
 
+    def renew(self) -> None:
+        """Make sure that what is read next is what other processes have written last; it blocks.
+
+        Raises:
+            OSError: that cannot be read now.
+        """
+        if self.common is not None:
+            self.common.pull()
+
     def write(self, found: Sequence[keys.Key]) -> None:
         """Replace the file durably; it blocks. Other processes notice it, and it counts here at once."""
         content = {"version": 1, "keys": [_written(key) for key in found]}
         whole = plain.encode(content) + b"\n"
+        if self.common is not None:
+            self.common.put(FILE, whole)
+            self.look()
+            return
         disk_port.replace(self._disk, FILE, whole, sync=True, reach=self.reach, at="storage.project_file")
         self.look()
 

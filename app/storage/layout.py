@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import quote
 
 from app import errors
@@ -45,6 +46,10 @@ BLOBS_MARK = "blobs.json"
 
 BUCKET_MARK = "control-room.json"
 """Object that names the owner of the bucket."""
+SPENDING = "spending"
+"""Folder that a process holds while it reserves within budgets, if several share the store."""
+COMMON = "common"
+"""Folder of copies of what all services of a store in a database share."""
 LATEST = "latest"
 """Link among the folders of runs that a command line keeps to its newest one."""
 
@@ -57,6 +62,11 @@ _PROJECTION = re.compile(r"[A-Za-z0-9_-]{1,64}\.json")
 _AGENT_SESSION = re.compile(r"[a-z0-9_][a-z0-9_-]{0,127}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._#@+=,~%\[\]-]")
 _LONGEST_NAME = 200
+
+
+def common_folder(data_directory: Path, store_url: str | None) -> Path:
+    """Return the folder of keys, budgets, prices and policies, or of their copies if a store in a database has them."""
+    return data_directory / COMMON if store_url else data_directory
 
 
 def run_folder(run_id: str) -> str:

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from app import errors
 from app.domain import json_text, plain
 from app.engine import probes
 from app.storage.disk import disk_health
-from app.storage.disk.disk_port import Signature, replace
-from app.storage.disk.os_disk import OsDisk
+from app.storage.disk.disk_port import Disk, Signature, replace
 
 MAX_BYTES = 4 * 1024 * 1024
 """Largest file that is read."""
 
 
-class ProjectFile:
-    """A JSON document that only this process changes; its methods wait for the disk, and are meant for a thread."""
+class CommonFiles(Protocol):
+    """Files that all processes of a store share, with copies in the data directory."""
 
-    def __init__(self, disk: OsDisk, name: str, reach: Callable[[str], None] | None = None) -> None:
+    def pull(self) -> None:
+        """Bring the copies up to date."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Replace a file for all processes, durably."""
+
+    async def stop(self) -> None:
+        """Stop following the changes of others."""
+
+
+class ProjectFile:
+    """A JSON document; its methods wait for the disk, and are meant for a thread."""
+
+    def __init__(self, disk: Disk, name: str, reach: Callable[[str], None] | None = None) -> None:
         """Args: reach: Passes a crash point."""
-        self._disk = disk
+        self.disk = disk
+        """What holds it, or its copy."""
         self._reach = reach or probes.NoProbes().reach
+        self.common: CommonFiles | None = None
+        """Where changes go, if all processes of a store share the file; the disk has its copy then."""
         self.name = name
         """Its name in the data directory."""
 
@@ -34,7 +49,7 @@ class ProjectFile:
             errors.Conflict: `file_damaged`, it is not JSON.
         """
         try:
-            content = self._disk.read(self.name)
+            content = self.disk.read(self.name)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -52,9 +67,21 @@ class ProjectFile:
             errors.Unavailable: `file_unreadable`.
         """
         try:
-            return self._disk.signature(self.name)
+            return self.disk.signature(self.name)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def renew(self) -> None:
+        """Make sure that what is read next is what other processes have written last.
+
+        Raises:
+            errors.Unavailable: `file_unreadable`.
+        """
+        try:
+            if self.common is not None:
+                self.common.pull()
         except OSError as error:
             raise self._unreadable(error) from error
 
@@ -66,7 +93,10 @@ class ProjectFile:
         """
         try:
             content = plain.encode(document) + b"\n"
-            replace(self._disk, self.name, content, sync=True, reach=self._reach, at="storage.project_file")
+            if self.common is not None:
+                self.common.put(self.name, content)
+                return
+            replace(self.disk, self.name, content, sync=True, reach=self._reach, at="storage.project_file")
         except OSError as error:
             message = f"{self.name} cannot be written: {error.strerror}"
             raise errors.DiskFull(message, detail=disk_health.facts(self.name, error)) from error

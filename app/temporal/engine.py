@@ -85,7 +85,8 @@ class TemporalEngine:
         self._orders = Orders(store, self._steps, equipment.clock, self.tell)
         self.keeper = Keeper(self._client, bounds.queue, equipment.clock, self._unfinished, self._look)
         """Gives runs whose workflow is lost another one."""
-        self._follower = Follower(store, equipment.clock)
+        self.follower = Follower(store, equipment.clock)
+        """Reports changes of runs."""
         self._helpers = aio.BackgroundTasks(self._died)
         self._recovery: asyncio.Task[int] | None = None
         self._working = AsyncExitStack()
@@ -105,7 +106,9 @@ class TemporalEngine:
         """
         if self._recovery is None:
             self._recovery = self._helpers.begin(self._begin(recover), "recovery")
-            self._helpers.begin(self._follower.look(), "follow")
+            self._helpers.begin(self.follower.look(), "follow")
+            if recover:
+                self.follower.listen()
 
     async def recovered(self) -> int:
         """Wait until every unfinished run has a workflow, and return how many there are."""
@@ -118,6 +121,7 @@ class TemporalEngine:
         self._stopping = True
         self._helpers.give_up()
         await self._helpers.settled()
+        await self.follower.stop()
         await self._working.aclose()
         self._over.set()
 
@@ -172,13 +176,13 @@ class TemporalEngine:
         except RPCError as error:
             _log.warning("the Temporal server cannot be reached: %s", error.message, extra={"run_id": run_id})
             self._helpers.begin(self._tell_later(run_id, signal, arguments), f"{signal} {run_id}")
-        self._follower.note(run_id)
+        self.follower.note(run_id)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:
         """Change a run's labels and its pin, whatever its state."""
         start = await self._orders.mark(run_id, marks, author)
         await self._nudge(run_id)
-        self._follower.note(run_id)
+        self.follower.note(run_id)
         return start
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
@@ -269,11 +273,11 @@ class TemporalEngine:
 
     async def changed(self, run_id: str, since: int) -> int:
         """Wait until a run's change number differs from `since`."""
-        return await self._follower.differs(run_id, since)
+        return await self.follower.differs(run_id, since)
 
     def change_number(self, run_id: str) -> int:
         """Return a run's present change number."""
-        return self._follower.number(run_id)
+        return self.follower.number(run_id)
 
     async def ended(self, run_id: str) -> states.RunState:
         """Wait until a run has ended.

@@ -1,14 +1,17 @@
-"""Change numbers of runs that other processes execute: it polls the events of followed runs."""
+"""Change numbers of runs that other processes execute: their commits are announced, or followed runs are looked at."""
 
 from __future__ import annotations
 
 import asyncio
 
 from app import clock, errors
-from app.engine import stores
+from app.engine import event_feed, stores
 
 LOOK_SECONDS = 0.25
 """Time between two looks at the runs that are followed."""
+
+LISTENING_LOOK_SECONDS = 5.0
+"""The same, while commits are announced."""
 
 _KEPT = 1024
 
@@ -22,6 +25,18 @@ class Follower:
         self._numbers: dict[str, int] = {}
         self._newest: dict[str, int] = {}
         self._changed = asyncio.Event()
+        self.news: event_feed.News | None = None
+        """Announces what other processes commit; None: it must be looked for."""
+
+    def listen(self) -> None:
+        """Begin to listen to other processes, where they announce what they commit."""
+        if self.news is not None:
+            self.news.start(self._note_written)
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self.news is not None:
+            await self.news.stop()
 
     def number(self, run_id: str) -> int:
         """Return a run's present change number; from now on the run is looked at."""
@@ -50,7 +65,13 @@ class Follower:
         while True:
             for run_id in list(self._numbers):
                 await self._look_at(run_id)
-            await self._clock.sleep(LOOK_SECONDS)
+            is_listening = self.news is not None and self.news.is_listening
+            await self._clock.sleep(LISTENING_LOOK_SECONDS if is_listening else LOOK_SECONDS)
+
+    def _note_written(self, run_id: str | None) -> None:
+        for each in list(self._numbers) if run_id is None else [run_id]:
+            if each in self._numbers:
+                self.note(each)
 
     async def _look_at(self, run_id: str) -> None:
         known = self._newest.get(run_id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from app import errors
+from app.domain import usage_sums
 from app.domain.records import Record, retried
 from app.domain.states import RunState
 from app.engine import (
@@ -84,7 +85,10 @@ class Rehearsal:
             errors.NondeterminismFault, errors.DriverFault: it does not fit.
         """
         cast(_PresentLog, self.log).log = log
-        new = log.loaded.records[self.count :]
+        known, new = log.loaded.records[: self.count], log.loaded.records[self.count :]
+        # A log that was read as a whole has the amounts of lines, too, that are counted already.
+        decided = log.loaded.decisions
+        decided.reserved = usage_sums.unsettled(decided.reserved, known)
         self.note(new)
         for record in new:
             self.projection.add(record)

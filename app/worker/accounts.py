@@ -80,9 +80,9 @@ class Account:
 
     # -- calls
 
-    def hold(self, call: Call, reserved: Reserved) -> None:
+    def hold(self, call: Call, reserved: Reserved, *, is_open: bool = True) -> None:
         """Reserve for a call."""
-        self._held[call] = _Held(reserved=reserved, is_open=True)
+        self._held[call] = _Held(reserved=reserved, is_open=is_open)
 
     def rename(self, call: Call, begun: Call) -> None:
         """Note that a call has got its number."""
@@ -122,13 +122,14 @@ class Account:
                 return name
         return None
 
-    def has_open(self, aside: Container[str] = ()) -> bool:
+    def has_open(self, aside: Container[str] = (), but: tuple[str, str] | None = None) -> bool:
         """Return whether calls are under way, which may take less than is reserved for them.
 
         Args:
             aside: Runs whose calls are not meant.
+            but: Run and step whose earlier tries are not meant.
         """
-        return any(held.is_open and call[0] not in aside for call, held in self._held.items())
+        return any(held.is_open and call[0] not in aside and call[:2] != but for call, held in self._held.items())
 
     def state(self, now: datetime) -> budgets.BudgetState:
         """Return how it stands."""

@@ -92,32 +92,39 @@ class Ledger:
 
     async def reserve(self, loaded: stores.Loaded, key: str, operation: operations.AgentCall) -> Reservation:
         """Wait until a call fits beside those under way, and reserve; `Parked` is raised if it never will."""
-        start = loaded.start
-        self._known[start.run_id] = _Known.of(start, loaded.limits)
-        quote = self._quote(operation)
-        if not self._budgets and start.parent_run_id is None and not budgets.limits_money(loaded.limits):
-            return Reservation(self, (start.run_id, key, 0), cap_usd=quote.cost_usd if quote.is_capped else None)
+        start, quote = loaded.start, self._quote(operation)
+        if not self._is_limited(loaded):
+            return self._unlimited(start.run_id, key, quote)
         chain = await self._chain(start.run_id)
         while True:
-            accounts = await self._counted(chain)
-            need, cap = reserving.need_of(quote, accounts, self._clock)
-            lacking = next(
-                ((account, lack) for account in accounts if (lack := account.lacks(need, self._clock.now()))), None
-            )
-            if lacking is None:
+            verdict = await self._verdict(chain, quote)
+            if verdict.lacking is None:
                 break
             # A call of a run above may itself wait for this one.
-            if not lacking[0].has_open(aside=chain[1:]):
-                raise reserving.exhausted(key, *lacking, need, self._clock)
+            if not verdict.lacking[0].has_open(aside=chain[1:]):
+                raise reserving.exhausted(key, *verdict.lacking, verdict.need, self._clock)
             self._changed.take_back()
             await self._changed.given()
-        is_rest = cap is not None and (quote.cost_usd is None or cap < quote.cost_usd)
-        reserves = need if accounts else None
-        reservation = Reservation(self, (start.run_id, key, 0), reserves, cap, is_rest=is_rest)
+        reservation = verdict.reservation(self, start.run_id, key, quote)
+        need = verdict.need
         reserved = Reserved(at=clock.stamp(self._clock.now()), tokens=need.tokens, cost_usd=need.cost_usd)
-        for account in accounts:
+        for account in verdict.accounts:
             account.hold(reservation.call, reserved)
         return reservation
+
+    def _is_limited(self, loaded: stores.Loaded) -> bool:
+        start = loaded.start
+        self._known[start.run_id] = _Known.of(start, loaded.limits)
+        return bool(self._budgets or start.parent_run_id is not None or budgets.limits_money(loaded.limits))
+
+    def _unlimited(self, run_id: str, key: str, quote: spending.Quote) -> Reservation:
+        return Reservation(self, (run_id, key, 0), cap_usd=quote.cost_usd if quote.is_capped else None)
+
+    async def _verdict(self, chain: list[str], quote: spending.Quote) -> Verdict:
+        accounts = await self._counted(chain)
+        need, cap = reserving.need_of(quote, accounts, self._clock)
+        lacks = ((account, lack) for account in accounts if (lack := account.lacks(need, self._clock.now())))
+        return Verdict(accounts=accounts, need=need, cap=cap, lacking=next(lacks, None))
 
     async def _chain(self, run_id: str) -> list[str]:
         """Return a run and those above it, as far as they can be read."""
@@ -169,14 +176,16 @@ class Ledger:
         if (run_id := account.name.get("run_id")) is not None:
             unfinished.setdefault(run_id, ())
         for run_id, parts in unfinished.items():
-            try:
-                loaded = await self._store.read(run_id)
-            except (errors.ControlRoomError, errors.StorageFault) as error:
-                _log.warning("spending taken from its row: %s", error.message, extra={"run_id": run_id})
-                account.add(parts)
-            else:
-                account.add_journal(run_id, loaded)
+            loaded = await self._loaded(run_id)
+            account.add(parts) if loaded is None else account.add_journal(run_id, loaded)
         account.count()
+
+    async def _loaded(self, run_id: str) -> stores.Loaded | None:
+        try:
+            return await self._store.read(run_id)
+        except (errors.ControlRoomError, errors.StorageFault) as error:
+            _log.warning("spending taken from its row: %s", error.message, extra={"run_id": run_id})
+            return None
 
     # -- settle
 
@@ -233,10 +242,32 @@ class Ledger:
         return all(account.lacks(need, now) is None for account in accounts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether a call fits into what limits it."""
+
+    accounts: list[Account]
+    """What limits it."""
+    need: Need
+    """Amounts to reserve."""
+    cap: float | None
+    """The most that it may cost; None: no limit."""
+    lacking: tuple[Account, str] | None
+    """Account and limit that it does not fit into; None: it fits."""
+
+    def reservation(
+        self, ledger: Ledger, run_id: str, key: str, quote: spending.Quote, release: Callable[[], None] | None = None
+    ) -> Reservation:
+        """Return the reservation of a call that fits."""
+        is_rest = self.cap is not None and (quote.cost_usd is None or self.cap < quote.cost_usd)
+        need = self.need if self.accounts else None
+        return Reservation(ledger, (run_id, key, 0), need, self.cap, is_rest=is_rest, release=release)
+
+
 class Reservation:
     """The amounts reserved for one call of an agent: `spending.Reservation`."""
 
-    __slots__ = ("_is_over", "_is_rest", "_ledger", "_need", "call", "cap_usd")
+    __slots__ = ("_is_over", "_is_rest", "_ledger", "_need", "call", "cap_usd", "release")
 
     def __init__(
         self,
@@ -246,6 +277,7 @@ class Reservation:
         cap_usd: float | None = None,
         *,
         is_rest: bool = False,
+        release: Callable[[], None] | None = None,
     ) -> None:
         """Args:
         need: Amounts to reserve; None: nothing limits the call.
@@ -255,6 +287,8 @@ class Reservation:
         self._need = need
         self._is_rest = is_rest
         self._is_over = False
+        self.release = release
+        """Lets other processes reserve, once the `started` line is durable."""
         self.call = call
         """The call."""
         self.cap_usd = cap_usd
@@ -284,6 +318,8 @@ class Reservation:
 
     def close(self) -> None:
         """Note that nothing of the call is under way any more; without a line it keeps counting what was reserved."""
+        if self.release is not None:
+            self.release()
         if self._is_over:
             return
         self._is_over = True

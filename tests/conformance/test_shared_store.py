@@ -12,15 +12,20 @@ from typing import Any
 import psycopg
 import pytest
 
-from app import errors
+from app import clock, errors
+from app.domain import budgets, limits, operations
 from app.domain.decisions import DecisionKind
+from app.engine import equipment, spending
 from app.storage.runs.folder_log import FolderLog
+from app.worker import shared_ledger
 from tests import postgres_server
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, PostgresStoreHarness
 from tests.postgres_server import Postgres
 
 Make = Callable[..., PostgresStoreHarness]
+BUDGET = budgets.Budget(name="all", limits=limits.RunLimits(cost_usd=3))
+OPERATION = operations.AgentCall(agent_id="a", backend="said", prompt=("Write it.",))
 
 
 @pytest.fixture(scope="module")
@@ -248,3 +253,40 @@ async def test_a_run_taken_again_while_it_is_returned_keeps_its_lines(make: Make
     assert again.loaded.decisions.highest_attempt == {"one": 1}
     await again.append_step(store_harness.step("one"))
     assert await keys(harness) == ["one"]
+
+
+def _ledger(store: Any) -> shared_ledger.SharedLedger:
+    quote = spending.Quote(cost_usd=1.0)
+    made = shared_ledger.SharedLedger(store, lambda _: quote, clock.SystemClock(), store.shared_spending)
+    made.set_budgets([BUDGET])
+    return made
+
+
+async def test_a_budget_is_given_away_once(make: Make) -> None:
+    """Of calls that two processes begin at once, as many are reserved as the budget has room for, and no more."""
+    stores = [await process.open() for process in (make(), make())]
+    ledgers = [_ledger(store) for store in stores]
+
+    async def call(number: int) -> str | None:
+        store, ledger = stores[number % 2], ledgers[number % 2]
+        begun = store_harness.start(f"{RUN}-{number}")
+        await store.create(begun)
+        log = await store.open(begun.run_id)
+        try:
+            reservation = await ledger.reserve(log.loaded, "write", OPERATION)
+            facts = {"key": "write", "attempt": 1, "operation": "sha256:0", **reservation.begin(1)}
+            await log.decide(DecisionKind.STARTED, facts)
+            assert reservation.release is not None
+            reservation.release()
+        except equipment.Parked as parked:
+            return str(parked.reason)
+        finally:
+            await log.close()
+        return None
+
+    outcomes = await asyncio.gather(*map(call, range(6)))
+    standing = [await ledger.standing(BUDGET) for ledger in ledgers]
+
+    assert outcomes.count(None) == 3
+    assert set(outcomes) == {None, "budget_exhausted"}
+    assert [state.left.cost_usd for state in standing] == [0.0, 0.0]

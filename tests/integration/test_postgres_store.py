@@ -241,3 +241,26 @@ async def test_a_dump_and_a_backup_are_restored_and_verified(
     assert restored.returncode == 0, restored.stderr + restored.stdout
     assert json.loads(restored.stdout)["verification"]["ok"]
     assert json.loads(shown.stdout)["status"] == "done"
+
+
+async def test_files_of_a_machine_are_taken_over_by_the_store(project: Project, url: str) -> None:
+    """Budgets of a project with folders move into the database; a machine with other ones is refused by name."""
+    limits = {"limits": {"calls": 3}}
+    async with served.in_process(project) as service:
+        await service.http.put("/api/budgets/all", json=limits)
+    file = project.data / "budgets.json"
+    content = file.read_text()
+    async with served.in_process(project, store_url=url) as service:
+        (taken,) = (await service.http.get("/api/budgets")).json()
+        gone = file.exists()
+    file.write_text(content)
+    async with served.in_process(project, store_url=url) as service:
+        await service.http.put("/api/budgets/all", json={"limits": {"calls": 4}})
+    file.write_text(content)
+    refused = command(project, "run", "quick", url=url)
+    looked = command(project, "budgets", "list", "--json", url=url)
+
+    assert (taken["name"], taken["limits"], gone) == ("all", {"calls": 3}, False)
+    assert refused.returncode == 5
+    assert "budgets.json of this data directory differs" in refused.stderr
+    assert json.loads(looked.stdout)[0]["limits"] == {"calls": 4}

@@ -124,7 +124,8 @@ class Machines:
         # Children are started by workers, which need the recipes, too.
         data = self.project.root / f".machine-{machine}"
         if machine:
-            shutil.copytree(self.project.data / "recipes", data / "recipes", dirs_exist_ok=True)
+            for folder in ("recipes", "prompts"):
+                shutil.copytree(self.project.data / folder, data / folder, dirs_exist_ok=True)
             for file in ("agents.json", "replies.json"):
                 shutil.copy(self.project.data / file, data)
 

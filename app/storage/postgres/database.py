@@ -30,6 +30,9 @@ MIGRATION_LOCK = OWNER_LOCK + 2
 LEADER_LOCK = OWNER_LOCK + 3
 """Advisory lock of the service that works for triggers, notifications and retention, of those that share the store."""
 
+CHANNEL = SCHEMA
+"""Channel on which processes that share the store announce what they commit."""
+
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.Cursor[Any]"
 Connection: TypeAlias = "psycopg.Connection[Any]"

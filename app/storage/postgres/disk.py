@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from app.storage import layout
 from app.storage.disk.disk_port import AppendFile, Lock, Signature, Syncer
 from app.storage.postgres import journals, places, rows
 from app.storage.postgres.database import Cursor, Database
@@ -73,7 +74,8 @@ class PostgresDisk:
             appends = [
                 Append(place=places.of(path), lines=lines, lease=self._lease(path)) for path, lines in taken.items()
             ]
-            outcomes = owner.transact(lambda cursor: journals.append(cursor, owner.epoch, appends))
+            announces = self._leases is not None
+            outcomes = owner.transact(lambda cursor: journals.append(cursor, owner.epoch, appends, announces=announces))
         return {path: error for path, error in zip(taken, outcomes, strict=True) if error is not None}
 
     def commit_all(self) -> None:
@@ -233,7 +235,13 @@ class PostgresDisk:
     def _put(self, path: str, content: bytes, *, append: bool = False, version: int | None = None) -> None:
         place = places.of(path)
         if not place.is_journal:
-            self._written(path, lambda cursor, _: rows.put(cursor, place, content, append=append, version=version))
+
+            def put(cursor: Cursor, _: int) -> None:
+                begin = rows.put(cursor, place, content, append=append, version=version)
+                if place[1:] == ("", layout.EVENTS):
+                    self._announce(cursor, place.run, begin)
+
+            self._written(path, put)
             return
         with self._commits:
             self._pending.pop(path, None)
@@ -252,12 +260,19 @@ class PostgresDisk:
         def move(cursor: Cursor, _: int) -> bool:
             if rows.has_run(cursor, new):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
+            self._announce(cursor, new, 0)
+            self._announce(cursor, old)
             return rows.move_run(cursor, old, new)
 
         if not self._written(old, move):
             raise self._absent(old)
         if self._leases is not None:
             self._leases.moved(old, new)
+
+    def _announce(self, cursor: Cursor, run: str, begin: int | None = None) -> None:
+        # Of a run that is being built nothing is known yet.
+        if self._leases is not None and layout.run_of(run) is not None:
+            rows.announce(cursor, run, begin, self._owner(run).number)
 
     def _settled(self, path: str) -> Place:
         if path in self._pending:

@@ -11,7 +11,7 @@ from typing import Any
 from app.domain import plain
 from app.storage.disk.disk_port import LeaseLost
 from app.storage.journal import chain
-from app.storage.postgres.database import SCHEMA, Cursor
+from app.storage.postgres.database import CHANNEL, SCHEMA, Cursor
 from app.storage.postgres.places import Place
 
 # A run's row is locked too: a process that begins a later epoch of the run waits until this transaction is over,
@@ -28,9 +28,12 @@ SELECT * FROM unnest(%b::bigint[], %b::text[], %b::int[], %b::bigint[], %b::byte
 """
 _ADVANCE = f"""
 UPDATE {SCHEMA}.journals j SET lines = n.lines, bytes = n.bytes, head = n.head, version = nextval('{SCHEMA}.changes')
-FROM unnest(%b::bigint[], %b::text[], %b::int[], %b::bigint[], %b::text[]) AS n (run, journal, lines, bytes, head)
+FROM unnest(%b::bigint[], %b::text[], %b::int[], %b::bigint[], %b::text[], %b::text[])
+  AS n (run, journal, lines, bytes, head, place)
 WHERE j.run = n.run AND j.journal = n.journal
 """
+# The server sends notifications that are equal once for each transaction.
+_ANNOUNCE = f"{_ADVANCE} RETURNING pg_notify('{CHANNEL}', split_part(n.place, '/', 2))"
 _READ = f"""
 SELECT l.begins_at, l.line FROM {SCHEMA}.runs r
 JOIN {SCHEMA}.journals j ON j.run = r.id
@@ -66,11 +69,12 @@ class _Head:
     digest: str | None
 
 
-def append(cursor: Cursor, epoch: int, appends: Sequence[Append]) -> list[OSError | None]:
+def append(cursor: Cursor, epoch: int, appends: Sequence[Append], *, announces: bool = False) -> list[OSError | None]:
     """Append to journals in one transaction, and return for each why it was refused; a repetition finds it done.
 
     Args:
         epoch: The writer's; a run that was opened in a later one takes no line.
+        announces: Whether other processes listen.
     """
     heads = _locked(cursor, [entry.place for entry in appends])
     outcomes: list[OSError | None] = []
@@ -91,9 +95,19 @@ def append(cursor: Cursor, epoch: int, appends: Sequence[Append]) -> list[OSErro
         moved[entry.place] = head
     if rows:
         cursor.execute(_INSERT, _columns(rows))
-        ends = [(head.run, place.name, head.lines, head.bytes, head.digest) for place, head in moved.items()]
-        cursor.execute(_ADVANCE, _columns(ends))
+        ends = [(head.run, place.name, head.lines, head.bytes, head.digest, place.run) for place, head in moved.items()]
+        cursor.execute(_ANNOUNCE if announces else _ADVANCE, _columns(ends))
     return outcomes
+
+
+def versions(cursor: Cursor, runs: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of the last changes of the journals of runs."""
+    query = f"""
+    SELECT r.place, array_agg(j.version ORDER BY j.journal)
+    FROM {SCHEMA}.runs r JOIN {SCHEMA}.journals j ON j.run = r.id
+    WHERE r.place = ANY(%b) GROUP BY r.place
+    """
+    return {row[0]: tuple(row[1]) for row in cursor.execute(query, (list(runs),)).fetchall()}
 
 
 def replace(cursor: Cursor, place: Place, content: bytes) -> bool:

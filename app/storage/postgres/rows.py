@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from app.storage.postgres import places
-from app.storage.postgres.database import SCHEMA, Cursor
+from app.storage.postgres.database import CHANNEL, SCHEMA, Cursor
 from app.storage.postgres.places import Place
 
 _RUN = f"(SELECT id FROM {SCHEMA}.runs WHERE place = %b)"
@@ -19,6 +20,7 @@ ON CONFLICT (run, folder, name) DO UPDATE SET bytes = f.bytes * %b + EXCLUDED.by
 WHERE NOT f.is_folder RETURNING run, bytes
 """
 _CHUNK = f"INSERT INTO {SCHEMA}.chunks (run, folder, name, begins_at, content) VALUES (%b, %b, %b, %b, %b)"
+_ANNOUNCE = f"SELECT pg_notify('{CHANNEL}', concat_ws(' ', split_part(%b, '/', 2), %b::bigint, %b::bigint))"
 _READ = f"""
 SELECT f.is_folder, c.begins_at, c.content FROM {SCHEMA}.runs r JOIN {SCHEMA}.files f ON f.run = r.id
 LEFT JOIN {SCHEMA}.chunks c ON c.run = f.run AND c.folder = f.folder AND c.name = f.name
@@ -70,8 +72,28 @@ def look(cursor: Cursor, place: Place) -> tuple[bool, int, int] | None:
     return None if row is None else (row[0], row[1], row[2])
 
 
-def put(cursor: Cursor, place: Place, content: bytes, *, append: bool = False, version: int | None = None) -> None:
-    """Write a file, in place of what it held or behind it.
+def announce(cursor: Cursor, run: str, begin: int | None, sender: int) -> None:
+    """Tell the processes that listen that a run was written to.
+
+    Args:
+        run: The run's folder.
+        begin: Where new events begin in its file of events; None: there are none.
+        sender: Number of this process.
+    """
+    cursor.execute(_ANNOUNCE, (run, begin, sender))
+
+
+def versions(cursor: Cursor, names: Sequence[str]) -> dict[str, int]:
+    """Return the number of the last change of each of some files of the data directory, as far as they exist."""
+    cursor.execute(
+        f"SELECT name, version FROM {SCHEMA}.files WHERE run = {_RUN} AND folder = '' AND name = ANY(%b)",
+        ("", list(names)),
+    )
+    return {row[0]: row[1] for row in cursor.fetchall()}
+
+
+def put(cursor: Cursor, place: Place, content: bytes, *, append: bool = False, version: int | None = None) -> int:
+    """Write a file, in place of what it held or behind it, and return where the content begins.
 
     Raises:
         FileNotFoundError: its run is gone.
@@ -88,6 +110,7 @@ def put(cursor: Cursor, place: Place, content: bytes, *, append: bool = False, v
         )
     if content:
         cursor.execute(_CHUNK, (row[0], *place[1:], row[1] - len(content), content))
+    return int(row[1]) - len(content)
 
 
 def cut(cursor: Cursor, place: Place, size: int) -> None:

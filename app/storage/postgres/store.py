@@ -12,15 +12,19 @@ from app.engine import probes
 from app.storage import layout, store_mark
 from app.storage.committer import Committer
 from app.storage.data_directory import DataDirectory
+from app.storage.disk import disk_health
 from app.storage.disk.disk_port import Disk
 from app.storage.disk.worker_threads import Workers
 from app.storage.folder_store import FolderStore
 from app.storage.index.index_port import Index
 from app.storage.postgres import migrations
 from app.storage.postgres.committer import PostgresCommitter
+from app.storage.postgres.common import CommonFiles
 from app.storage.postgres.database import LEADER_LOCK, Database, missing_driver
 from app.storage.postgres.disk import PostgresDisk
+from app.storage.postgres.news import PostgresNews
 from app.storage.postgres.ownership import Ownership
+from app.storage.postgres.spending import PostgresSpending
 from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.runs.run_folders import Adopt
 
@@ -74,6 +78,27 @@ class PostgresStore(FolderStore):
         except BaseException:
             self._disconnect()
             raise
+        if self._ownership is not None and self.common is None:
+            await self._share()
+
+    async def close(self) -> None:
+        """Close all files and release all locks."""
+        if self.common is not None:
+            await self.common.stop()
+        await super().close()
+
+    async def _share(self) -> None:
+        assert self._database is not None
+        assert self._disk is not None
+        common = CommonFiles(self._database, self._disk, self._directory.path)
+        try:
+            await self._others.run(common.take_over)
+        except OSError as error:
+            raise disk_health.unusable(self._directory.path, error) from error
+        common.follow(self._others)
+        self.common = common
+        if self._target.shared:
+            self.shared_spending = PostgresSpending(self._database, self._disk, self._others)
 
     async def _clock_offset(self) -> float:
         ownership = self._ownership
@@ -111,6 +136,8 @@ class PostgresStore(FolderStore):
             ownership = Ownership(database, self._holder(), shared=self._target.shared)
             self._identity = ownership.take(self._target.new_identity)
             self._ownership = ownership
+        if self._ownership is not None and self._target.shared:
+            self.news = PostgresNews(database, self._ownership.number, self, self._others)
         self._database = database
         store_mark.keep(self._directory, self._identity, database.shown, looks_only=self._target.looks_only)
 

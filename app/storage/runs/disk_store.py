@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from app import errors
-from app.engine import probes, stores
+from app.engine import event_feed, probes, spending, stores
 from app.storage import layout
 from app.storage.committer import Committer, FileCommitter
 from app.storage.disk import disk_port, worker_threads
@@ -29,6 +29,7 @@ from app.storage.storage_context import StorageContext
 if TYPE_CHECKING:
     from app.domain import runs
     from app.storage.disk.worker_threads import Workers
+    from app.storage.project_file import CommonFiles
     from app.storage.runs.folder_log import FolderLog
     from app.storage.runs.run_folders import Adopt
 
@@ -40,6 +41,12 @@ class DiskStore(StoredRuns, abc.ABC):
 
     leads: Callable[[], Awaitable[bool]] | None = None
     """Returns whether this service leads those that share the store; None: it is not shared."""
+    news: event_feed.News | None = None
+    """What other processes write; None: nothing is announced."""
+    common: CommonFiles | None = None
+    """What all processes share beside the runs; None: it is in files of the data directory."""
+    shared_spending: spending.SharedSpending | None = None
+    """What processes need that spend from the same budgets; None: one process spends."""
     clock_offset: Callable[[], Awaitable[float]] | None = None
     """Returns the seconds by which the clock here is ahead of the store's; None: it has no clock of its own."""
 

@@ -1,0 +1,191 @@
+"""News: commits of other processes to a shared store are announced by `NOTIFY`, and their events read for the feed."""
+
+# A notification is part of the transaction that it announces, and holds no content: the run and, if events were
+# written, where they begin in the run's file of events, and the number of the process that has written them.
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from app import errors
+from app.domain import events, states
+from app.domain.runs import is_internal
+from app.storage import layout
+from app.storage.disk.disk_port import Disk
+from app.storage.disk.worker_threads import Workers
+from app.storage.postgres.database import CHANNEL, Connection, Database
+from app.storage.runs import events_file
+
+if TYPE_CHECKING:
+    from app.engine import event_feed, stores
+
+GATHER_SECONDS = 0.03
+"""Time in which notifications are gathered, so that events of many commits are read together."""
+
+_RECONNECT_SECONDS = 0.5
+_ENDING_LOOKS = 100
+_ENDING_LOOK_SECONDS = 0.1
+_RUNS_KNOWN = 4096
+_FORM = re.compile(rb"([A-Za-z0-9_-]{1,64})(?: (\d{1,15}))?(?: (\d{1,15}))?")
+
+_log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """The store whose news are announced."""
+
+    @property
+    def feed(self) -> event_feed.EventFeed:
+        """Return the newest events of all runs."""
+
+    @property
+    def checked_disk(self) -> Disk:
+        """Return what the runs lie on."""
+
+    async def summary(self, run_id: str) -> stores.RunSummary:
+        """Return a run's row."""
+
+
+class PostgresNews:
+    """`stores.News` over a connection that listens."""
+
+    def __init__(self, database: Database, number: int, source: Source, workers: Workers) -> None:
+        """Args: number: Of this process, whose own events are in the feed already."""
+        self._database = database
+        self._number = str(number)
+        self._source = source
+        self._workers = workers
+        self._begins: dict[str, int] = {}
+        self._reached: OrderedDict[str, int] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+        self._endings: set[asyncio.Task[None]] = set()
+        self.is_listening = False
+        """Whether every commit is announced here at present."""
+
+    def start(self, on_write: Callable[[str | None], None]) -> None:
+        """Begin to listen.
+
+        Args:
+            on_write: Called with each run that was written to; with None if commits may have been missed.
+        """
+        if self._task is None:
+            self._task = asyncio.create_task(self._listen(on_write), name="news")
+
+    async def stop(self) -> None:
+        """Stop, and wait for it."""
+        for task in (tasks := [*self._endings, *([self._task] if self._task else [])]):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _listen(self, on_write: Callable[[str | None], None]) -> None:
+        import psycopg
+
+        while True:
+            try:
+                connection = await self._workers.run(self._connected)
+            except psycopg.Error as error:
+                _log.warning("commits of other processes are not announced, and looked for: %s", str(error).strip())
+                await asyncio.sleep(_RECONNECT_SECONDS)
+                continue
+            try:
+                # What was committed before is not announced to this connection.
+                self._source.feed.interrupt()
+                self.is_listening = True
+                on_write(None)
+                await self._follow(connection, on_write)
+            except psycopg.Error as error:
+                _log.warning("the connection that hears commits of other processes was lost: %s", str(error).strip())
+            finally:
+                self.is_listening = False
+                connection.close()
+
+    def _connected(self) -> Connection:
+        connection = self._database.connect()
+        try:
+            connection.execute(f"LISTEN {CHANNEL}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _follow(self, connection: Connection, on_write: Callable[[str | None], None]) -> None:
+        loop, readable, descriptor = asyncio.get_running_loop(), asyncio.Event(), connection.fileno()
+        loop.add_reader(descriptor, readable.set)
+        try:
+            while True:
+                readable.clear()
+                self._gather(connection, on_write)
+                await self._publish()
+                # What could not be read is read again in a moment.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(readable.wait(), _RECONNECT_SECONDS if self._begins else None)
+                await asyncio.sleep(GATHER_SECONDS)
+        finally:
+            loop.remove_reader(descriptor)
+
+    def _gather(self, connection: Connection, on_write: Callable[[str | None], None]) -> None:
+        """Report the runs that were written to, and note where new events of others begin."""
+        connection.pgconn.consume_input()
+        changed: dict[str, None] = {}
+        while (notification := connection.pgconn.notifies()) is not None:
+            # Every user of the database can notify.
+            if (found := _FORM.fullmatch(notification.extra)) is None:
+                continue
+            run_id, begin, number = (part.decode() for part in found.groups(b""))
+            changed[run_id] = None
+            if number and number != self._number and not is_internal(run_id):
+                self._begins[run_id] = min(int(begin), self._begins.get(run_id, int(begin)))
+        for run_id in changed:
+            on_write(run_id)
+
+    async def _publish(self) -> None:
+        for run_id, begin in list(self._begins.items()):
+            begin = max(begin, self._reached.get(run_id, 0))
+            try:
+                content = await self._workers.run(functools.partial(self._read, run_id, begin))
+                if content:
+                    self._publish_of(await self._source.summary(run_id), content)
+            except errors.NotFound:
+                content = b""
+            except (OSError, errors.ControlRoomError, errors.StorageFault) as error:
+                _log.warning("events of other processes cannot be read now: %s", error)
+                return
+            del self._begins[run_id]
+            self._reached[run_id] = begin + len(content)
+            self._reached.move_to_end(run_id)
+        while len(self._reached) > _RUNS_KNOWN:
+            self._reached.popitem(last=False)
+
+    def _publish_of(self, run: stores.RunSummary, content: bytes) -> None:
+        found = events_file.parse(content)
+        held = [event for event in found if event.type == events.EventType.RUN_ENDED]
+        self._source.feed.publish(run, [event for event in found if event not in held], len(content))
+        if held:
+            task = asyncio.create_task(self._publish_ending(run.run_id, held), name=f"ending {run.run_id}")
+            self._endings.add(task)
+            task.add_done_callback(self._endings.discard)
+
+    async def _publish_ending(self, run_id: str, held: list[events.Event]) -> None:
+        # A client that learns of an ending may look at the list next.
+        with contextlib.suppress(errors.NotFound):
+            summary = await self._source.summary(run_id)
+            for _ in range(_ENDING_LOOKS):
+                if states.RunState(summary.status).finished:
+                    break
+                await asyncio.sleep(_ENDING_LOOK_SECONDS)
+                summary = await self._source.summary(run_id)
+            self._source.feed.publish(summary, held, len(events_file.encoded(*held)))
+
+    def _read(self, run_id: str, begin: int) -> bytes:
+        try:
+            return self._source.checked_disk.read(f"{layout.run_folder(run_id)}/{layout.EVENTS}", begin)
+        except FileNotFoundError:
+            return b""

@@ -1,0 +1,149 @@
+"""The ledger of several processes: budgets are counted from the journals for each call, by one process at a time."""
+
+# The turn lasts until the `started` line of the call, which holds what is reserved, is durable. So a process that
+# counts sees every call that others have begun, and two of them never give the same remainder away.
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from app import clock
+from app.domain import budgets, operations, usage_sums
+from app.domain.usage_sums import Reserved, UsageSum, UsageTally
+from app.engine import spending, stores
+from app.worker import reserving
+from app.worker.accounts import Account
+from app.worker.ledger import Ledger, Reservation
+
+WAIT_SECONDS = 5.0
+"""How long a call waits for room; then its run is paused, and sent on when there is room."""
+
+_LOOK_SECONDS = 0.5
+_JOURNALS_KNOWN = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Journal:
+    version: object
+    sums: tuple[UsageSum, ...]
+    unsettled: Mapping[tuple[str, int], Reserved]
+    goes_on: bool
+
+    @classmethod
+    def of(cls, version: object, loaded: stores.Loaded) -> _Journal:
+        decided = loaded.decisions
+        return cls(
+            version=version,
+            sums=tuple(UsageTally(loaded.records, decided.reserved).sums()),
+            unsettled=usage_sums.unsettled(decided.reserved, loaded.records),
+            goes_on=decided.ended is None and decided.paused is None,
+        )
+
+
+class SharedLedger(Ledger):
+    """Keep the calls that all processes make within the budgets of the project."""
+
+    def __init__(
+        self,
+        store: spending.SpendingStore,
+        quote: Callable[[operations.AgentCall], spending.Quote],
+        time: clock.Clock,
+        shared: spending.SharedSpending,
+    ) -> None:
+        super().__init__(store, quote, time)
+        self._shared = shared
+        self._turn = asyncio.Lock()
+        self._journals: OrderedDict[str, _Journal] = OrderedDict()
+
+    async def reserve(self, loaded: stores.Loaded, key: str, operation: operations.AgentCall) -> Reservation:
+        """Reserve for a call that fits; `Parked` is raised if it does not for some seconds."""
+        start, quote = loaded.start, self._quote(operation)
+        if not self._is_limited(loaded):
+            return self._unlimited(start.run_id, key, quote)
+        chain, until = await self._chain(start.run_id), self._clock.monotonic() + WAIT_SECONDS
+        while True:
+            release = await self._taken()
+            try:
+                self._count_anew()
+                verdict = await self._verdict(chain, quote)
+                if verdict.lacking is None:
+                    return verdict.reservation(self, start.run_id, key, quote, release)
+            except BaseException:
+                release()
+                raise
+            release()
+            account, lack = verdict.lacking
+            is_over = self._clock.monotonic() > until
+            if is_over or not account.has_open(aside=chain[1:], but=(start.run_id, key)):
+                raise reserving.exhausted(key, account, lack, verdict.need, self._clock)
+            await self._clock.sleep(_LOOK_SECONDS)
+
+    def accounts(self, run_id: str) -> Iterator[Account]:
+        """Yield nothing: accounts are made for each call."""
+        return iter(())
+
+    async def standing(self, budget: budgets.Budget) -> budgets.BudgetState:
+        """Return how a budget stands."""
+        self._count_anew()
+        return await super().standing(budget)
+
+    async def has_room(self, loaded: stores.Loaded) -> bool:
+        """Return whether the call that a parked run waits for fits by now."""
+        self._count_anew()
+        return await super().has_room(loaded)
+
+    async def _taken(self) -> Callable[[], None]:
+        # Of a process only one waits for the others.
+        await self._turn.acquire()
+        try:
+            lock = await self._shared.turn()
+        except BaseException:
+            self._turn.release()
+            raise
+        held = [lock.release, self._turn.release]
+
+        def release() -> None:
+            while held:
+                held.pop(0)()
+
+        return release
+
+    def _count_anew(self) -> None:
+        self._runs.clear()
+        self._budgets = {
+            name: (budget, Account(account.name, budget.limits, budget))
+            for name, (budget, account) in self._budgets.items()
+        }
+
+    async def _count(self, account: Account, query: spending.SpentQuery) -> None:
+        found = await self._store.spent(query)
+        account.add(found.finished)
+        unfinished = dict(found.unfinished)
+        if (run_id := account.name.get("run_id")) is not None:
+            unfinished.setdefault(run_id, ())
+        # Read before the journals, so that what is kept is never older than its version.
+        versions = await self._shared.versions(list(unfinished))
+        for run_id, parts in unfinished.items():
+            journal = await self._journal(run_id, versions.get(run_id))
+            if journal is None:
+                account.add(parts)
+                continue
+            account.add(journal.sums)
+            for (key, attempt), reserved in journal.unsettled.items():
+                account.hold((run_id, key, attempt), reserved, is_open=journal.goes_on)
+        account.count()
+
+    async def _journal(self, run_id: str, version: object) -> _Journal | None:
+        known = self._journals.get(run_id)
+        if known is None or known.version != version:
+            loaded = await self._loaded(run_id)
+            if loaded is None:
+                return None
+            known = self._journals[run_id] = _Journal.of(version, loaded)
+        self._journals.move_to_end(run_id)
+        if len(self._journals) > _JOURNALS_KNOWN:
+            self._journals.popitem(last=False)
+        return known

@@ -1,0 +1,183 @@
+"""Several services over one store on Postgres: each shows within a moment what the others and the workers do."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from tests.integration import temporal_server
+
+temporal_server.require()
+
+from app import bootstrap  # noqa: E402
+from app.services import budgets, event_streams  # noqa: E402
+from app.temporal import engine, follower  # noqa: E402
+from app.worker import shared_ledger  # noqa: E402
+from tests.integration import served  # noqa: E402
+from tests.integration.test_budgets import DRAFT, USAGE  # noqa: E402
+from tests.integration.test_event_feed import Stream, following  # noqa: E402
+from tests.integration.test_keys import bearer  # noqa: E402
+from tests.integration.test_temporal_engine import WORK  # noqa: E402
+from tests.integration.test_temporal_machines import Machines, databases, machines, server  # noqa: E402, F401
+
+NEVER = 3600.0
+LISTENERS = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+
+
+@pytest.fixture
+async def pair(
+    machines: Machines,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[tuple[served.Served, served.Served]]:
+    """Serve a project on two machines, with a worker on a third; no service looks by itself for what others do."""
+    # It has the value that waits for an end use, and keeps it.
+    assert engine.LOOK_SECONDS != NEVER
+    for module, name in (
+        (follower, "LOOK_SECONDS"),
+        (follower, "LISTENING_LOOK_SECONDS"),
+        (event_streams, "TICK_SECONDS"),
+    ):
+        monkeypatch.setattr(module, name, NEVER)
+    await temporal_server.connected(machines.address)
+    async with (
+        served.on_a_port(machines.project, **machines.given("one")) as one,
+        served.on_a_port(machines.project, **machines.given("two")) as two,
+        bootstrap.build(machines.chosen("worker"), WORK),
+    ):
+        await temporal_server.until(functools.partial(hear, machines.url))
+        yield one, two
+
+
+async def hear(url: str) -> bool:
+    """Return whether both services listen."""
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        found = await connection.execute(f"SELECT count(*) {LISTENERS}")
+        return await found.fetchone() == (2,)
+
+
+async def answer(service: served.Served, run_id: str) -> None:
+    """Approve the gate of a run."""
+    [gate] = (await service.http.get(f"/api/gates?run_id={run_id}")).json()
+    answered = await service.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": "approve"})
+    assert answered.status_code == 200, answered.text
+
+
+async def test_each_service_shows_what_others_do(pair: tuple[served.Served, served.Served]):
+    """Streams and long polls of one service show a run that another one began and a worker executes."""
+    one, two = pair
+    async with following(two) as everything:
+        run_id = await one.start("asking")
+        seen = await everything.until("run.waiting")
+        async with two.http.stream("GET", f"/api/runs/{run_id}/events") as opened:
+            own = Stream(opened)
+            await own.until("run.waiting")
+            waiting = await two.show(run_id)
+            ending = asyncio.create_task(two.until(run_id, "done"))
+            await answer(one, run_id)
+            alone = await own.until("run.ended")
+        seen += await everything.until("run.ended")
+        listed = (await two.http.get("/api/runs")).json()
+        shown = await ending
+
+    assert (waiting["status"], shown["status"]) == ("waiting", "done")
+    assert seen[0][0] == "run.created"
+    assert {event["run_id"] for _, event in seen} == {run_id}
+    numbers = [event["seq"] for _, event in seen]
+    assert numbers == sorted(set(numbers))
+    assert alone[-1] == seen[-1]
+    assert [run["status"] for run in listed] == ["done"]
+
+
+async def test_a_service_that_stopped_listening_reads_again(
+    pair: tuple[served.Served, served.Served],
+    machines: Machines,  # noqa: F811
+):
+    """After a lost connection clients of all runs are reset, and whatever was committed meanwhile is shown."""
+    one, two = pair
+    async with following(two) as everything:
+        run_id = await one.start("asking")
+        await everything.until("run.waiting")
+        ending = asyncio.create_task(two.until(run_id, "done"))
+        with psycopg.connect(machines.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_notify('control_room', x) FROM unnest(ARRAY['', '../é 1 2 3', 'x 9']) x")
+            ended = connection.execute(f"SELECT pg_terminate_backend(pid) {LISTENERS}").fetchall()
+        await answer(one, run_id)
+        [*_, (_, reset)] = await everything.until("reset")
+        shown = await ending
+        later = await one.start("asking")
+        seen = await everything.until("run.waiting")
+
+    assert len(ended) == 2
+    assert reset == {"reason": "interrupted"}
+    assert shown["status"] == "done"
+    assert later in {event["run_id"] for _, event in seen}
+
+
+async def keyed(service: served.Served, name: str, role: str, *, by: str | None = None) -> str:
+    """Add a key at a service and return its secret."""
+    headers = {} if by is None else bearer(by)
+    answer = await service.http.post("/api/keys", json={"name": name, "role": role}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["secret"])
+
+
+async def comes(service: served.Served, secret: str, status: int) -> None:
+    """Wait until a service answers a key as it should."""
+
+    async def answers() -> bool:
+        return (await service.http.get("/api/runs", headers=bearer(secret))).status_code == status
+
+    await temporal_server.until(answers)
+
+
+async def test_a_key_counts_at_every_service(pair: tuple[served.Served, served.Served]):
+    """A key that one service adds opens the other; revoked at one, it is refused by the other; none is lost."""
+    one, two = pair
+    root = await keyed(one, "root", "admin")
+    await comes(two, root, 200)
+    many = [keyed(service, f"{n}-{m}", "viewer", by=root) for n in range(4) for m, service in enumerate(pair)]
+    added = await asyncio.gather(*many)
+    for secret in added:
+        await comes(one, secret, 200)
+        await comes(two, secret, 200)
+    revoked = await one.http.delete("/api/keys/0-1", headers=bearer(root))
+    await comes(two, added[1], 401)
+    listed = await two.http.get("/api/keys", headers=bearer(root))
+
+    assert revoked.status_code == 204
+    assert [key["name"] for key in listed.json()] == ["0-0", *(f"{n}-{m}" for n in (1, 2, 3) for m in (0, 1)), "root"]
+
+
+async def test_a_budget_is_spent_by_all_workers_together(
+    machines: Machines,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Runs on two workers make no more calls than the budget has; raised at another service, it lets them go on."""
+    monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
+    machines.project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)
+    await temporal_server.connected(machines.address)
+    async with (
+        served.on_a_port(machines.project, **machines.given("one")) as one,
+        served.on_a_port(machines.project, **machines.given("two")) as two,
+    ):
+        await one.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 5}})
+        async with (
+            bootstrap.build(machines.chosen("a"), WORK),
+            bootstrap.build(machines.chosen("b"), WORK),
+        ):
+            begun = [await one.start(**DRAFT) for _ in range(4)]
+            shown = [await two.until(run_id, "paused", "done", "failed") for run_id in begun]
+            (stands,) = (await two.http.get("/api/budgets")).json()
+            await two.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 8}})
+            after = [await one.until(run_id, "done", "failed") for run_id in begun]
+            (spent,) = (await one.http.get("/api/budgets")).json()
+
+    assert {run.get("reason") for run in shown if run["status"] == "paused"} == {"budget_exhausted"}
+    assert stands["used"]["calls"] <= 5
+    assert {run["status"] for run in after} == {"done"}
+    assert (spent["used"]["calls"], spent["left"]) == (8, {"calls": 0})
