@@ -160,7 +160,7 @@ def test_a_list_without_a_schema_stays_a_list(project: Project, page: Page) -> N
     expect(page.tab.locator(".steps [data-row]")).to_have_count(1)
 
 
-def test_an_answer_that_comes_too_late_is_told(project: Project, page: Page) -> None:
+def test_an_answer_that_comes_too_late_is_reported(project: Project, page: Page) -> None:
     """Of two answers at once the second was not recorded, and its page says so with what was written."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     page.api("POST", "/api/runs", {"recipe_id": "ask-first"})

@@ -123,7 +123,7 @@ def test_an_unknown_price_is_never_zero(project: Project, page: Page) -> None:
 
 
 def test_a_plan_goes_from_tasks_to_done(page: Page) -> None:
-    """A plan is approved and started on its page, its question answered in place, and its runs are reached from it."""
+    """A plan is approved and started on its page, and its runs are reached from it."""
     tasks = [
         {"description": "look around", "recipe_id": "quick"},
         {"description": "look again", "recipe_id": "quick", "deps": [1]},

@@ -127,7 +127,7 @@ def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
     ]
 
 
-def test_the_time_in_steps_is_told_where_a_run_stood_still() -> None:
+def test_the_time_in_steps_is_shown_where_a_run_stood_still() -> None:
     """Overlapping steps count once, repeated attempts count, and a run that never stood still says nothing."""
 
     def spent(*spans: tuple[str, str], **others: Any) -> dict[str, Any]:

@@ -61,7 +61,7 @@ export function Plan({ id }) {
   const runs = useLive(plan?.status === "running" ? withQuery("/api/runs", { session_id: id, status: ["paused", "waiting"], limit: 100 }) : null);
   if (!plan) return html`<${Missing} title="Plan" id=${id} live=${live} />`;
   const begun = plan.tasks.some((/** @type {any} */ task) => task.run_id);
-  const orders = plan.status === "failed" && !begun ? (plan.tasks.length ? [["start", "Start"]] : []) : ORDERS[String(plan.status)] || [];
+  const orders = plan.awaits_chief ? [] : plan.status === "failed" && !begun ? (plan.tasks.length ? [["start", "Start"]] : []) : ORDERS[String(plan.status)] || [];
   const word = orders.find(([verb]) => verb === asked)?.[1] || "Delete";
   const order = async (/** @type {string} */ verb) => {
     await (verb === "delete" ? remove(path) : post(`${path}/${verb}`));
@@ -70,7 +70,7 @@ export function Plan({ id }) {
     if (verb === "delete") navigate("/plans");
   };
   return html`
-    <${PageTitle} title=${plan.intent || "Plan"} lead=${html`<${Status} of=${plan.status} /> ${planSentence(plan)}`}
+    <${PageTitle} title=${plan.intent || "Plan"} lead=${html`<${Status} of=${plan.status} note=${planSentence(plan)} />`}
       actions=${html`${orders.map(([verb, label]) => html`<button type="button" class=${verb === "pause" ? "" : "primary"} onClick=${() => setAsked(verb)}>${label}</button>`)}
         <button type="button" class="quiet danger" onClick=${() => setAsked("delete")}>Delete</button>`} />
     <${Fault} error=${live.error} />
