@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
 from app import clock
-from app.api import refusals, request_models, routers
+from app.api import refusals, request_flaws, request_models, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
@@ -23,7 +23,7 @@ KeyName = Annotated[str, Path(description="Name of the key.", examples=["ada"], 
 """A key's name in a path."""
 
 _Recipe = Annotated[str, Field(pattern=f"^{keys.RECIPE_PATTERN}$")]
-_Label = Annotated[str, Field(pattern=f"^{keys.LABEL_PATTERN}$")]
+_Label = Annotated[str, BeforeValidator(request_models.label_text), Field(pattern=request_flaws.KEY_LABEL_PATTERN)]
 _Instant = Annotated[str, BeforeValidator(lambda text: clock.stamp(clock.instant(str(text))))]
 _ONCE = {"Cache-Control": "no-store"}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import Path
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
-from app.api import refusals, request_models, routers
+from app.api import refusals, request_flaws, request_models, routers
 from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
@@ -41,9 +41,14 @@ class BudgetBody(BaseModel):
     )
 
     recipe_id: str | None = Field(None, description="Only runs of this recipe count, with those that they start.")
-    label: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,64}:", max_length=330)] | None = Field(
-        None, description="Only runs with this label count, as `name:value`."
-    )
+    label: (
+        Annotated[
+            str,
+            BeforeValidator(request_models.label_text),
+            Field(pattern=request_flaws.BUDGET_LABEL_PATTERN, max_length=330),
+        ]
+        | None
+    ) = Field(None, description="Only runs with this label count, as `name:value` or `name=value`.")
     session_id: Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)] | None = Field(
         None, description="Only runs of this work session, or of its plans, count."
     )

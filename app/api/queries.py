@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from starlette.requests import Request
 
 from app import clock, errors
-from app.api import polling
+from app.api import polling, request_flaws, request_models
 from app.domain import audit, events, issues, plans, receipts, states
 from app.engine import run_sums, stores
 from app.services import event_feeds, gate_inbox
@@ -37,7 +37,9 @@ def _listed(given: object) -> object:
 # What no name holds, and no database takes: NUL, and halves of surrogate pairs.
 _WORDS = re.compile(r"[^\x00\ud800-\udfff]*")
 _Instant = Annotated[datetime, BeforeValidator(_instant)]
-_Label = Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")]
+_Label = Annotated[
+    str, BeforeValidator(request_models.label_text), Field(max_length=400, pattern=request_flaws.LABEL_PATTERN)
+]
 _Cursor = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")]
 _States = Annotated[list[states.RunState], BeforeValidator(_listed), Field(max_length=len(states.RunState))]
 _Types = Annotated[list[events.EventType], BeforeValidator(_listed), Field(max_length=len(events.EventType))]

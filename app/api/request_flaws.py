@@ -11,6 +11,8 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from app import errors
+from app.domain import budgets, keys
+from app.services import requests
 
 _SHOWN_CHARACTERS = 80
 _MOST_SHOWN = 30
@@ -103,6 +105,21 @@ def _plain(name: str) -> str:
     return name.replace("_", "").replace("-", "").casefold()
 
 
+LABEL_PATTERN = r"^[^\x00:]+:[^\x00]*$"
+BUDGET_LABEL_PATTERN = r"^[A-Za-z0-9_./-]{1,64}:"
+KEY_LABEL_PATTERN = f"^{keys.LABEL_PATTERN}$"
+_LABEL = "must be a label such as `book:one` or `book=one`"
+_FORMS = {
+    LABEL_PATTERN: _LABEL,
+    BUDGET_LABEL_PATTERN: _LABEL,
+    KEY_LABEL_PATTERN: _LABEL,
+    requests.LABEL_NAME_PATTERN: requests.LABEL_NAME_FORM,
+    requests.SESSION_ID_PATTERN: requests.SESSION_ID_FORM,
+    keys.NAME_PATTERN: keys.NAME_FORM,
+    budgets.NAME_PATTERN: budgets.NAME_FORM,
+}
+"""Patterns in words; a person cannot read a regular expression."""
+
 _TYPES = {
     "string_type": "must be a text",
     "int_type": "must be a whole number",
@@ -124,7 +141,7 @@ _TYPES = {
 _LIMITS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "string_too_short": lambda limits: "must say something",
     "string_too_long": lambda limits: f"has more than {limits['max_length']} characters",
-    "string_pattern_mismatch": lambda limits: f"must match {limits['pattern']}",
+    "string_pattern_mismatch": lambda limits: _FORMS.get(limits["pattern"], f"must match {limits['pattern']}"),
     "too_short": lambda limits: "must not be empty",
     "too_long": lambda limits: f"has more than {limits['max_length']} entries",
     "greater_than_equal": lambda limits: f"must be at least {limits['ge']}",

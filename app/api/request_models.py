@@ -13,6 +13,13 @@ from app.engine import run_engine
 from app.services import gates, requests
 
 LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]  # Name of a label.
+
+
+def label_text(given: object) -> object:
+    """Return a label written as `name=value` in its usual form, `name:value`."""
+    return re.sub(r"\A([A-Za-z0-9_./-]{1,64})=", r"\1:", given) if isinstance(given, str) else given
+
+
 LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]  # Value of a label.
 Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=requests.LABELS)]  # Labels of a run.
 Priority = Annotated[int, Field(ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1])]  # Priority of a run.

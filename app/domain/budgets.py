@@ -16,6 +16,7 @@ from app.domain.records import total
 from app.domain.usage_sums import UsageSum, quarter_of
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"  # Form of the name of a budget.
+NAME_FORM = "must be 1 to 64 letters, digits, '_', '.' and '-', and begin with a letter or digit"
 MOST_BUDGETS = 200  # Most budgets of a project.
 MONEY = ("cost_usd", "tokens", "calls")  # Limits that calls of agents use up.
 
@@ -50,7 +51,7 @@ class Budget(shapes.Shape):
         """Return everything wrong with it."""
         found = flaws(self.limits)
         if not re.fullmatch(NAME_PATTERN, str(self.name)):
-            found.append(errors.Flaw(path="$.name", message=f"name must match {NAME_PATTERN}"))
+            found.append(errors.Flaw(path="$.name", message=f"name {NAME_FORM}"))
         if self.label is not None and ":" not in str(self.label):
             found.append(errors.Flaw(path="$.label", message="label must have the form name:value"))
         found += [

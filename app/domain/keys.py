@@ -13,6 +13,8 @@ from app.domain.access import Role, Scope
 from app.domain.authors import Author
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$"  # Form of a key's name.
+NAME_FORM = "must be 1 to 64 letters, digits, '.', '_', '@', '+' and '-', and begin with a letter or digit"
+
 RECIPE_PATTERN = r"[^\x00-\x1f]{1,200}"  # Form of the id of a recipe that a key is limited to.
 LABEL_PATTERN = r"[^\x00-\x1f:]{1,200}:[^\x00-\x1f]{1,200}"  # Form of a label that a key is limited to.
 MOST_KEYS = 1000  # Most keys of a data directory.

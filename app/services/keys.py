@@ -182,8 +182,7 @@ class Keys:
 
 def _flaws(new: NewKey, now: datetime) -> Iterator[errors.Flaw]:
     if not re.fullmatch(keys.NAME_PATTERN, new.name):
-        message = "must be 1 to 64 letters, digits, '.', '_', '@', '+' and '-', and begin with a letter or digit"
-        yield errors.Flaw(path="$.name", message=message)
+        yield errors.Flaw(path="$.name", message=keys.NAME_FORM)
     if new.expires_at is not None and clock.instant(new.expires_at) <= now:
         yield errors.Flaw(path="$.expires_at", message="is in the past")
     for name, pattern in (("recipes", keys.RECIPE_PATTERN), ("labels", keys.LABEL_PATTERN)):

@@ -21,6 +21,12 @@ SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
 LABEL_NAME_PATTERN = r"^[A-Za-z0-9_./-]{1,64}$"
 """Form of a label's name; without a colon, which separates name and value in filters."""
 
+LABEL_NAME_FORM = "must be 1 to 64 letters, digits, '_', '.', '/' and '-'"
+"""The same in words."""
+
+SESSION_ID_FORM = "must be 1 to 128 letters, digits, '_', '.' and '-', and not begin with '.'"
+"""Form of a session id in words."""
+
 IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 """Form of an idempotency key: at most 255 printable characters."""
 
@@ -192,7 +198,7 @@ def _naming_flaws(request: StartRequest) -> list[errors.Flaw]:
     if request.exclusive_workspace and request.share_workspace:
         flaws.append(_flaw("$.share_workspace", "give exclusive_workspace or share_workspace, not both"))
     if request.session_id is not None and not re.fullmatch(SESSION_ID_PATTERN, request.session_id):
-        flaws.append(_flaw("$.session_id", f"session_id must match {SESSION_ID_PATTERN}"))
+        flaws.append(_flaw("$.session_id", f"session_id {SESSION_ID_FORM}"))
     return [*flaws, *key_flaws(request.idempotency_key)]
 
 
@@ -212,7 +218,7 @@ def _label_flaws(labels: Mapping[str, str]) -> list[errors.Flaw]:
     for name, value in labels.items():
         place = json_text.json_path(("labels", name[:80]))
         if not re.fullmatch(LABEL_NAME_PATTERN, name):
-            flaws.append(_flaw(place, f"a label's name must match {LABEL_NAME_PATTERN}"))
+            flaws.append(_flaw(place, f"a label's name {LABEL_NAME_FORM}"))
         if len(value) > LABEL_CHARACTERS:
             flaws.append(_flaw(place, f"a label's value has at most {LABEL_CHARACTERS} characters"))
     return flaws

@@ -128,6 +128,16 @@ def test_calls_of_recipes(steps: list[dict[str, Any]], most: int | None) -> None
     assert (limit.note is None) == (most is not None)
 
 
+def test_lists_of_arguments_bound_their_loops() -> None:
+    """A loop over a list that is an argument asks once for each item, unless a step assigns to that name."""
+    step = {"id": "a", "agent": "x", "foreach": "{{files}}"}
+    once = recipe_bounds.most_calls({"steps": [step]}, {}, {"files": ["one", "two", "three"]})
+    assigned = [{"id": "find", "agent": "x", "output": "files"}, step]
+    unknown = recipe_bounds.most_calls({"steps": assigned}, {}, {"files": ["one"]})
+
+    assert (once.most, unknown.most) == (3, 101)
+
+
 ASK: dict[str, Any] = {"name": "Ask", "provider": "claude"}
 
 

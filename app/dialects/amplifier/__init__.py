@@ -50,7 +50,7 @@ class Amplifier:
 
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return what loops and retries allow."""
-        return bounds.most_calls(start.recipe, start.frozen)
+        return bounds.most_calls(start.recipe, start.frozen, start.args)
 
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from app.dialects.amplifier import agents, calls, loops, walk
+import itertools
+from collections.abc import Iterator, Mapping
+
+from app.dialects.amplifier import agents, calls, loops, schema, templates, walk
 from app.domain import limits, plain
 
 
@@ -10,24 +13,41 @@ class _Unbounded(Exception):
     """No limit is known."""
 
 
-def most_calls(document: plain.Object, frozen: plain.Object) -> limits.CallLimit:
-    """Return the calls of all steps, those of loops as often as their limits allow, each with all of its attempts."""
+def most_calls(
+    document: plain.Object, frozen: plain.Object, args: Mapping[str, plain.Json] | None = None
+) -> limits.CallLimit:
+    """Return the calls of all steps, those of loops as often as their lists or limits allow, each with all of its
+    attempts.
+    """
+    assigned = {schema.DEFAULT_ITEM, *_assigned(document)}
+    given = {name: value for name, value in (args or {}).items() if name not in assigned}
+    counts = {name: len(value) for name, value in given.items() if isinstance(value, list)}
     try:
-        most = sum(_of_step(step, document, frozen) for step in walk.steps(document))
+        most = sum(_of_step(step, document, frozen, counts) for step in walk.steps(document))
     except _Unbounded as unbounded:
         return limits.CallLimit(most=None, note=str(unbounded))
     return limits.CallLimit(most=most)
 
 
-def _of_step(step: plain.Object, document: plain.Object, frozen: plain.Object) -> int:
+def _assigned(value: plain.Json) -> Iterator[str]:
+    """Yield the names to which anything in a recipe assigns: outputs, loop variables, updates."""
+    if isinstance(value, list):
+        yield from itertools.chain.from_iterable(map(_assigned, value))
+    elif isinstance(value, dict):
+        yield from (str(value[name]) for name in (*walk.SETTING, "as", "index_as") if name in value)
+        yield from value.get("update_context") or ()
+        yield from itertools.chain.from_iterable(map(_assigned, value.values()))
+
+
+def _of_step(step: plain.Object, document: plain.Object, frozen: plain.Object, counts: Mapping[str, int]) -> int:
     substeps = [substep for _, _, substep in walk.body(step)]
     if substeps:
-        once = sum(_of_step(substep, document, frozen) for substep in substeps)
+        once = sum(_of_step(substep, document, frozen, counts) for substep in substeps)
     elif step.get("type") == "recipe":
         raise _Unbounded(f"the step {step['id']} runs the recipe {step['recipe']}, whose calls are not counted here")
     else:
         once = 0 if step.get("type") == "bash" else _attempts(step, document) * _ways(step, frozen)
-    return once * _iterations(step)
+    return once * _iterations(step, counts)
 
 
 def _attempts(step: plain.Object, document: plain.Object) -> int:
@@ -40,9 +60,10 @@ def _ways(step: plain.Object, frozen: plain.Object) -> int:
     return 1 if agent is None else len(agents.voices(agent, step, frozen.get("models", {})))
 
 
-def _iterations(step: plain.Object) -> int:
+def _iterations(step: plain.Object, counts: Mapping[str, int]) -> int:
     most, loop = 1, step if "foreach" in step or "while_condition" in step else None
     while isinstance(loop, dict):
-        most *= loops.limit(loop)
+        limit = loops.limit(loop)
+        most *= min(limit, counts.get(templates.reference(loop.get("foreach", "")) or "", limit))
         loop = loop.get("nested_foreach")
     return most

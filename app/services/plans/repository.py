@@ -184,10 +184,9 @@ def _can_be(session_id: str) -> bool:
 
 
 def _newly_done(known: plans.Plan, changed: plans.Plan) -> Iterator[plans.Task]:
-    # Only a task that was tried before can have left something behind.
+    # A task whose first run was resumed may have failed before, too.
     before = {task.id for task in known.tasks if task.status is plans.TaskState.DONE}
-    tried = (task for task in changed.tasks if task.earlier_runs or task.attempt > 1 or task.checks or task.review)
-    yield from (task for task in tried if task.status is plans.TaskState.DONE and task.id not in before)
+    yield from (task for task in changed.tasks if task.status is plans.TaskState.DONE and task.id not in before)
 
 
 def _new_failures(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) -> Iterator[issues.Issue]:

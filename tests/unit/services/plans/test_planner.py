@@ -179,6 +179,7 @@ async def test_a_retry_goes_on_where_the_run_stood(harness: plan_harness.Harness
     assert done.status is plans.PlanState.DONE
     assert (done.tasks[0].run_id, done.tasks[0].attempt) == (failed.tasks[0].run_id, 1)
     assert done.tasks[0].error is None
+    assert [(issue.kind, issue.status) for issue in await harness.issues()] == [("task", "closed")]
     assert len(harness.toolbox.tries(1, "fetch")) == 1
     assert len(harness.toolbox.tries(1, "work")) == 2
 
