@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from app import errors
 from app.agents import configuration, entries, local, rate_limits, scripted, silence
@@ -64,7 +65,7 @@ class Backends:
             name for name, config in self._configs.items() if config.type in TYPES and TYPES[config.type].is_service
         )
 
-    async def ask(self, name: str, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    def ask(self, name: str, prompt: ports.AgentPrompt) -> Coroutine[Any, Any, ports.AgentReply]:
         """Send a prompt, and end it once it has been silent for too long.
 
         Raises:
@@ -73,9 +74,9 @@ class Backends:
         backend, config = self.get(name), self._configs.get(name)
         idle_seconds = None if config is None else configuration.with_idle(config, prompt).idle_seconds
         if config is None or idle_seconds is None or type_of(config.type).ends_silence:
-            return await backend.prompt(prompt)
+            return backend.prompt(prompt)
         limit = self._limit(name, prompt)
-        return await silence.ended(backend, prompt, idle_seconds, lambda: limit.until is not None)
+        return silence.ended(backend, prompt, idle_seconds, lambda: limit.until is not None)
 
     def turn(self, name: str, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
         """Wait until a prompt may begin by the limits of its backend and model, which all runs share.

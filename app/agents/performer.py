@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import PurePath
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -27,6 +28,8 @@ MAX_PROMPT_BYTES = 16 * 1024 * 1024  # Longest prompt, all its parts together.
 DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try where the operation sets none.
 
 T = TypeVar("T")
+
+_folder = functools.lru_cache(maxsize=64)(PurePath)
 
 
 class AgentPerformer:
@@ -63,12 +66,13 @@ class AgentPerformer:
             self._check_folder(call.run)
         text = await _text(call, operation.prompt)
         output = live_output.LiveOutput(call.live, call.append_log, _log_name(call, "output", "txt"), call.masker)
-        prompt = self._prompt(call, operation, text, output.hear)
+        untimed = _UntimedRetry(call.retry_until_space)
+        prompt = self._prompt(call, operation, text, output.hear, untimed)
         # Written before the agent is asked, so that it shows after a kill what was asked.
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))
 
         try:
-            reply = await self._asked(operation.backend, prompt, call)
+            reply = await self._asked(operation.backend, prompt, call, untimed)
         except commands.LauncherLost as lost:
             raise ports.Interrupted(lost) from lost
         finally:
@@ -79,7 +83,12 @@ class AgentPerformer:
         return await _result(reply, operation, text, call.place.instructions)
 
     def _prompt(
-        self, call: ports.Call, operation: operations.AgentCall, text: str, hear: Callable[[str], None]
+        self,
+        call: ports.Call,
+        operation: operations.AgentCall,
+        text: str,
+        hear: Callable[[str], None],
+        untimed: _UntimedRetry,
     ) -> ports.AgentPrompt:
         model = operation.model
         return ports.AgentPrompt(
@@ -87,7 +96,7 @@ class AgentPerformer:
             system=operation.system,
             model=None if model is None else self._backends.get(operation.backend).resolve_model(model),
             tools=operation.tools,
-            working_dir=PurePath(call.run.working_dir),
+            working_dir=_folder(call.run.working_dir),
             agent_session_id=_conversation(call, operation),
             session_created=operation.session_created,
             reply_schema=operation.reply_schema,
@@ -102,22 +111,25 @@ class AgentPerformer:
             line_attempt=call.attempt,
             recorded=call.recorded,
             env={settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)},
-            retry_until_space=call.retry_until_space,
+            retry_until_space=untimed.retry_until_space,
             hear=hear,
             live=call.live,
         )
 
-    async def _asked(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
+    async def _asked(
+        self, backend: str, prompt: ports.AgentPrompt, call: ports.Call, untimed: _UntimedRetry
+    ) -> ports.AgentReply:
         try:
+            session_id = prompt.agent_session_id
+            if session_id is None:
+                return await self._in_time(backend, prompt, None, untimed)
             # The order matters. The conversation is claimed outside of the time limit: waiting for the disk is not
             # the agent's time. Its turn comes before the backend's: a step that waits for its conversation must not
             # hold a place there.
             async with AsyncExitStack() as held:
-                await prompt.retry_until_space(lambda: held.enter_async_context(self._claimed(prompt)))
-                async with asyncio.timeout(prompt.timeout_seconds) as limit, self._turn(backend, prompt):
-                    await held.enter_async_context(self._backends.turn(backend, prompt))
-                    patient = dataclasses.replace(prompt, retry_until_space=_outside(limit, prompt.retry_until_space))
-                    return await self._in_conversation(backend, patient, call)
+                claimed = self._conversations.claimed(session_id, prompt.run_id)
+                await prompt.retry_until_space(lambda: held.enter_async_context(claimed))
+                return await self._in_time(backend, prompt, call, untimed)
         except TimeoutError as error:
             raise errors.AgentFailed(
                 f"The agent did not answer within {prompt.timeout_seconds:g} seconds.",
@@ -130,6 +142,17 @@ class AgentPerformer:
             raise errors.AgentFailed(
                 error.message + _way_out(error.code, prompt), code=error.code, detail=error.detail
             ) from error
+
+    async def _in_time(
+        self, backend: str, prompt: ports.AgentPrompt, call: ports.Call | None, untimed: _UntimedRetry
+    ) -> ports.AgentReply:
+        """Send a prompt in its turn; None for the call: in no conversation."""
+        async with asyncio.timeout(prompt.timeout_seconds) as untimed.limit:
+            if call is None:
+                async with self._backends.turn(backend, prompt):
+                    return await self._backends.ask(backend, prompt)
+            async with self._turn(backend, prompt), self._backends.turn(backend, prompt):
+                return await self._in_conversation(backend, prompt, call)
 
     async def _in_conversation(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
         """Send a prompt; one in a conversation that a person had begun again brings what the journal holds of that."""
@@ -158,35 +181,37 @@ class AgentPerformer:
             reply = dataclasses.replace(reply, error=error)
         return reply
 
-    def _claimed(self, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
-        if prompt.agent_session_id is None:
-            return nullcontext()
-        return self._conversations.claimed(prompt.agent_session_id, prompt.run_id)
-
     def _turn(self, backend: str, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
-        if prompt.agent_session_id is None:
-            return nullcontext()
-        return self._turns.setdefault(prompt.agent_session_id, live_steps.BackendQueue(backend)).turn(prompt.live)
+        session_id = str(prompt.agent_session_id)
+        return self._turns.setdefault(session_id, live_steps.BackendQueue(backend)).turn(prompt.live)
+
+
+class _UntimedRetry:
+    """Lets a write wait for room on the disk, while the clock of the agent's time limit stands still."""
+
+    # Thousands of prompts are under way at a time, each with one.
+    __slots__ = ("_retry_until_space", "limit")
+
+    def __init__(self, retry_until_space: ports.RetryUntilSpace) -> None:
+        self._retry_until_space = retry_until_space
+        self.limit: asyncio.Timeout | None = None
+
+    async def retry_until_space(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write, however long it takes."""
+        limit = self.limit
+        due, began = None if limit is None else limit.when(), _now()
+        if limit is None or due is None or limit.expired():
+            return await self._retry_until_space(write)
+        limit.reschedule(None)
+        try:
+            return await self._retry_until_space(write)
+        finally:
+            limit.reschedule(due + _now() - began)
 
 
 def _conversation(call: ports.Call, operation: operations.AgentCall) -> str | None:
     named = operation.agent_session_id
     return None if named is None else call.run.conversation(named)
-
-
-def _outside(limit: asyncio.Timeout, retry_until_space: ports.RetryUntilSpace) -> ports.RetryUntilSpace:
-    # While a write waits for room on the disk, the clock of the agent's time limit stands still.
-    async def insisted(write: Callable[[], Awaitable[T]]) -> T:
-        due, began = limit.when(), _now()
-        if due is None or limit.expired():
-            return await retry_until_space(write)
-        limit.reschedule(None)
-        try:
-            return await retry_until_space(write)
-        finally:
-            limit.reschedule(due + _now() - began)
-
-    return insisted
 
 
 def _now() -> float:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -50,9 +50,12 @@ class RateLimit(live_steps.BackendQueue):
         until = self._clock.now() + timedelta(seconds=min(max(seconds, 0.0), _LONGEST_PAUSE_SECONDS))
         self._paused_until = max(until, self._paused_until or until)
 
-    @asynccontextmanager
-    async def turn(self, step: live_steps.LiveStep) -> AsyncIterator[None]:
+    def turn(self, step: live_steps.LiveStep) -> AbstractAsyncContextManager[None]:
         """Wait until the step's prompt may begin."""
+        return _Turn(self, step)
+
+    async def begin(self, step: live_steps.LiveStep) -> None:
+        """Wait until a step's prompt may begin, and count it."""
         # Behind those that wait already, even if there is room at this moment: the order of coming is kept.
         if self._waiting or self._wait_seconds() != 0:
             async with self.waiting(step):
@@ -60,11 +63,11 @@ class RateLimit(live_steps.BackendQueue):
         self._running += 1
         if self._per_minute is not None:
             self._begun.append(self._clock.monotonic())
-        try:
-            yield
-        finally:
-            self._running -= 1
-            self._freed.set()
+
+    def end(self) -> None:
+        """Note that a prompt is over."""
+        self._running -= 1
+        self._freed.set()
 
     async def _admitted(self) -> None:
         while (seconds := self._wait_seconds()) != 0:
@@ -90,6 +93,21 @@ class RateLimit(live_steps.BackendQueue):
         if self._paused_until is None:
             return 0.0
         return max(0.0, (self._paused_until - self._clock.now()).total_seconds())
+
+
+class _Turn:
+    # A generator in its place would be ten times as large, and each prompt that is under way holds one.
+    __slots__ = ("_limit", "_step")
+
+    def __init__(self, limit: RateLimit, step: live_steps.LiveStep) -> None:
+        self._limit = limit
+        self._step = step
+
+    async def __aenter__(self) -> None:
+        await self._limit.begin(self._step)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._limit.end()
 
 
 class RateLimits:

@@ -38,17 +38,23 @@ async def not_kept(_name: str, _text: str) -> bool:
 class LiveOutput:
     """One output of one attempt. The step never waits for it: a log that cannot be written is given up."""
 
+    # Thousands of attempts are under way at a time, and most of them say nothing for long.
+    __slots__ = (
+        "_append", "_decoder", "_held", "_is_over", "_is_torn", "_masker", "_name", "_pending", "_size", "_step",
+        "_turn", "_writing", "_written",
+    )  # fmt: skip
+
     def __init__(self, step: LiveStep, append: AppendLog, name: str, masker: plain.Masker) -> None:
         self._step = step
         self._append = append
         self._name = name
         self._masker = masker
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder: codecs.IncrementalDecoder | None = None
         self._pending: list[str] = []
         self._held = ""
         self._size = self._written = 0
         self._is_over = self._is_torn = False
-        self._turn = asyncio.Lock()
+        self._turn: asyncio.Lock | None = None
         self._writing: asyncio.Task[None] | None = None
 
     def hear(self, text: str) -> None:
@@ -65,6 +71,7 @@ class LiveOutput:
         self._pending.append(text)
         self._size += len(text)
         if self._writing is None:
+            self._turn = self._turn or asyncio.Lock()
             self._writing = asyncio.get_running_loop().create_task(self._write_on(), name=f"output {self._name}")
 
     def hear_bytes(self, content: bytes, skipped_bytes: int = 0) -> None:
@@ -73,13 +80,17 @@ class LiveOutput:
         Args:
             skipped_bytes: Bytes before it that were left out.
         """
+        if self._decoder is None or skipped_bytes:
+            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         if skipped_bytes:
-            self._decoder.reset()
             self._leave_out()
         self.hear(self._decoder.decode(content))
 
     async def close(self) -> None:
         """Write the rest."""
+        if self._turn is None:
+            self._is_over = True
+            return
         async with self._turn:
             if self._writing is not None:
                 self._writing.cancel()
@@ -87,9 +98,11 @@ class LiveOutput:
             self._is_over = True
 
     async def _write_on(self) -> None:
+        turn = self._turn
+        assert turn is not None
         try:
             while self._pending and not self._is_over:
-                async with self._turn:
+                async with turn:
                     await self._write(at_end=False)
                 await asyncio.sleep(PAUSE_SECONDS)
         finally:

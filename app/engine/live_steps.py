@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -49,9 +49,12 @@ class BackendQueue:
             del self._waiting[step]
             step.queue = None
 
-    @asynccontextmanager
-    async def turn(self, step: LiveStep) -> AsyncIterator[None]:
+    def turn(self, step: LiveStep) -> AbstractAsyncContextManager[None]:
         """Wait for the step's turn, and hold it."""
+        return self._held(step)
+
+    @asynccontextmanager
+    async def _held(self, step: LiveStep) -> AsyncIterator[None]:
         async with self.waiting(step):
             await self._turn.acquire()
         try:

@@ -132,7 +132,7 @@ class StepExecutor:
         if not (attempt.idle and self._continues_waiting(attempt, owner)):
             await self._write_started(attempt, owner)
         if isinstance(attempt.ask.operation, operations.Input):
-            self._show_awaited(attempt, attempt.ask.operation, owner, told=rested)
+            self._show_awaited(attempt, attempt.ask.operation, owner, announced=rested)
         self._reach("step.after_started")
         attempt.begun = True
         owner.began(attempt)
@@ -172,12 +172,14 @@ class StepExecutor:
         if attempt.reservation is not None and (release := attempt.reservation.release) is not None:
             release()
 
-    def _show_awaited(self, attempt: StepAttempt, awaited: operations.Input, owner: StepOwner, *, told: bool) -> None:
+    def _show_awaited(
+        self, attempt: StepAttempt, awaited: operations.Input, owner: StepOwner, *, announced: bool
+    ) -> None:
         log, key = owner.log, attempt.ask.key
         # Its time began when it was asked, perhaps in a process before this one.
         attempt.started_at = clock.instant(log.loaded.decisions.asked[key])
         attempt.announced_at = clock.stamp(attempt.started_at)
-        if isinstance(awaited, operations.Gate) and not told:
+        if isinstance(awaited, operations.Gate) and not announced:
             asked = gates.OpenGate.of(self._start, key, attempt.attempt, awaited, log.loaded.decisions)
             log.add_event(EventType.GATE_OPENED, key, self._masker.mask(asked.told()))
 
