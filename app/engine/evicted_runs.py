@@ -30,6 +30,8 @@ class EvictedRun:
     updated_at: str
     """When it last changed."""
 
+    taken: ClassVar[bool] = True
+
     @property
     def wanted(self) -> bool:
         """Return whether it is to be loaded."""

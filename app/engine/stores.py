@@ -34,14 +34,10 @@ PAGE = 1000
 class Loaded:
     """A run's authority, read and repaired."""
 
-    start: RunStart
-    """start.json, with the overrides of the last resume."""
-    records: Sequence[Record]
-    """All lines of steps.jsonl in order, dead and non-final ones included."""
-    decisions: Decisions
-    """What control.jsonl adds up to; kept current by the log."""
-    emitted: frozenset[str]
-    """Keys of `recipe.note` events written already."""
+    start: RunStart  # start.json, with the overrides of the last resume.
+    records: Sequence[Record]  # All lines of steps.jsonl in order, dead and non-final ones included.
+    decisions: Decisions  # What control.jsonl adds up to; kept current by the log.
+    emitted: frozenset[str]  # Keys of `recipe.note` events written already.
     missing: MissingLines | None = None
     """Journal lines that are known to be gone; until a person has decided, nothing executes."""
 
@@ -312,6 +308,9 @@ class RunStore(Readable, KeptUp, Protocol):
         Raises:
             errors.NotFound, errors.JournalCorrupt: as `open`.
         """
+
+    async def read_sound(self, run_ids: Sequence[str]) -> list[Loaded]:
+        """Read runs together; left out are those that a repair, a person or a lost event of a gate concerns."""
 
     async def read_blob(self, run_id: str, blob: BlobRef) -> plain.Json:
         """Return a blob of a run that is not open."""

@@ -64,6 +64,7 @@ class ActiveRuns:
         """Called with each run that was loaded, before it executes, and before it is evicted."""
         self.rest: Callable[[stores.Loaded, evicted_runs.EvictedRun], evicted_runs.RestingRun | None] = ignored
         """Lets the steps of an evicted run rest without tasks, if all of them can; None: they go on."""
+        self.unread: set[str] = set()  # Runs found waiting, neither queued nor read.
         self.stopping = False
         """Whether the pool is stopping, so that no step begins."""
         self.ended: set[str] | None = set()
@@ -262,6 +263,7 @@ class ActiveRuns:
             self._report_died(error)
 
     async def _load(self, active_run: ActiveRun, *, again: bool) -> None:
+        self.unread.discard(active_run.run_id)
         try:
             await self._loader.load(active_run)
         except (errors.ControlRoomError, errors.StorageFault) as failure:
@@ -361,6 +363,7 @@ class ActiveRuns:
 
     def _leave(self, active_run: ActiveRun, state: states.RunState, *, keeps_workspace: bool = False) -> None:
         del self.active_runs[active_run.run_id]
+        self.unread.discard(active_run.run_id)
         self.capacity.withdraw(active_run.run_id)
         self.capacity.free(active_run.run_id)
         if not keeps_workspace:

@@ -10,7 +10,7 @@ from typing import cast
 
 from app import clock, errors
 from app.domain import runs, states
-from app.engine import aio, drivers, ports, runner, stores
+from app.engine import aio, drivers, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
 
 RELOAD_SECONDS = 5.0
@@ -97,7 +97,7 @@ class Loader:
         # Steps would fail, and their runs with them, though nothing but the place is wrong. A new run's folder was
         # looked at when it was created, an evicted run's when it was loaded.
         find, loaded = self._equipment.folder_fault, log.loaded
-        if find is None or active_run.evicted is not None:
+        if find is None or _known(active_run) is not None:
             return None
         fault = find(loaded.start, False)
         return await asyncio.to_thread(find, loaded.start, True) if fault is None and loaded.decisions.taken else fault
@@ -111,8 +111,13 @@ class Loader:
             driver = ParkingDriver(unknown)
         changed = functools.partial(self._changed, run_id)
         return runner.Runner(
-            log, cast(ports.Driver, driver), self._equipment, self._reservation(active_run), changed, active_run.evicted
+            log, cast(ports.Driver, driver), self._equipment, self._reservation(active_run), changed, _known(active_run)
         )
+
+
+def _known(active_run: ActiveRun) -> evicted_runs.Evicted | None:
+    """Return what stayed of a run that this process had taken up."""
+    return active_run.evicted if active_run.evicted is not None and active_run.evicted.taken else None
 
 
 class Reloads:

@@ -56,7 +56,8 @@ class Pool:
         self.spending = equipment.spending
         """Keeps calls of agents within limits and budgets."""
         self._active = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
-        self._active.rest = resting.Resting(self._inputs, equipment.copies).rest
+        self._resting = resting.Resting(self._inputs, store, dialects, equipment, self._active)
+        self._active.rest = self._resting.rest
         self._commands = RunCommands(store, dialects, equipment, self._active)
         self._deliveries = Deliveries(self._inputs, store, self._active)
         self._helpers = aio.BackgroundTasks(self._died)
@@ -278,8 +279,8 @@ class Pool:
         capacity, shown = self._active.capacity, sum(not runs.is_internal(each) for each in self._active.active_runs)
         return run_engine.EngineStatus(
             running=capacity.taken,
-            queued=capacity.queued,
-            resting=max(0, shown - capacity.taken - capacity.queued) + len(self._active.parked),
+            queued=(queued := capacity.queued + len(self._active.unread)),
+            resting=max(0, shown - capacity.taken - queued) + len(self._active.parked),
             limit=capacity.limit,
             stopping=self._active.stopping,
             stalled=self._stall_watch.count if self._stall_watch is not None else 0,
@@ -302,10 +303,14 @@ class Pool:
             self._found = len(unfinished)
             for summary in unfinished:
                 self._supersede(summary)
-            asking = [summary.run_id for summary in unfinished if summary.status == states.RunState.WAITING]
-            self._helpers.begin(self._deliveries.let_ask(asking), "questions")
+            asking = [summary for summary in unfinished if summary.status == states.RunState.WAITING]
+            self._helpers.begin(self._let_ask(asking), "questions")
         else:
             self._active.know_found()
+
+    async def _let_ask(self, asking: Sequence[stores.RunSummary]) -> None:
+        await self._resting.put_back(asking)
+        await self._deliveries.let_ask(summary.run_id for summary in asking)
 
     def _supersede(self, summary: stores.RunSummary) -> None:
         """Cancel the earlier runs of a key as a new one orders; after a crash before that, recovery does."""

@@ -30,6 +30,7 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
     for summary in unfinished:
         active.lineage.note(summary)
     readable = [summary for summary in unfinished if summary.unreadable is None]
+    _set_aside(active, *filter(_may_rest, readable))
     _queue(active, *(summary for summary in readable if summary.status != states.RunState.PAUSED))
     for summary in unfinished:
         if summary.unreadable is not None:
@@ -53,6 +54,19 @@ async def _unfinished(store: stores.RunStore, timer: clock.Clock) -> list[stores
 def _queue(active: ActiveRuns, *summaries: stores.RunSummary) -> None:
     # A run that came in while the rows were read may have ended since.
     active.queue(*(summary for summary in summaries if summary.run_id not in (active.ended or ())))
+
+
+def _may_rest(summary: stores.RunSummary) -> bool:
+    holds = summary.exclusive_workspace or summary.concurrency_key
+    return summary.status == states.RunState.WAITING and not holds
+
+
+def _set_aside(active: ActiveRuns, *summaries: stores.RunSummary) -> None:
+    # They take no place in the queue; whether they rest is read once all others are queued.
+    for summary in summaries:
+        if summary.run_id not in active.active_runs and summary.run_id not in (active.ended or ()):
+            active.admit(summary)
+            active.unread.add(summary.run_id)
 
 
 async def _look(store: stores.RunStore, active: ActiveRuns, summary: stores.RunSummary) -> None:

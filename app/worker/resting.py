@@ -1,18 +1,24 @@
-"""Resting: runs that only await inputs keep no task, and what they share with others is kept once."""
+"""Resting: runs that only await inputs keep no task; what runs share of a recipe is kept once."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import cast
 
-from app.domain import gates, operations, records, states
-from app.engine import driver_scheduler, equipment, evicted_runs, stores
+from app import errors
+from app.domain import decisions, gates, operations, records, runs, states
+from app.engine import driver_scheduler, drivers, dry_replay, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun
+from app.worker.active_runs import ActiveRuns
 from app.worker.inputs import InputRegister
 
 _KEPT = 256
+_AT_A_TIME = 32
 
 _Question = tuple[operations.Input, records.Place]
 
@@ -20,10 +26,34 @@ _Question = tuple[operations.Input, records.Place]
 class Resting:
     """Let runs rest at their inputs."""
 
-    def __init__(self, register: InputRegister, copies: equipment.Interner) -> None:
+    def __init__(
+        self,
+        register: InputRegister,
+        store: stores.RunStore,
+        dialects: Mapping[str, ports.Driver],
+        equipment: runner.Equipment,
+        active: ActiveRuns,
+    ) -> None:
         self._register = register
-        self._copies = copies
+        self._store = store
+        self._dialects = dialects
+        self._equipment = equipment
+        self._active = active
         self._questions: OrderedDict[str, _Question] = OrderedDict()
+
+    async def put_back(self, found: Sequence[stores.RunSummary]) -> None:
+        """Let runs that were found waiting rest by their journals alone, and queue those that cannot."""
+        usable: dict[str, bool] = {}
+        for first in range(0, len(found), _AT_A_TIME):
+            rows = {row.run_id: row for row in found[first : first + _AT_A_TIME] if row.run_id in self._active.unread}
+            for loaded in await self._store.read_sound(list(rows)):
+                run_id = loaded.start.run_id
+                inputs = await self._awaited(loaded) if await self._is_usable(loaded.start, usable) else ()
+                if inputs and run_id in self._active.unread:
+                    self._rest_unread(loaded, inputs, rows[run_id])
+            for run_id in rows.keys() & self._active.unread:
+                self._active.unread.discard(run_id)
+                self._active.capacity.join(self._active.active_runs[run_id].request)
 
     def rest(self, loaded: stores.Loaded, evicted: evicted_runs.EvictedRun) -> evicted_runs.RestingRun | None:
         """Give up the steps of an evicted run that only awaits inputs; None, and nothing done, of any other."""
@@ -32,8 +62,62 @@ class Resting:
             return None
         evicted.give_up()
         inputs = [self._input(step.ask, step.attempt, asked[key]) for key, step in steps.items()]
-        start = self._copies.compact(loaded.start)
-        return evicted_runs.RestingRun(start=start, inputs=tuple(inputs), updated_at=evicted.updated_at, taken=True)
+        return self._resting(loaded, inputs, evicted.updated_at, taken=True)
+
+    def _rest_unread(
+        self, loaded: stores.Loaded, inputs: Sequence[evicted_runs.RestingInput], row: stores.RunSummary
+    ) -> None:
+        active_run = self._active.active_runs[row.run_id]
+        active_run.evicted = self._resting(loaded, inputs, row.updated_at, taken=False)
+        self._active.unread.discard(row.run_id)
+        self._active.changes.note(row.run_id)
+
+    async def _is_usable(self, start: runs.RunStart, known: dict[str, bool]) -> bool:
+        """Return whether no fault of its working folder would park a run."""
+        find, folder = self._equipment.folder_fault, start.working_dir
+        if find is not None and folder not in known:
+            known[folder] = find(start, False) is None and await asyncio.to_thread(find, start, True) is None
+        return known.get(folder, True)
+
+    async def _awaited(self, loaded: stores.Loaded) -> Sequence[evicted_runs.RestingInput]:
+        """Return the inputs that are all that a run waits for; nothing: it must be loaded."""
+        decided = loaded.decisions
+        asked_to = decided.ended or decided.paused or decided.cancel_requested_at or not decided.taken_since_resume
+        timed = loaded.limits.wall_seconds is not None or loaded.limits.active_seconds is not None
+        try:
+            driver = drivers.of(self._dialects, loaded.start)
+        except errors.DriverFault:
+            return ()
+        if asked_to or timed:
+            return ()
+        read_blob = functools.partial(self._store.read_blob, loaded.start.run_id)
+        asks = await dry_replay.open_asks(loaded, driver, read_blob)
+        recorded = {(record.key, record.attempt) for record in loaded.records}
+        known = asks.keys() | {key for key, _ in recorded}
+        if not known >= decided.tries.keys() or not all(self._rests(ask, decided, recorded) for ask in asks.values()):
+            return ()
+        return [self._input(ask, decided.highest_attempt[key], decided.asked[key]) for key, ask in asks.items()]
+
+    def _rests(
+        self, ask: driver_scheduler.Ask, decided: decisions.Decisions, recorded: AbstractSet[tuple[str, int]]
+    ) -> bool:
+        """Return whether a run has asked for an input that has neither an answer, nor a time, nor a source."""
+        key, operation = ask.key, ask.operation
+        if not isinstance(operation, operations.Input) or operation.name in self._equipment.sources:
+            return False
+        attempt = decided.highest_attempt.get(key, 0)
+        return key in decided.asked and key not in decided.due and (key, attempt) not in recorded
+
+    def _resting(
+        self,
+        loaded: stores.Loaded,
+        inputs: Sequence[evicted_runs.RestingInput],
+        updated_at: str,
+        *,
+        taken: bool,
+    ) -> evicted_runs.RestingRun:
+        start = self._equipment.copies.compact(loaded.start)
+        return evicted_runs.RestingRun(start=start, inputs=tuple(inputs), updated_at=updated_at, taken=taken)
 
     def _input(self, ask: driver_scheduler.Ask, attempt: int, asked_at: str) -> evicted_runs.RestingInput:
         operation, place = self._shared((cast(operations.Input, ask.operation), ask.place), ask.fingerprint)

@@ -14,9 +14,10 @@ from typing import Any
 
 from app import errors
 from app.domain import decisions, events, plain
-from app.engine import missing_lines
+from app.engine import missing_lines, stores
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
+from app.storage.journal.chain import Verdict
 from app.storage.runs import authority, events_file
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
@@ -62,6 +63,20 @@ def read(files: Disk, run_id: str, *, deep: bool = False) -> Authority:
     if lost is not None and found.decisions.paused is None:
         found.decisions.apply(pause(lost, run_id, found.decisions.last_at or found.start.created_at))
     return found
+
+
+def sound(files: Disk, run_id: str) -> stores.Loaded | None:
+    """Return a run whose files are whole, that lacks no line, and whose gates all have their event; None: another."""
+    try:
+        found = authority.read(files, run_id)
+        content = files.read(f"{layout.run_folder(run_id)}/{layout.EVENTS}")
+        whole = found.steps.verdict is found.control.verdict is Verdict.WHOLE and content.endswith(b"\n")
+        if not whole or found.damages or find(files, found, events_file.written(content)) is not None:
+            return None
+        gates = [str(line.fields["gate_id"]) for line in found.control.lines if "gate_id" in line.fields]
+        return found.loaded() if all(gate.encode() in content for gate in gates) else None
+    except (OSError, errors.ControlRoomError, errors.StorageFault):
+        return None
 
 
 def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, missing_lines.MissingLines | None]:

@@ -11,6 +11,7 @@ from app.domain import plain
 from app.engine import stores
 from app.storage.index import sums
 from app.storage.issues import Issues
+from app.storage.runs import missing_lines
 from app.storage.runs.archive import Archive
 from app.storage.runs.rechecks import Rechecks
 from app.storage.runs.reconciliation import Reconciliation
@@ -90,6 +91,12 @@ class StoredRuns:
         if found is not None:
             await parts.rechecks.note_sound(found.summary, loaded)
         return loaded
+
+    async def read_sound(self, run_ids: Sequence[str]) -> list[stores.Loaded]:
+        """Read runs together, in one job; left out are those that a repair or a person concerns."""
+        disk = self._parts.context.disk
+        found = await self._parts.context.workers.run(lambda: [missing_lines.sound(disk, run_id) for run_id in run_ids])
+        return [loaded for loaded in found if loaded is not None]
 
     # -- the content of a run's folder
 

@@ -147,7 +147,7 @@ class Bench:
         return await soon(asyncio.gather(*(self.pool.ended(run_id) for run_id in run_ids)))
 
     async def shown(self, run_id: str, status: states.RunState) -> views.RunView:
-        """Wait until a loaded run shows a state."""
+        """Wait until a loaded run shows a state; one that rests since the start is loaded for it."""
         return await soon(self._shown(run_id, status))
 
     async def at_rest(self, run_id: str) -> None:
@@ -196,6 +196,11 @@ class Bench:
         loaded = self.pool._active.active_runs.get(run_id)
         return loaded is not None and loaded.evicted is not None and loaded.task is None
 
+    def rests_unread(self, run_id: str) -> bool:
+        """Tell whether a run rests that this process has only read."""
+        found = self.pool._active.active_runs.get(run_id)
+        return found is not None and found.evicted is not None and not found.evicted.taken
+
     def stays(self, run_ids: list[str]) -> list[active_run.ActiveRun]:
         """Return the stays of runs."""
         return [self.pool._active.active_runs[run_id] for run_id in run_ids]
@@ -214,7 +219,10 @@ class Bench:
             view = self.pool.view(run_id)
             if view is not None and view.status is status:
                 return view
-            await self.pool.changed(run_id, number)
+            if view is None and self.rests_unread(run_id):
+                await self.pool.reload(run_id)
+            else:
+                await self.pool.changed(run_id, number)
 
     def _new_pool(self) -> pool.Pool:
         equipment = runner.Equipment(

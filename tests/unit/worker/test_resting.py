@@ -1,0 +1,116 @@
+"""Runs that rest: after a restart a run at gates waits again by its journals alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain import gates, states
+from app.storage import layout
+from tests.unit.worker import pools, toys
+
+Bench = pools.Bench
+RunState = states.RunState
+
+ASKING: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask"}, {"tool": "two"})
+APPROVE = gates.Answer(decision="approve")
+
+
+async def restarted(program: tuple[toys.Step, ...] = ASKING, **facts: object) -> tuple[Bench, str]:
+    """Return a bench that was killed while a run waited at its gate, and runs again."""
+    bench, run_id = await killed(program, **facts)
+    return await bench.restart(), run_id
+
+
+async def killed(program: tuple[toys.Step, ...] = ASKING, **facts: object) -> tuple[Bench, str]:
+    """Return a bench that was killed while a run waited at its gate, all its files written."""
+    bench = await Bench(kept_loaded=0).open()
+    run_id = await bench.submit(*program, **facts)
+    await bench.evicted(run_id)
+    await bench.crash()
+    return bench, run_id
+
+
+def written(bench: Bench, run_id: str) -> dict[str, bytes]:
+    """Return the journals and events of a run."""
+    names = (layout.STEPS, layout.CONTROL, layout.EVENTS)
+    return {name: bench.store.disk.read(f"{layout.run_folder(run_id)}/{name}") for name in names}
+
+
+async def test_it_waits_again_without_being_loaded() -> None:
+    """Nothing is opened, executed or written for it, and its gate is in the inbox under the same id."""
+    bench, run_id = await killed()
+    before = written(bench, run_id)
+    await bench.restart()
+    await bench.until(lambda: bench.rests_unread(run_id))
+    (asked,) = bench.pool.open_gates(run_id)
+    standing = bench.pool.standing(run_id)
+
+    assert (asked.gate_id, asked.attempt) == (gates.gate_id(run_id, "ask", 1), 1)
+    assert standing is not None
+    assert (standing.status, [step.key for step in standing.open]) == (RunState.WAITING, ["ask"])
+    assert (bench.pool.status().resting, bench.pool.status().queued) == (1, 0)
+    assert bench.store._parts.opener.logs == {}
+    assert written(bench, run_id) == before
+
+    await bench.close()
+
+
+async def test_an_answer_takes_it_up() -> None:
+    """The answer loads it: the process takes it up, asks again under the same try and goes on."""
+    bench, run_id = await restarted()
+    await bench.until(lambda: bench.rests_unread(run_id))
+    await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE, 1))
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.executed == ["one/1", "two/1"]
+    loaded = await bench.store.read(run_id)
+    assert (loaded.decisions.taken, loaded.decisions.highest_attempt["ask"]) == (2, 1)
+
+    await bench.close()
+
+
+async def test_a_cancel_ends_it() -> None:
+    """A cancel of a run that rests ends it, and its gate is gone."""
+    bench, run_id = await restarted()
+    await bench.until(lambda: bench.rests_unread(run_id))
+    await pools.soon(bench.pool.cancel(run_id))
+
+    assert await bench.ended(run_id) == [RunState.CANCELLED]
+    assert bench.pool.open_gates() == []
+
+    await bench.close()
+
+
+async def test_a_question_whose_event_is_lost_is_told_again() -> None:
+    """Where a power cut has taken the event of an open gate, the run is loaded and its question told again."""
+    bench, run_id = await killed()
+    path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+    kept = [line for line in bench.store.disk.read(path).splitlines(keepends=True) if b"gate.opened" not in line]
+    bench.store.disk.write(path, b"".join(kept), sync=True)
+    await bench.restart()
+    await bench.shown(run_id, RunState.WAITING)
+    await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE))
+    await bench.ended(run_id)
+
+    assert (await bench.kinds(run_id)).count("gate.opened") == 1
+
+    await bench.close()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ({"gate": "ask", "default": "deny", "expires_seconds": 100},),
+        ({"gather": {"a": [{"gate": "ask"}], "b": [{"timer": "long", "seconds": 100}]}},),
+    ],
+    ids=["a time", "a timer beside it"],
+)
+async def test_what_has_a_time_is_loaded(program: tuple[toys.Step, ...]) -> None:
+    """A run with anything that comes due is loaded after a restart."""
+    bench, run_id = await restarted(program)
+    await bench.until(lambda: bench.pool.view(run_id) is not None)
+
+    assert not bench.rests_unread(run_id)
+
+    await pools.soon(bench.pool.cancel(run_id))
+    await bench.close()
