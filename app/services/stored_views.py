@@ -33,8 +33,8 @@ async def _parked(store: stores.RunStore, view: views.RunView) -> views.RunView:
     if view.status.finished or view.status is paused or (await store.summary(run_id)).status != paused:
         return view
     manifest = (await store.read_snapshots(run_id)).get("run.json")
-    told = manifest if isinstance(manifest, dict) and manifest.get("status") == paused else {}
-    reason, error = told.get("reason"), told.get("error")
+    kept = manifest if isinstance(manifest, dict) and manifest.get("status") == paused else {}
+    reason, error = kept.get("reason"), kept.get("error")
     return dataclasses.replace(
         view,
         status=paused,

@@ -47,9 +47,9 @@ async def outputs(client: Client, run_id: str) -> dict[str, str]:
         if error.status is RPCStatusCode.NOT_FOUND:
             return {}
         raise
-    told: dict[str, str] = {}
+    times: dict[str, str] = {}
     for pending in found.raw_description.pending_activities:
         for beat in await client.data_converter.decode(pending.heartbeat_details.payloads):
             at = pending.last_heartbeat_time.ToDatetime(UTC) - timedelta(seconds=beat[_AGE])
-            told[beat[_KEY]] = clock.stamp(at)
-    return told
+            times[beat[_KEY]] = clock.stamp(at)
+    return times
