@@ -71,13 +71,13 @@ def crashtest(place: options.Place, as_json: bool, output: Path | None, **given:
         traced=not given["untraced"],
     )
     report = laboratory.crashtest(place.settings(), _asked(given), extent, terminal.warn)
-    told = report.to_json()
+    result = report.to_json()
     if output is not None:
-        output.write_text(markdown(told), encoding="utf-8")
+        output.write_text(markdown(result), encoding="utf-8")
     if as_json:
-        terminal.say_json(told)
+        terminal.say_json(result)
     else:
-        terminal.say_block(table(told))
+        terminal.say_block(table(result))
     return exit_codes.ExitCode.DONE if report.holds else exit_codes.ExitCode.FAILED
 
 
@@ -97,26 +97,28 @@ def _asked(given: Mapping[str, Any]) -> Any:
     return requests.StartRequest(recipe_id=given["recipe"], args=args, description=given["description"])
 
 
-def table(told: Mapping[str, Any]) -> str:
+def table(result: Mapping[str, Any]) -> str:
     """Return a report for people."""
-    shown = formats.table(COLUMNS, [[row[name] for name in COLUMNS] for row in told["sweeps"]])
-    broken = [f"{trial['sweep']} at {trial['point']}: {_why(trial)}" for trial in told["broken"]]
-    verdict = "every promise holds" if told["holds"] else "broken promises:" if broken else "not every sweep was tried"
-    return f"{shown}\n\n" + printable.block([verdict, *broken, *_logs(told)])
+    shown = formats.table(COLUMNS, [[row[name] for name in COLUMNS] for row in result["sweeps"]])
+    broken = [f"{trial['sweep']} at {trial['point']}: {_why(trial)}" for trial in result["broken"]]
+    verdict = (
+        "every promise holds" if result["holds"] else "broken promises:" if broken else "not every sweep was tried"
+    )
+    return f"{shown}\n\n" + printable.block([verdict, *broken, *_logs(result)])
 
 
-def markdown(told: Mapping[str, Any]) -> str:
+def markdown(result: Mapping[str, Any]) -> str:
     """Return a report as a document."""
-    heading = f"# Crash laboratory: `{told['recipe_id']}`"
-    extent = "every point" if told["sample"] is None else f"{told['sample']} points a sweep, seed {told['seed']}"
-    rows = [f"| {' | '.join(str(row[name]) for name in COLUMNS)} |" for row in told["sweeps"]]
+    heading = f"# Crash laboratory: `{result['recipe_id']}`"
+    extent = "every point" if result["sample"] is None else f"{result['sample']} points a sweep, seed {result['seed']}"
+    rows = [f"| {' | '.join(str(row[name]) for name in COLUMNS)} |" for row in result["sweeps"]]
     lines = [
         heading, "", f"Made by `control-room crashtest`: {extent}.", "", f"| {' | '.join(COLUMNS)} |",
         f"| --- |{' ---: |' * (len(COLUMNS) - 1)}", *rows, "",
         *_defined("sweep", _SWEEPS), *_defined("column", _MEANINGS), _LYING, "",
-        "Every promise holds." if told["holds"] else "Broken promises:",
-        *(f"- {trial['sweep']}, `{trial['point']}`: {_why(trial)}" for trial in told["broken"]),
-        *_logs(told),
+        "Every promise holds." if result["holds"] else "Broken promises:",
+        *(f"- {trial['sweep']}, `{trial['point']}`: {_why(trial)}" for trial in result["broken"]),
+        *_logs(result),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
@@ -127,8 +129,8 @@ def _defined(heading: str, meanings: Mapping[str, str]) -> Iterator[str]:
     yield ""
 
 
-def _logs(told: Mapping[str, Any]) -> Iterator[str]:
-    for trial in told["broken"]:
+def _logs(result: Mapping[str, Any]) -> Iterator[str]:
+    for trial in result["broken"]:
         if trial["log"]:
             yield from ("", f"What was logged, {trial['sweep']} at {trial['point']}:", "")
             yield from (f"    {line}" for line in printable.lines(trial["log"].rstrip("\n")))

@@ -76,8 +76,8 @@ def of_error(error: BaseException) -> ExitCode:
 
 def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
     """Return the lines of an error: message and code, then its flaws with their positions, and what to do."""
-    told = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] not in error.message]
-    lines = [f"{error.message} [{error.code}]", *(f"  {flaw}" for flaw in told if flaw != error.message)]
+    flaws = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] not in error.message]
+    lines = [f"{error.message} [{error.code}]", *(f"  {flaw}" for flaw in flaws if flaw != error.message)]
     if any(flaw.get("code") == "args_type" for flaw in _flaws(error)):
         lines.append("""  pass any value but a text as JSON: --arg 'NAME:=["…"]'""")
     if isinstance(error, errors.DataDirectoryBusy) and error.detail.get("url"):

@@ -57,8 +57,8 @@ def report_of(found: Mapping[str, Any]) -> str:
     rows = [(report["kind"], report["id"], report["state"], *_worst(report)) for report in found["reports"]]
     parts = [formats.table(("kind", "id", "state", "file", "reason"), rows)] if rows else []
     advice = [f"{report['id']}: {formats.advice(report)}" for report in found["reports"] if report["advice"]]
-    told = f"{found['damaged']} damaged, {found['unreadable']} cannot be read now"
-    return "\n".join([*parts, *advice, f"checked {_counted(found['checked'])}: {told}"])
+    damage = f"{found['damaged']} damaged, {found['unreadable']} cannot be read now"
+    return "\n".join([*parts, *advice, f"checked {_counted(found['checked'])}: {damage}"])
 
 
 def _worst(report: Mapping[str, Any]) -> tuple[str, str]:
