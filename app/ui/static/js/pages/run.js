@@ -98,7 +98,7 @@ function stopped({ error, status }) {
   return Boolean(error) && ["failed", "paused"].includes(status);
 }
 
-/** Why a run stopped, and what sends it on. @param {{run: any, onDone: () => void}} props */
+/** @param {{run: any, onDone: () => void}} props */
 function WhatHappened({ run, onDone }) {
   if (run.status !== "paused" && (run.status === "done" || !FINISHED.includes(run.status))) return null;
   const { code, message, key } = run.error || {};
@@ -141,7 +141,7 @@ function Facts({ run, onDone }) {
   </dl>`;
 }
 
-/** What a run was started with. @param {{of: Record<string, any>, open: boolean}} props */
+/** @param {{of: Record<string, any>, open: boolean}} props */
 function Arguments({ of, open }) {
   const names = Object.keys(of);
   if (!names.length) return "none";

@@ -50,7 +50,7 @@ export function Ready({ recipe }) {
   return html`<span title=${each(lacks, (lack) => lack.message).join(" ")}><${Status} of=${valid ? (ready ? "valid" : "warning") : "invalid"} word=${valid && !ready ? "not ready" : undefined} /></span>`;
 }
 
-/** What keeps recipes from being started here, each cause once. @param {{recipes: any[] | null}} props */
+/** Each cause once. @param {{recipes: any[] | null}} props */
 export function Lacks({ recipes }) {
   /** @type {Map<string, number>} */
   const found = new Map();
@@ -125,7 +125,8 @@ function Filled({ recipe }) {
   });
   const files = useLive(all.some((field) => field.path) ? "/api/files" : null, { pause: 3600_000 });
   const known = places(files.data?.files || []);
-  const unlisted = (/** @type {Field} */ field) => (files.data && !files.data.truncated && field.path ? String(values[field.name] || "").split(/[\n,]/).filter((path) => path.trim() && !path.startsWith("/") && !known.includes(path.trim().replace(/^\.\/|\/$/g, ""))) : []);
+  const [warned] = beside(report?.warnings || [], all);
+  const unlisted = (/** @type {Field} */ field) => (recipe.dialect !== "control_room" && files.data && !files.data.truncated && field.path ? String(values[field.name] || "").split(/[\n,]/).filter((path) => path.trim() && !path.startsWith("/") && !known.includes(path.trim().replace(/^\.\/|\/$/g, ""))) : []);
   const change = (/** @type {string} */ name) => (/** @type {any} */ value) => {
     setForm({ values: { ...values, [name]: value }, description });
     setFaults({ ...faults, [name]: "" });
@@ -136,7 +137,7 @@ function Filled({ recipe }) {
     ${!recipe.ready && html`<div class="fault"><strong>This recipe cannot run here yet.</strong>${each(recipe.lacks, (lack) => html`<p>${lack.message}</p>`)}</div>`}
     <label>Description of this run <input value=${description} placeholder=${recipe.label || ""} onInput=${typed((text) => setForm({ values, description: text }))} /></label>
     <datalist id="files">${known.map((place) => html`<option value=${place} />`)}</datalist>
-    ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} fault=${faults[field.name] || refused[field.name]} unlisted=${unlisted(field)} onChange=${change(field.name)} />`)}
+    ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} fault=${faults[field.name] || refused[field.name]} warned=${warned[field.name]} unlisted=${unlisted(field)} onChange=${change(field.name)} />`)}
     <details><summary class="link">Limits</summary><p class="help">A run that meets a limit is paused; raise it, and the run continues.</p><${LimitFields} values=${limits} onChange=${setLimits} /></details>
     <${Schedule} recipe=${recipe.recipe_id} args=${filled} />
   </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} count=${steps(recipe)} lacks=${recipe.lacks}>
@@ -144,16 +145,16 @@ function Filled({ recipe }) {
     <div class="actions"><button form="form" type="submit" class="primary" id="start" disabled=${others.length > 0}>Start</button></div></${Preflight}></div>`;
 }
 
-/** @param {{field: Field, value: any, found?: any, fault?: string, unlisted: string[], onChange: (value: any) => void}} props
- *   `found`: what is taken where the field is left empty; `unlisted`: paths that are not among the files of the project. */
-function Input({ field, value, found, fault, unlisted, onChange }) {
+/** @param {{field: Field, value: any, found?: any, fault?: string, warned?: string, unlisted: string[], onChange: (value: any) => void}} props
+ *   `found`: what is taken where the field is left empty. */
+function Input({ field, value, found, fault, warned, unlisted, onChange }) {
   const change = (/** @type {any} */ event) => onChange(field.kind === "boolean" ? event.target.checked : event.target.value);
   const name = `arg-${field.name}`;
   const shared = { id: name, "aria-invalid": Boolean(fault), "aria-describedby": `${name}-help`, placeholder: found === undefined || found === null ? (field.path ? "Type to find a file or folder" : "") : text(found, field) };
   return html`<div class=${fault ? "field wrong" : "field"}>
     <label for=${name}>${field.label}${field.required ? " (required)" : ""}</label>
     ${control(field, value, change, shared)}
-    <p class="help" id=${`${name}-help`}>${fault && html`<strong class="wrong-text">${fault}</strong> `}${unlisted.length > 0 && html`<strong class="warn-text">The project lists no file or folder ${unlisted.join(", ")}.</strong> `}${field.help}${field.kind === "list" && " One per line."}</p>
+    <p class="help" id=${`${name}-help`}>${fault && html`<strong class="wrong-text">${fault}</strong> `}${warned && html`<strong class="warn-text">${warned}</strong> `}${unlisted.length > 0 && html`<strong class="warn-text">The project lists no file or folder ${unlisted.join(", ")}.</strong> `}${field.help}${field.kind === "list" && " One per line."}</p>
   </div>`;
 }
 
@@ -242,7 +243,7 @@ function Preflight({ report, error, others, faults, nodes, count, lacks, childre
   if (!report) return html`<section class="card" aria-label="Before it starts"><p class="muted">${error ? "What it would do cannot be told now; it can be started all the same." : "Looking at what it will do…"}</p><${Fault} error=${error} />${children}</section>`;
   const { agents, note, calls_at_most: calls } = report;
   return html`<section class="card preflight" aria-label="Before it starts">
-    <header><h2>What it will do</h2>${report.ok ? html`<${Status} of="valid" word="ready to start" />` : html`<${Status} of="warning" word=${faults ? `${format.plural(faults, "thing")} to mend first` : "fill in what is required"} />`}</header>
+    <header><h2>What it will do</h2>${report.ok ? (report.warnings?.length ? html`<${Status} of="warning" word=${`ready, with ${format.plural(report.warnings.length, "warning")}`} />` : html`<${Status} of="valid" word="ready to start" />`) : html`<${Status} of="warning" word=${faults ? `${format.plural(faults, "thing")} to mend first` : "fill in what is required"} />`}</header>
     ${children}
     ${each(others.filter(({ message }) => !lacks?.some((/** @type {any} */ lack) => lack.message === message)), ({ line, message, path }) => html`<p class="wrong-text">${message} <code>${path}${line ? `:${line}` : ""}</code></p>`)}
     ${count && html`<p class="muted">${count.slice(0, -3)}; gates, checks and files that it writes are not counted.</p>`}

@@ -37,7 +37,8 @@ function Standing({ state }) {
       return html`<div class="budget"><progress max=${limits[name] || 1} value=${Math.max(0, taken)} aria-label=${unit}></progress>
         <span>${name === "cost_usd" && state.used.calls_without_price > 0 ? "≥ " : ""}${written(taken)} of ${written(limits[name])}${name === "cost_usd" ? "" : ` ${unit}`}</span>
         ${state.reserved[name] > 0 && html`<span class="muted">${written(state.reserved[name])} reserved</span>`}
-        ${name === "cost_usd" && state.used.calls_without_price > 0 && html`<span class="muted">${format.plural(state.used.calls_without_price, "call")} without a price, failed ones included</span>`}
+        ${name === "cost_usd" && state.used.calls_without_price > 0 && html`<span class="muted">${format.plural(state.used.calls_without_price, "call")} without a price</span>`}
+        ${name === "cost_usd" && state.used.calls_silent > 0 && html`<span class="muted">${format.plural(state.used.calls_silent, "call")} reported nothing</span>`}
         ${left[name] < 0 && html`<span class="wrong-text">exceeded by ${written(-left[name])}</span>`}</div>`;
     })}
     ${TIMES.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => html`<div class="budget"><span>at most ${written(limits[name])} ${unit.replace("seconds ", "")}</span></div>`)}`;

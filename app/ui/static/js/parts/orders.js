@@ -50,7 +50,7 @@ export function RunActions({ run, onDone, next = false }) {
   const [asked, setAsked] = useState("");
   const [blocked, setBlocked] = useState(false);
   const stopped = isStopped(run);
-  const offered = Object.keys(ORDERS).filter((name) => ORDERS[name][1].includes(run.status) && !(name === "resume" && wasDenied(run)) && !(name === "pause" && run.reason === "pausing") && (["resume", "fork", "delete"].includes(name) && stopped) === next);
+  const offered = Object.keys(ORDERS).filter((name) => ORDERS[name][1].includes(run.status) && !refuses(run, name) && !(name === "pause" && run.reason === "pausing") && (["resume", "fork", "delete"].includes(name) && stopped) === next);
   const order = asked && asked !== "fork" && ORDERS[asked];
   const act = async () => {
     await give(asked, run);
@@ -68,7 +68,12 @@ export function RunActions({ run, onDone, next = false }) {
     ${asked === "fork" && html`<${Fork} run=${run} onClose=${() => setAsked("")} />`}`;
 }
 
-/** Whether a person, or the time-out of a gate, decided that a run does not continue. @param {any} run */
+/** @param {any} run @param {string} name */
+function refuses({ orders, status }, name) {
+  return orders?.[name === "interrupt" ? "pause" : name === "resume" && status === "paused" ? "unpause" : name];
+}
+
+/** @param {any} run */
 export function wasDenied({ error }) {
   return error?.code === "approval_denied";
 }
