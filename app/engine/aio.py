@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app import clock
@@ -12,14 +13,12 @@ from app import clock
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class LightEvent:
     """An `asyncio.Event` of a tenth of its size; thousands of runs that wait have one each."""
 
-    __slots__ = ("_given", "_waiting")
-
-    def __init__(self) -> None:
-        self._given = False
-        self._waiting: Sequence[asyncio.Future[None]] = ()
+    _given: bool = False
+    _waiting: Sequence[asyncio.Future[None]] = ()
 
     def is_given(self) -> bool:
         """Return whether it is set."""

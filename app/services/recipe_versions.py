@@ -67,7 +67,16 @@ class RecipeVersion:
         Raises:
             errors.ArgsInvalid, errors.RecipeInvalid: as `arguments.fit`.
         """
-        return arguments.fit(args, self.recipe, self._validator, questions)
+        return arguments.fit(args, self.recipe, self._validator, questions) if args or questions else self._defaults()
+
+    def _defaults(self) -> dict[str, plain.Json]:
+        # Made once, as values that no one else has each time.
+        made: dict[str, plain.Json] = json.loads(self._encoded_defaults)
+        return made
+
+    @functools.cached_property
+    def _encoded_defaults(self) -> bytes:
+        return plain.encode(arguments.fit({}, self.recipe, self._validator))
 
     def frozen(self) -> dict[str, plain.Json]:
         """Return the fields of a run's start that the recipe decides, each time as values that no one else has."""

@@ -143,7 +143,8 @@ class Starter:
         depth = self._depth(request, parent)
         recipe_version, seeds = (own, {}) if own is not None else self._chosen(request)
         # An argument that was given as an option is missed as an argument, too.
-        arguments.check_options(request.options, recipe_version.recipe)
+        if request.options:
+            arguments.check_options(request.options, recipe_version.recipe)
         folder = request.working_dir
         working_dir = self._workspaces.project if folder is None else self._workspaces.choose(folder)
         recipe, found = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)

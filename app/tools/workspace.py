@@ -210,12 +210,12 @@ class Workspaces:
             looks: Whether the disk is asked, too; otherwise only the settings are.
         """
         # Plans perform nothing in a folder, and are recorded without one: theirs is relative.
-        if not Path(run.working_dir).is_absolute():
+        if not os.path.isabs(run.working_dir):
             return None
         try:
             if looks:
                 self.check(run)
-            elif self._base(Path(run.working_dir).absolute()) is None:
+            elif self._base(Path(run.working_dir)) is None:
                 raise failures.not_allowed(run.working_dir)
         except errors.ToolFailed as failure:
             return errors.Fault(failures.moved(run.working_dir, failure), code=failure.code, detail=failure.detail)

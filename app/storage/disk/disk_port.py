@@ -198,9 +198,13 @@ def make_folder(disk: Disk, path: str) -> bool:
     return disk.add_folder(path)
 
 
-def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool) -> int:
-    """Append lines to a projection, all or none of them, behind its last whole line; return where they begin."""
-    begin = mend(disk, path)
+def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool, new: bool = False) -> int:
+    """Append lines to a projection, all or none of them, behind its last whole line; return where they begin.
+
+    Args:
+        new: Whether the file is known to be missing.
+    """
+    begin = 0 if new else mend(disk, path)
     file = disk.append_to(path)
     try:
         file.write(content)

@@ -44,11 +44,13 @@ class Load:
 class ProjectionFiles:
     """Write the projections of one run; called by one thread at a time."""
 
-    def __init__(self, run_id: str, folder: str, session_id: str, context: StorageContext) -> None:
+    def __init__(self, run_id: str, folder: str, session_id: str, context: StorageContext, *, has_events: bool) -> None:
+        """Args: has_events: Whether the folder may have a file of events."""
         self._run_id = run_id
         self._session_id = session_id
         self._context = context
         self._folder = folder
+        self._has_events = has_events
         self._on_disk: dict[str, str] = {}
         self.bytes = 0
         """Length of the snapshots written last."""
@@ -79,7 +81,8 @@ class ProjectionFiles:
     def _store_events(self, load: Load) -> None:
         self._context.probes.reach("storage.events.before_append")
         path = f"{self._folder}/{layout.EVENTS}"
-        disk_port.append_whole(self._context.disk, path, load.event_lines, sync=load.sync_events)
+        new, self._has_events = not self._has_events, True
+        disk_port.append_whole(self._context.disk, path, load.event_lines, sync=load.sync_events, new=new)
         if load.sync_events:
             # The name of the file, too: a new run's folder may be durable in the commit log alone.
             self._context.disk.sync_folder(self._folder)

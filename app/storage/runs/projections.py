@@ -160,7 +160,9 @@ class Projections:
         self._queue = queue
         self._complete = complete
         self._folder = layout.run_folder(run_id)
-        self._files = ProjectionFiles(run_id, self._folder, start.session_id, context)
+        # A run that was made a moment ago, and opened without being read, has told nothing yet.
+        has_events = not queue.unwritten
+        self._files = ProjectionFiles(run_id, self._folder, start.session_id, context, has_events=has_events)
         self.start = start
         """What the run began with, its present labels included."""
         self._feed = context.feed
