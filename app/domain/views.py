@@ -278,7 +278,8 @@ def finished_steps(records: Iterable[Record], attempts: Attempts = _NO_ATTEMPTS)
     """Return steps as the consolidated answer shows them (execution-modes, appendix D)."""
     shown = []
     for record in records:
-        line, denied = record.line, is_denial(record)
+        # Polls show each step of a run, and most outputs are texts.
+        line, denied = record.line, isinstance(record.output, dict) and is_denial(record)
         step = StepShown(
             step_id=line.get("step_id"),
             phase=line.get("phase"),

@@ -349,7 +349,7 @@ class StepExecutor:
             # Its next try parks the run, and begins once the limit is raised.
             attempt.retry_at = clock.stamp(attempt.completed_at)
         output, ask = result.output, attempt.ask
-        encoded = b"" if output is None else plain.content(output)
+        encoded = output.encode() if isinstance(output, str) else b"" if output is None else plain.content(output)
         blob = None
         if len(encoded) > BLOB_BYTES:
             keep = functools.partial(owner.log.put_blob, encoded, text=isinstance(output, str))
