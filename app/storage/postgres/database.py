@@ -89,10 +89,16 @@ class Database:
         """
 
         def write(connection: Connection, committing: Callable[[], None]) -> T:
-            with connection.transaction(), connection.cursor(binary=True) as cursor:
-                self.check_epoch(cursor, epoch)
-                result = job(cursor)
+            try:
+                self._begin(connection, epoch)
+                with connection.cursor(binary=True) as cursor:
+                    result = job(cursor)
                 committing()
+                connection.execute("COMMIT")
+            except BaseException:
+                if not is_lost(connection):
+                    connection.execute("ROLLBACK")
+                raise
             return result
 
         return self._used(write)
@@ -103,8 +109,16 @@ class Database:
         Raises:
             Fenced: it is over.
         """
+        self._guard_epoch(cursor.connection.execute(_GUARD), epoch)
+
+    def _begin(self, connection: Connection, epoch: int) -> None:
+        # One message, since a creation has many small transactions.
+        begun = connection.execute(f"BEGIN; {_GUARD}")
+        begun.nextset()
+        self._guard_epoch(begun, epoch)
+
+    def _guard_epoch(self, guard: Cursor, epoch: int) -> None:
         # Two statements in one message: what the second reads must be younger than the lock.
-        guard = cursor.connection.execute(_GUARD)
         guard.nextset()
         row = guard.fetchone()
         if row is None or int(row[0]) != epoch:
