@@ -117,7 +117,8 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"agent_session_id": "review"},
     ),
     errors.Conflict(
-        "retention/policy.json is not a retention policy ('rules'); set the policy anew, or remove the file",
+        "retention/policy.json is not a retention policy ($.rules: must be a list of rules); set the policy anew, or"
+        " remove the file",
         code="retention_damaged",
     ),
     errors.Conflict(

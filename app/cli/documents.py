@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app import errors
 from app.cli import formats
 from app.cli.client import Access, Answer, use_case
 from app.cli.plain_commands import replaced, shown
@@ -52,10 +51,7 @@ async def set_retention(folder: FolderClient, policy: Mapping[str, Any]) -> Answ
     """Replace the rules of retention."""
     from app.domain import retention as rules
 
-    try:
-        read = rules.Policy.of(policy)
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise errors.RequestInvalid(f"the file is not a retention policy: {error}") from error
+    read = rules.Policy.of(policy)
     return (await folder.application.unattended.retention.set_policy(read, authors.LOCAL)).to_json()
 
 

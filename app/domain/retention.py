@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app import errors
 from app.domain import shapes
 from app.domain.states import RunState
 
@@ -24,23 +26,6 @@ class Rule(shapes.Shape):
     recipe_id: str | None = None  # Only runs of this recipe.
     labels: Mapping[str, str] = field(default_factory=dict)  # Only runs with all these labels.
 
-    @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Rule:
-        """Read a rule from plain JSON.
-
-        Raises:
-            KeyError, ValueError, TypeError: it is none.
-        """
-        rule = cls(**{**value, "status": tuple(value.get("status", FINISHED))})
-        amounts = (rule.older_than_seconds, rule.keep_bytes)
-        if not all(amount is None or (type(amount) is int and amount >= 0) for amount in amounts):
-            raise ValueError("an age and a size are whole numbers")
-        if amounts == (None, None) or not rule.status or not set(rule.status) <= set(FINISHED):
-            raise ValueError("a rule has an age or a size, and is about finished runs")
-        if not all(isinstance(text, str) for pair in rule.labels.items() for text in pair):
-            raise TypeError("labels are texts")
-        return rule
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(shapes.Shape):
@@ -49,10 +34,47 @@ class Policy(shapes.Shape):
     rules: tuple[Rule, ...] = ()  # The rules, each by itself.
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Policy:
+    def of(cls, value: Any) -> Policy:
         """Read a policy from plain JSON.
 
         Raises:
-            KeyError, ValueError, TypeError, AttributeError: it is none.
+            errors.RequestInvalid: with every flaw found.
         """
-        return cls(rules=tuple(Rule.of(rule) for rule in value["rules"]))
+        rules = value.get("rules") if isinstance(value, dict) else None
+        flaws = list(_flaws(rules))
+        if flaws:
+            raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
+        given = rules if isinstance(rules, list) else []
+        return cls(rules=tuple(Rule(**each | {"status": tuple(each.get("status", FINISHED))}) for each in given))
+
+
+def _flaws(rules: Any) -> Iterator[errors.Flaw]:
+    if not isinstance(rules, list):
+        yield errors.Flaw(path="$.rules", code="missing", message="must be a list of rules")
+        return
+    for number, rule in enumerate(rules):
+        path = f"$.rules[{number}]"
+        if isinstance(rule, dict):
+            yield from (errors.Flaw(path=path + place, code=code, message=text) for place, code, text in _wrong(rule))
+        else:
+            yield errors.Flaw(path=path, message="must be an object")
+
+
+def _wrong(rule: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    known = [each.name for each in dataclasses.fields(Rule)]
+    for name in sorted(str(each) for each in rule if each not in known):
+        yield f".{name}", "unknown_field", f"known are {', '.join(known)}"
+    amounts = {name: rule[name] for name in ("older_than_seconds", "keep_bytes") if rule.get(name) is not None}
+    for name, amount in amounts.items():
+        if type(amount) is not int or amount < 0:
+            yield f".{name}", "invalid", "must be a whole number, 0 or more"
+    if not amounts:
+        yield "", "missing", "say what to remove: set older_than_seconds or keep_bytes"
+    status = rule.get("status", FINISHED)
+    if not isinstance(status, list | tuple) or not status or not all(each in FINISHED for each in status):
+        yield ".status", "invalid", f"must be a list of {', '.join(FINISHED)}"
+    if not isinstance(rule.get("recipe_id"), str | None):
+        yield ".recipe_id", "invalid", "must be the id of a recipe"
+    labels = rule.get("labels", {})
+    if not isinstance(labels, dict) or not all(isinstance(text, str) for text in labels.values()):
+        yield ".labels", "invalid", "must be an object of texts"

@@ -126,13 +126,13 @@ class Retention:
         """
         with faults.as_errors():
             found = await self._documents.read_all()
+        document = None if _POLICY in found.damaged else found.documents.get(_POLICY, {"rules": []})
         try:
-            if _POLICY in found.damaged:
-                raise ValueError("it is not a JSON object")
-            return retention.Policy.of(found.documents.get(_POLICY, {"rules": []}))
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            return retention.Policy.of(document)
+        except errors.RequestInvalid as error:
+            why = "it is not a JSON object" if document is None else error.message
             message = (
-                f"{FOLDER}/{_POLICY}.json is not a retention policy ({error}); set the policy anew, or remove the file"
+                f"{FOLDER}/{_POLICY}.json is not a retention policy ({why}); set the policy anew, or remove the file"
             )
             raise errors.Conflict(message, code="retention_damaged") from error
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app import errors
 from app.domain import retention as rules
 from tests.integration import served
 from tests.integration.project import Project
@@ -153,3 +154,29 @@ async def test_runs_are_pinned_while_others_are_removed(service: served.Served) 
 
     assert pinned <= left
     assert report.removed + len(left) == 6
+
+
+@pytest.mark.parametrize(
+    ("document", "places"),
+    [
+        ([], ["$.rules"]),
+        ({"rules": [1, {"older_than_seconds": 1}]}, ["$.rules[0]"]),
+        (
+            {"rules": [{"older_than_seconds": -1}, {"keep_bytes": True}]},
+            ["$.rules[0].older_than_seconds", "$.rules[1].keep_bytes"],
+        ),
+        ({"rules": [{"older": 1}]}, ["$.rules[0].older", "$.rules[0]"]),
+        ({"rules": [{"keep_bytes": 1, "status": ["failed", "cancelld"]}]}, ["$.rules[0].status"]),
+        ({"rules": [{"keep_bytes": 1, "status": "done"}]}, ["$.rules[0].status"]),
+        (
+            {"rules": [{"keep_bytes": 1, "recipe_id": 3, "labels": {"book": 1}}]},
+            ["$.rules[0].recipe_id", "$.rules[0].labels"],
+        ),
+    ],
+)
+def test_a_file_that_is_not_a_policy_is_refused_with_every_place(document: Any, places: list[str]) -> None:
+    """`retention set FILE` and a policy changed by hand are read by the same rules as a request."""
+    with pytest.raises(errors.RequestInvalid) as refused:
+        rules.Policy.of(document)
+
+    assert [flaw.path for flaw in refused.value.flaws] == places
