@@ -1,6 +1,6 @@
 """The scheduler: one task that takes the due occurrences of all triggers, and sleeps until the next."""
 
-# Why: docs/decisions/0330.
+# Why: docs/decisions/0330; on Temporal as well: docs/decisions/0376.
 
 from __future__ import annotations
 
