@@ -21,6 +21,7 @@ CauseKind: TypeAlias = Literal[
     "retry",
     "no_worker",
     "backend_queue",
+    "budget",
     "agent",
     "agent_silent",
     "step",

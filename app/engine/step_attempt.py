@@ -51,6 +51,8 @@ class StepAttempt(LiveStep):
     """Whether a try has begun, or the run rested at it, so that it is shown."""
     performing: bool = False
     """Whether something is under way that an interruption would cut off."""
+    reserving: bool = False
+    """Whether it waits until a limit or budget has room beside other calls."""
     away: bool = False
     """Whether it is with its performer, and needs nothing of its run until the performer returns."""
     committing: bool = False

@@ -118,7 +118,11 @@ class StepExecutor:
         if spending is not None and isinstance(operation, operations.AgentCall):
             if attempt.reservation is not None:
                 attempt.reservation.close()
-            attempt.reservation = await spending.reserve(owner.log.loaded, attempt.ask.key, operation)
+            attempt.reserving = True
+            try:
+                attempt.reservation = await spending.reserve(owner.log.loaded, attempt.ask.key, operation)
+            finally:
+                attempt.reserving = False
 
     # -- announce: the `started` line, synced where a crash must not forget it
 

@@ -18,6 +18,7 @@ _ORDER: tuple[explanations.CauseKind, ...] = (
     "agent",
     "step",
     "backend_queue",
+    "budget",
     "retry",
     "queued",
     "child_run",
@@ -118,6 +119,9 @@ def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_afte
         if wait.queued.until is not None:
             text += f", whose service accepts no prompt before {wait.queued.until}"
         return _of(run_id, "backend_queue", text, wait.since, wait.key, until=wait.queued.until)
+    if wait.step is not None and wait.step.reserving:
+        text = f"{step} waits until other calls of agents have ended: beside them a limit or budget has no room for it"
+        return _of(run_id, "budget", text, wait.since, wait.key)
     if not wait.performing or wait.since is None:
         return _of(run_id, "between_steps", f"{step} is about to begin", wait.since, wait.key)
     what, is_agent = _actor(operation)

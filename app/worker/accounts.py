@@ -122,6 +122,18 @@ class Account:
                 return name
         return None
 
+    def must_wait(self, need: Need, aside: Container[str] = ()) -> bool:
+        """Return whether a call with an unknown amount must wait for another one: of such calls one is under way at a
+        time, so that no more than one exceeds a limit.
+
+        Args:
+            aside: Runs whose calls are not meant.
+        """
+        unknown = [name for name in ("tokens", "cost_usd") if getattr(need, name) is None]
+        limited = [name for name in unknown if getattr(self.limits, name) is not None]
+        others = [held.reserved for call, held in self._held.items() if held.is_open and call[0] not in aside]
+        return any(getattr(other, name) is None for name in limited for other in others)
+
     def has_open(self, aside: Container[str] = (), but: tuple[str, str] | None = None) -> bool:
         """Return whether calls are under way, which may take less than is reserved for them.
 

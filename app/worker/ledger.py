@@ -97,11 +97,12 @@ class Ledger:
             return self._unlimited(start.run_id, key, quote)
         chain = await self._chain(start.run_id)
         while True:
-            verdict = await self._verdict(chain, quote)
-            if verdict.lacking is None:
-                break
+            verdict, above = await self._verdict(chain, quote), chain[1:]
             # A call of a run above may itself wait for this one.
-            if not verdict.lacking[0].has_open(aside=chain[1:]):
+            waits = any(account.must_wait(verdict.need, above) for account in verdict.accounts)
+            if verdict.lacking is None and not waits:
+                break
+            if verdict.lacking is not None and not verdict.lacking[0].has_open(aside=above):
                 raise reserving.exhausted(key, *verdict.lacking, verdict.need, self._clock)
             self._changed.take_back()
             await self._changed.given()

@@ -225,3 +225,55 @@ async def test_a_plan_parks_at_its_budget_and_goes_on(paid: Project, service: se
     assert raised.json()["left"] == {"calls": 7}
     assert ([task["status"] for task in ended["tasks"]], ended["status"]) == (["done", "done"], "done")
     assert spent["used"]["calls"] == 4
+
+
+PARALLEL = """name: parallel
+description: parallel
+version: 1.0.0
+schema: "1.7"
+steps:
+  - {id: list, type: bash, command: "echo '[1,2,3,4,5,6]'", output: items, parse_json: true}
+  - {id: each, foreach: "{{items}}", as: item, parallel: true, agent: writer-1, prompt: "Say {{item}}"}
+"""
+
+
+@pytest.mark.parametrize(("most_per_call", "calls"), [(None, 3), (0.3, 2)])
+async def test_parallel_branches_pass_a_limit_by_one_call_at_most(
+    project: Project, most_per_call: float | None, calls: int
+) -> None:
+    """Calls whose price is not known before are made one at a time; those with a known bound, as long as they fit."""
+    project.say("*", text="Fine words.", usage={"input_tokens": 10, "output_tokens": 2, "cost_usd": 0.25})
+    project.write(".control-room/recipes/amplifier/parallel.yaml", PARALLEL)
+    agents = json.loads((project.data / "agents.json").read_text())
+    agents["backends"]["said"] |= {} if most_per_call is None else {"max_cost_per_call": most_per_call}
+    project.write(".control-room/agents.json", json.dumps(agents))
+    async with served.in_process(project) as service:
+        run_id = await service.start("parallel", limits={"cost_usd": 0.6})
+        parked = await service.until(run_id, "paused")
+        raised = await service.http.patch(f"/api/runs/{run_id}/limits", json={"cost_usd": 5})
+        done = await service.until(run_id, "done")
+
+    assert parked["reason"] == "budget_exhausted"
+    assert (parked["budget"]["used"]["calls"], parked["budget"]["used"]["cost_usd"]) == (calls, calls * 0.25)
+    assert raised.status_code == 200
+    assert done["budget"]["used"]["calls"] == 6
+
+
+async def test_a_call_that_waits_for_room_says_so(project: Project) -> None:
+    """Beside a call whose price is not known before, the next one of the budget waits, and `why` names the reason."""
+    project.say("*", hang=True)
+    async with served.in_process(project) as service:
+        await service.http.put("/api/budgets/all", json={"limits": {"cost_usd": 5}})
+        first = await service.start("unguarded")
+        await service.until(first, step="draft")
+        second = await service.start("unguarded")
+        why: dict[str, Any] = {"chain": [{"kind": None}]}
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while why["chain"][0]["kind"] != "budget":
+                await served.moment()
+                why = (await service.http.get(f"/api/runs/{second}/why")).json()
+        project.say("*", text="Fine words.")
+        await service.http.post(f"/api/runs/{first}/cancel")
+        await service.until(second, "done")
+
+    assert "a limit or budget has no room" in why["sentence"]

@@ -39,13 +39,13 @@ async def test_why_ends_before_runs_outside(project: Project) -> None:
         other = await started(service, "publish", labels=TWO, **held)
         await until(service, other, "waiting")
         own = await started(service, "publish", labels=ONE, **held)
-        told = (await service.http.get(f"/api/runs/{own}/why", headers=limited)).json()
-        all_told = (await service.http.get(f"/api/runs/{own}/why", headers=ADMIN)).json()
+        limited_view = (await service.http.get(f"/api/runs/{own}/why", headers=limited)).json()
+        complete = (await service.http.get(f"/api/runs/{own}/why", headers=ADMIN)).json()
 
-    assert [link["run_id"] for link in all_told["chain"]] == [own, other]
-    assert [(link["run_id"], link["kind"]) for link in told["chain"]] == [(own, "concurrency")]
-    assert "Publish it?" not in json.dumps(told)
-    assert other in told["sentence"]
+    assert [link["run_id"] for link in complete["chain"]] == [own, other]
+    assert [(link["run_id"], link["kind"]) for link in limited_view["chain"]] == [(own, "concurrency")]
+    assert "Publish it?" not in json.dumps(limited_view)
+    assert other in limited_view["sentence"]
 
 
 async def test_a_policy_cancels_no_runs_outside(project: Project) -> None:
