@@ -17,6 +17,9 @@ from app.services.notifications.senders import SEND_SECONDS, NotDelivered
 from app.services.triggers import pointers
 
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+_RESERVED = [ipaddress.ip_network(each) for each in ("192.0.0.0/24", "::/96", "64:ff9b:1::/48", "fec0::/10")]
+"""Networks that lead to private addresses, or to none, though `is_global` of some versions of Python admits them."""
+
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -69,7 +72,8 @@ class AddressGuard(httpcore.AsyncNetworkBackend):
         found = _inner(ipaddress.ip_address(address.partition("%")[0]))
         if host.lower() in self._names or any(found in network for network in self._networks):
             return True
-        return found.is_global and not found.is_multicast
+        is_reserved = any(found in network for network in _RESERVED)
+        return found.is_global and not found.is_multicast and not is_reserved
 
 
 class WebhookSender:
