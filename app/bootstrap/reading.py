@@ -62,6 +62,9 @@ class _Idle:
     async def lacks(self, run_id: str, asked: Any) -> dict[str, str]:
         return {}
 
+    async def holder(self, run_id: str) -> None:
+        return None
+
     async def outputs(self, run_id: str) -> dict[str, str]:
         return {}
 

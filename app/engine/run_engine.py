@@ -248,6 +248,9 @@ class RunEngine(Protocol):
     async def outputs(self, run_id: str) -> Mapping[str, str]:
         """Return when the open steps of a run that another process executes had output last, by step."""
 
+    async def holder(self, run_id: str) -> str | None:
+        """Return the run that holds the workspace for which a run waits, where other processes execute them."""
+
     def queue_place(self, run_id: str) -> QueuePlace | None:
         """Return the place of a run in the queue for capacity; None if it does not wait there."""
 

@@ -142,6 +142,10 @@ class Explanations:
             before += await self._elsewhere(run_id, view)
         elif view.status is states.RunState.PENDING:
             return self._queued(run_id, view)
+        if view.status is states.RunState.PENDING and self._engine.elsewhere:
+            holder = await self._engine.holder(run_id)
+            waits = _cause(run_id, "queued", "It waits for a worker", view.updated_at)
+            return _Found(status=view.status, causes=[_busy(view, holder) if holder else waits], behind=holder)
         if view.status is states.RunState.PENDING:
             return _Found(status=view.status, causes=before)
         return await self._of_steps(run_id, view, before)
@@ -150,9 +154,7 @@ class Explanations:
         standing, since = self._engine.standing(run_id), view.updated_at
         holder = standing.holder if standing is not None else None
         if standing is not None and standing.reason == "workspace_busy":
-            who = f"run {holder}" if holder else "a run of another process"
-            text = f"The workspace {view.start.working_dir} is held by {who}, and this run needs it alone"
-            return _Found(status=view.status, causes=[_cause(run_id, "workspace_busy", text, since)], behind=holder)
+            return _Found(status=view.status, causes=[_busy(view, holder)], behind=holder)
         if standing is not None and standing.reason == "concurrency" and (wanted := view.start.concurrency) is not None:
             text = f"Its concurrency key {wanted.key} is held by run {holder}; its limit is {wanted.limit}"
             return _Found(status=view.status, causes=[_cause(run_id, "concurrency", text, since)], behind=holder)
@@ -173,8 +175,7 @@ class Explanations:
     async def _elsewhere(self, run_id: str, view: views.RunView) -> list[Cause]:
         """Return why a run is not executed by this process."""
         if self._engine.elsewhere:
-            waits = [_cause(run_id, "queued", "It waits for a worker", view.updated_at)]
-            return waits if view.status is states.RunState.PENDING else []
+            return []
         service, act = self._surroundings.service(), f"control-room runs resume {run_id}"
         if view.start.owner != "service":
             text = "A command of the command line executes it; if that has ended, nothing does"
@@ -245,6 +246,12 @@ _STOPPING: tuple[tuple[explanations.CauseKind, str], ...] = (
     ("pausing", "It pauses as soon as its open steps have ended"),
     ("cancelling", "It is being cancelled"),
 )
+
+
+def _busy(view: views.RunView, holder: str | None) -> Cause:
+    who = f"run {holder}" if holder else "a run of another process"
+    text = f"The workspace {view.start.working_dir} is held by {who}, and this run needs it alone"
+    return _cause(view.start.run_id, "workspace_busy", text, view.updated_at)
 
 
 def _status(status: states.RunState, waits: Sequence[open_steps.StepWait]) -> states.RunState:

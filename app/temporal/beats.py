@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from app import clock
 from app.engine import step_attempt
 from app.temporal import messages
+
+_log = logging.getLogger(__name__)
 
 _KEY, _AGE = "key", "output_age_seconds"
 
@@ -36,17 +39,12 @@ class Beats:
 
 
 async def outputs(client: Client, run_id: str) -> dict[str, str]:
-    """Return when the steps of a run that are being performed had output last, by step.
-
-    Raises:
-        RPCError: the server does not answer.
-    """
+    """Return when the steps of a run that are being performed had output last, by step; nothing where it is unknown."""
     try:
         found = await client.get_workflow_handle(messages.workflow_id(run_id)).describe()
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return {}
-        raise
+        _log.info("not known when steps had output: %s", error.message, extra={"run_id": run_id})
+        return {}
     times: dict[str, str] = {}
     for pending in found.raw_description.pending_activities:
         for beat in await client.data_converter.decode(pending.heartbeat_details.payloads):

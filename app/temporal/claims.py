@@ -56,6 +56,19 @@ class Claims:
         await self._signal(claim, "wait", run_id)
         return holder
 
+    async def holder(self, run_id: str) -> str | None:
+        """Return the other run that holds the workspace for which a run waits, if one does."""
+        loaded = await self._store.read(run_id)
+        if not loaded.start.exclusive_workspace:
+            return None
+        place = loaded.decisions.placed if self._placing.places else None
+        try:
+            holder = await self._holder(self._id(loaded.start, place))
+        except RPCError as error:
+            _log.info("not known who holds the workspace: %s", error.message, extra={"run_id": run_id})
+            return None
+        return None if holder == run_id else holder
+
     async def release(self, start: runs.RunStart) -> None:
         """Let the next run have the workspace of one that has ended."""
         if not start.exclusive_workspace:

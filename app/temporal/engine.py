@@ -19,7 +19,7 @@ from app.domain import gates, inputs, operations, plain, records, runs, states, 
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, input_results, open_steps, ports, run_engine, runner, stores
-from app.temporal import beats, codec, messages, roll, server, steps, unsupported, worker
+from app.temporal import beats, codec, messages, registration, roll, steps, unsupported, worker
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
 from app.temporal.claims import Claims
@@ -55,9 +55,7 @@ class TemporalEngine:
         works: bool,
     ) -> None:
         """Args: works: Whether this process performs steps."""
-        self._store = store
-        self._bounds = bounds
-        self._works = works
+        self._store, self._bounds, self._works = store, bounds, works
         self.spending = equipment.spending
         """Keeps calls of agents within limits and budgets, as far as this process makes them."""
         self._clock = equipment.clock
@@ -71,13 +69,14 @@ class TemporalEngine:
         self._placing = Placing(store, self._steps.leases, bounds.placement)
         self._roll = roll.Roll(self._client, bounds.queue, equipment.clock, bounds.services)
         self._claims = Claims(store, self._client, bounds.queue, self._placing)
+        self._registration = registration.Registration(self._client, equipment.clock)
         self._runs = Runs(
             steps=self._steps,
             placing=self._placing,
             claims=self._claims,
             equipment=equipment,
             contents=self.contents,
-            services=bounds.services,
+            registration=self._registration,
             rested=self._run_rested,
         )
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
@@ -136,7 +135,7 @@ class TemporalEngine:
     @property
     def searchable(self) -> bool:
         """Return whether the server finds runs by search attributes, as far as this process knows."""
-        return self._runs.shows
+        return self._registration.is_known
 
     @property
     def elsewhere(self) -> bool:
@@ -261,11 +260,11 @@ class TemporalEngine:
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:
         """Return when the open steps of a run had output last, by step; what is not known is left out."""
-        try:
-            return await beats.outputs(self._client, run_id)
-        except RPCError as error:
-            _log.info("not known when steps had output: %s", error.message, extra={"run_id": run_id})
-            return {}
+        return await beats.outputs(self._client, run_id)
+
+    async def holder(self, run_id: str) -> str | None:
+        """Return the run that holds the workspace for which a run waits."""
+        return await self._claims.holder(run_id)
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
         """Return None: the queue is the server's."""
@@ -327,7 +326,7 @@ class TemporalEngine:
             capacity = StepCapacity(self._bounds.steps)
             activities = Activities(self._steps, self._runs, self._placing, capacity)
             await self._working.enter_async_context(worker.working(self._client, activities, capacity, self._bounds))
-        self._helpers.begin(self._register(), "search attributes")
+        self._helpers.begin(self._registration.keep(), "search attributes")
         if not recover:
             return 0
         # Paused ones, too: an order may have been written before a kill and not been told.
@@ -336,9 +335,6 @@ class TemporalEngine:
             await self.submit(run_id)
         self._helpers.begin(self.keeper.keep(), "keep workflows")
         return len(unfinished)
-
-    async def _register(self) -> None:
-        self._runs.shows = await server.register(self._client, self._clock)
 
     async def _unfinished(self, *, paused: bool = False) -> list[str]:
         rows = await self._store.list_unfinished()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from app import clock, errors
@@ -14,6 +14,7 @@ from app.engine import runner, stores
 from app.temporal import attributes, messages
 from app.temporal.claims import Claims
 from app.temporal.placing import Placing
+from app.temporal.registration import Registration
 from app.temporal.rehearsal import rehearse
 from app.temporal.slices import Contents, Slice
 from app.temporal.steps import Steps
@@ -33,13 +34,11 @@ class Runs:
         claims: Claims,
         equipment: runner.Equipment,
         contents: Contents,
-        services: Iterable[str],
+        registration: Registration,
         rested: Rested,
     ) -> None:
-        """Args: services: Backends that are models behind HTTP."""
-        self.shows = False
-        """Whether the server knows the search attributes."""
-        self._services = sorted(services)
+        self._registration = registration
+        self._services = sorted(equipment.services)
         self._claims = claims
         self._steps = steps
         self._placing = placing
@@ -59,20 +58,20 @@ class Runs:
         async with self._steps.leases.of(run_id) as log:
             if holder is not None:
                 return self._contents.of(
-                    log.loaded, Slice(run_id=run_id, facts={"busy": holder, **self._shown(log.loaded)})
+                    log.loaded, Slice(run_id=run_id, facts={"busy": holder, **await self._shown(log.loaded)})
                 )
             decided = log.loaded.decisions
             rests = decided.ended is not None or (decided.paused is not None and decided.cancel_requested_at is None)
             if rests or log.loaded.missing is not None:
                 return self._contents.of(
-                    log.loaded, Slice(run_id=run_id, facts={"rests": True, **self._shown(log.loaded)})
+                    log.loaded, Slice(run_id=run_id, facts={"rests": True, **await self._shown(log.loaded)})
                 )
             if decided.cancel_requested_at is None and not again:
                 await self._take(log)
             dead = decisions.ranges(decided.dead)
             facts = {**_facts(log.loaded), **self._placing.facts(decided), "dead": dead}
             facts |= {"services": self._services} if self._services else {}
-            facts |= self._shown(log.loaded)
+            facts |= await self._shown(log.loaded)
             wanted = Slice(run_id=run_id, count=len(log.loaded.records), facts=facts, whole=True)
             return self._contents.of(log.loaded, wanted)
 
@@ -80,7 +79,7 @@ class Runs:
         """Return the lines from a position on, and the decisions since."""
         async with self._steps.leases.of(run_id) as log:
             count = max(0, len(log.loaded.records) - after)
-            facts = {**_facts(log.loaded), **self._shown(log.loaded)}
+            facts = {**_facts(log.loaded), **await self._shown(log.loaded)}
             wanted = Slice(run_id=run_id, first=after, count=count, facts=facts)
             return self._contents.of(log.loaded, wanted)
 
@@ -107,8 +106,8 @@ class Runs:
             await self._rested(start, state)
         return state.value
 
-    def _shown(self, loaded: stores.Loaded) -> dict[str, Any]:
-        return {"attributes": attributes.of(loaded.start)} if self.shows else {}
+    async def _shown(self, loaded: stores.Loaded) -> dict[str, Any]:
+        return {"attributes": attributes.of(loaded.start)} if await self._registration.are_known() else {}
 
     async def _take(self, log: stores.RunLog) -> None:
         start = log.loaded.start

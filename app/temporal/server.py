@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from app import clock, errors
-from app.temporal import attributes
+from app import errors
 
 CONNECT_SECONDS = 10.0
 """Longest wait for an answer of the server."""
-
-_TRIES = 60
-_AGAIN_SECONDS = 0.5
-_PASSING = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
-
-_log = logging.getLogger(__name__)
 
 _ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}")
 
@@ -61,42 +50,6 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
         reason = str(error).partition("\n")[0] or f"no answer in {CONNECT_SECONDS:g} s"
         raise _away(target, reason) from error
     return client
-
-
-async def register(client: Client, timer: clock.Clock) -> bool:
-    """Make the server know the search attributes of runs, and return whether it does."""
-    wanted = {key.name: IndexedValueType.ValueType(int(key.indexed_value_type)) for key in attributes.KEYS}
-    reason = "it does not list them"
-    for _ in range(_TRIES):
-        try:
-            if await _has(client, wanted):
-                return True
-        except RPCError as error:
-            reason = error.message
-            if error.status not in _PASSING:
-                break
-        await timer.sleep(_AGAIN_SECONDS)
-    _log.warning(
-        "runs are not found by search attributes, which the server does not take: %.200s; create them with: "
-        "temporal operator search-attribute create --namespace %s %s",
-        reason,
-        client.namespace,
-        " ".join(f"--name {key.name} --type {attributes.type_name(key)}" for key in attributes.KEYS),
-    )
-    return False
-
-
-async def _has(client: Client, wanted: Mapping[str, IndexedValueType.ValueType]) -> bool:
-    listing = ListSearchAttributesRequest(namespace=client.namespace)
-    known = (await client.operator_service.list_search_attributes(listing)).custom_attributes
-    lacking = {name: kind for name, kind in wanted.items() if known.get(name) != kind}
-    if lacking:
-        adding = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=lacking)
-        await client.operator_service.add_search_attributes(adding)
-        return False
-    # The parts of a server learn of them one after the other.
-    await client.count_workflows(" AND ".join(f"{name} = 'none'" for name in wanted))
-    return True
 
 
 def _refused(target: Target, error: RPCError) -> errors.ConfigurationError:

@@ -235,6 +235,10 @@ class Pool:
         """Return nothing: open steps know it themselves."""
         return {}
 
+    async def holder(self, run_id: str) -> str | None:
+        """Return None: how a run stands says it."""
+        return None
+
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
         """Return the place of a run in the queue for capacity."""
         return self._active.capacity.place(run_id)

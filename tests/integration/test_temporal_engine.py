@@ -30,8 +30,7 @@ from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
 from app.services.plans import requests as plan_requests  # noqa: E402
-from app.temporal import activities, codec, messages, slices, worker  # noqa: E402
-from app.temporal import server as server_of_temporal  # noqa: E402
+from app.temporal import activities, codec, messages, registration, slices, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 
 SERVE = bootstrap.OpenMode(address="http://127.0.0.1:1")
@@ -410,7 +409,7 @@ async def test_heartbeats_tell_how_old_the_last_output_is(scene: Scene):
 async def test_runs_are_found_by_search_attributes(scene: Scene):
     """The server finds a run by id, recipe, state and labels; a label that is set later counts, too."""
     engine: Any = scene.service.engine
-    assert await server_of_temporal.register(scene.client, clock.SystemClock())
+    assert await registration.Registration(scene.client, clock.SystemClock()).register()
     await temporal_server.until(functools.partial(_is_searchable, scene))
     long = {f"long-{number}": "x" * 150 for number in range(20)}
     run_id = await scene.start("asking", labels={"book": "one", **long})
@@ -487,7 +486,7 @@ async def test_a_server_without_search_attributes_is_named(
     await temporal_server.connected(server.address)
     client = await Client.connect(server.address, namespace="nowhere")
 
-    assert not await server_of_temporal.register(client, clock.SystemClock())
+    assert not await registration.Registration(client, clock.SystemClock()).register()
     assert "search-attribute create --namespace nowhere --name ControlRoomRun --type Keyword" in caplog.text
 
 
@@ -647,6 +646,9 @@ async def test_runs_that_hold_a_workspace_alone_take_turns(project: projects.Pro
             beside = await scene.start("child")
             assert await scene.ended(beside) is states.RunState.DONE
             assert {(await service.store.summary(run_id)).status for run_id in waiting} == {states.RunState.PENDING}
+            why = await service.explanations.why(waiting[0])
+            assert (why.chain[0].kind, why.chain[1].run_id) == ("workspace_busy", first)
+            assert first in why.chain[0].text
 
             own.wipe()
             own.start()
