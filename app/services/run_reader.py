@@ -15,7 +15,7 @@ from app.domain import allowed_orders, budgets, plain, records, runs, shapes, sl
 from app.domain import unreadable as unreadables
 from app.domain.limits import NO_LIMITS
 from app.engine import stores
-from app.services import aio, requests, stored_views
+from app.services import aio, requests
 
 if TYPE_CHECKING:
     from app.engine import ports, run_engine
@@ -230,6 +230,8 @@ class RunReader:
         return view
 
     async def _reviewed(self, run_id: str) -> views.RunView:
+        from app.services import stored_views
+
         try:
             return await stored_views.read(self._store, self._engine, self._dialects, run_id)
         except errors.JournalCorrupt as error:

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 
 from app.domain import states, views
-from app.engine import ports, run_engine, stores
+from app.engine import dry_replay, ports, run_engine, stores
 
 
 async def read(
@@ -18,8 +18,6 @@ async def read(
     Raises:
         errors.JournalCorrupt: it is damaged.
     """
-    from app.engine import dry_replay
-
     loaded = await store.read(run_id)
     dialect, read_blob = dialects.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
     view = await dry_replay.review(loaded, dialect, read_blob, elsewhere=engine.elsewhere)
