@@ -38,56 +38,38 @@ def unheard(_: str) -> None:
 class Exchange:
     """A prompt of a run and the reply to it, as its journal holds them."""
 
-    prompt: tuple[plain.Json, ...]
-    """Parts in order: a text, or `{"blob": <blob reference>}`."""
-    reply: plain.Json
-    """The reply; None where `blob` is set."""
-    blob: BlobRef | None = None
-    """Handle of a reply that is kept outside the journal."""
+    prompt: tuple[plain.Json, ...]  # Parts in order: a text, or `{"blob": <blob reference>}`.
+    reply: plain.Json  # The reply; None where `blob` is set.
+    blob: BlobRef | None = None  # Handle of a reply that is kept outside the journal.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPrompt:
     """One prompt to an agent."""
 
-    text: str
-    """The prompt, whole."""
-    system: str | None
-    """Standing instruction, appended to the backend's own."""
-    model: str | None
-    """Model of the backend; None: its default."""
-    tools: bool
-    """Whether the agent may use its own tools."""
-    working_dir: PurePath
-    """Folder that the agent works in."""
+    text: str  # The prompt, whole.
+    system: str | None  # Standing instruction, appended to the backend's own.
+    model: str | None  # Model of the backend; None: its default.
+    tools: bool  # Whether the agent may use its own tools.
+    working_dir: PurePath  # Folder that the agent works in.
     agent_session_id: str | None
     """Conversation, by the id that we gave it before its first prompt; None: one prompt without a past."""
     session_created: bool
     """Whether the conversation is to be resumed; if not, and `attempt` is above 1, it may exist nevertheless."""
-    reply_schema: Mapping[str, plain.Json] | None
-    """JSON Schema that the reply must fit."""
-    max_tokens: int | None
-    """Longest reply; None: the backend's default."""
-    keeps_cut_off: bool = False
-    """Whether a reply that hit the length limit counts."""
-    timeout_seconds: float | None
-    """Wall-clock limit; None: the backend's default."""
-    idle_seconds: float | None = None
-    """Longest silence; None: the backend's default."""
-    run_id: str
-    """Run it belongs to."""
-    key: str
-    """Step it belongs to."""
-    attempt: int
-    """Which try."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables set for an agent that is a program."""
+    reply_schema: Mapping[str, plain.Json] | None  # JSON Schema that the reply must fit.
+    max_tokens: int | None  # Longest reply; None: the backend's default.
+    keeps_cut_off: bool = False  # Whether a reply that hit the length limit counts.
+    timeout_seconds: float | None  # Wall-clock limit; None: the backend's default.
+    idle_seconds: float | None = None  # Longest silence; None: the backend's default.
+    run_id: str  # Run it belongs to.
+    key: str  # Step it belongs to.
+    attempt: int  # Which try.
+    env: Mapping[str, str] = field(default_factory=dict)  # Variables set for an agent that is a program.
     cap_usd: float | None = None
     """Most that the prompt may cost, for programs with a cap of their own; None: no limit."""
     line_attempt: int = 1
     """Which try it is in the run's journal; `attempt` also counts those that were cut off within it."""
-    recorded: tuple[int, ...] = ()
-    """Earlier tries of the step that left a line there."""
+    recorded: tuple[int, ...] = ()  # Earlier tries of the step that left a line there.
     retry_until_space: RetryUntilSpace = field(default=write_once, compare=False, repr=False)
     """Write the record of the conversation, however long it takes: the reply may have cost money."""
     hear: Callable[[str], None] = field(default=unheard, compare=False, repr=False)
@@ -100,14 +82,10 @@ class AgentPrompt:
 class AgentReply:
     """What an agent answered, or why it did not."""
 
-    text: str
-    """The reply; empty on an error."""
-    agent_session_id: str | None = None
-    """Conversation it spoke in, by the backend's own name for it."""
-    usage: Usage | None = None
-    """Tokens and price of this turn; None if the backend reports neither."""
-    finish: Finish | None = None
-    """`length` if the backend reports that the reply hit the length limit."""
+    text: str  # The reply; empty on an error.
+    agent_session_id: str | None = None  # Conversation it spoke in, by the backend's own name for it.
+    usage: Usage | None = None  # Tokens and price of this turn; None if the backend reports neither.
+    finish: Finish | None = None  # `length` if the backend reports that the reply hit the length limit.
     covers: int | None = None
     """Earlier try of the step, left without a line, whose usage is contained in this turn's; None: there is none."""
     error: StepError | None = None

@@ -13,8 +13,7 @@ from app import errors
 from app.domain import agent_sessions, runs
 from app.engine import dry_replay, ports, stores
 
-ARGUMENT = "agent_session_id"
-"""Argument of a run that names the conversation which it continues."""
+ARGUMENT = "agent_session_id"  # Argument of a run that names the conversation which it continues.
 
 
 class ConversationClaims:

@@ -11,10 +11,8 @@ from typing import Any, Protocol
 class Found:
     """What a folder of documents holds."""
 
-    documents: Mapping[str, dict[str, Any]]
-    """Documents by their names."""
-    damaged: tuple[str, ...] = ()
-    """Names of files that hold no JSON object."""
+    documents: Mapping[str, dict[str, Any]]  # Documents by their names.
+    damaged: tuple[str, ...] = ()  # Names of files that hold no JSON object.
 
 
 class Documents(Protocol):

@@ -19,8 +19,7 @@ from app.domain import operations, plain
 from app.domain.records import BlobRef, Place, Record
 
 _KEY = re.compile(r"[^\x00-\x1f\x7f]{1,300}")
-STEPS_AT_ONCE = 64
-"""Steps of branches before the owner gets its turn, with which it lets others go first."""
+STEPS_AT_ONCE = 64  # Steps of branches before the owner gets its turn, with which it lets others go first.
 
 _NONE: frozenset[str] = frozenset()
 _NO_BODY: Mapping[str, plain.Json] = {}
@@ -37,22 +36,14 @@ class _Request:
 class Ask(_Request):
     """A driver's request for an operation."""
 
-    key: str
-    """Name of the step."""
-    operation: operations.Operation
-    """The requested operation."""
-    place: Place
-    """Position of the step in the recipe."""
-    body: Mapping[str, plain.Json] = field(init=False)
-    """The operation as plain JSON."""
-    encoded: bytes = field(init=False)
-    """The body in the form that is hashed."""
-    fingerprint: str = field(init=False)
-    """Hash of the body."""
-    branch: str = ""
-    """Path of the branch that asks."""
-    asker: _Branch | None = None
-    """The branch itself."""
+    key: str  # Name of the step.
+    operation: operations.Operation  # The requested operation.
+    place: Place  # Position of the step in the recipe.
+    body: Mapping[str, plain.Json] = field(init=False)  # The operation as plain JSON.
+    encoded: bytes = field(init=False)  # The body in the form that is hashed.
+    fingerprint: str = field(init=False)  # Hash of the body.
+    branch: str = ""  # Path of the branch that asks.
+    asker: _Branch | None = None  # The branch itself.
 
     def forget_body(self) -> None:
         """Keep only the hash that identifies a repeated request."""
@@ -69,22 +60,17 @@ class Ask(_Request):
 class Read(_Request):
     """A driver's request for the content behind a handle."""
 
-    blob: BlobRef
-    """The handle."""
-    branch: _Branch | None = None
-    """Branch that asks."""
+    blob: BlobRef  # The handle.
+    branch: _Branch | None = None  # Branch that asks.
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Fork(_Request):
     """A driver's request to run branches in parallel."""
 
-    branches: Mapping[str, Running]
-    """Coroutines by name."""
-    limit: int | None
-    """Most branches that run at a time."""
-    fail_fast: bool
-    """Whether the first failure cancels the others."""
+    branches: Mapping[str, Running]  # Coroutines by name.
+    limit: int | None  # Most branches that run at a time.
+    fail_fast: bool  # Whether the first failure cancels the others.
 
 
 @dataclass(slots=True, eq=False)

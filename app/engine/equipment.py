@@ -20,8 +20,7 @@ from app.engine.spending import Spending
 _log = logging.getLogger(__name__)
 
 
-KEPT_RECIPES = 64
-"""Recipes of which a copy is kept for the next run."""
+KEPT_RECIPES = 64  # Recipes of which a copy is kept for the next run.
 
 
 class Interner:
@@ -56,22 +55,16 @@ class Interner:
 class Equipment:
     """What every run of a process shares."""
 
-    performers: dict[str, ports.Performer]
-    """Performers by kind of operation."""
-    clock: clock.Clock
-    """The time."""
-    masker: plain.Masker
-    """Hides secrets before anything is encoded."""
-    probes: probes.Probes
-    """Named points for tests."""
-    copies: Interner = field(default_factory=Interner)
-    """What runs have frozen alike."""
+    performers: dict[str, ports.Performer]  # Performers by kind of operation.
+    clock: clock.Clock  # The time.
+    masker: plain.Masker  # Hides secrets before anything is encoded.
+    probes: probes.Probes  # Named points for tests.
+    copies: Interner = field(default_factory=Interner)  # What runs have frozen alike.
     sources: Mapping[str, ports.Source] = field(default_factory=dict)
     """What gives inputs their values from within, by their names."""
     looks: Mapping[str, ports.Source] = field(default_factory=dict)
     """The same on an engine without memory of its runs: each returns a value that is there now, or None."""
-    environ: Mapping[str, str] = field(default_factory=dict)
-    """Environment that recipes can name secrets of."""
+    environ: Mapping[str, str] = field(default_factory=dict)  # Environment that recipes can name secrets of.
     fair_label: str | None = None
     """Label between whose values the queue takes turns; None: runs go by arrival."""
     stalled_after_seconds: float | None = None
@@ -84,8 +77,7 @@ class Equipment:
     """
     capabilities: Callable[[], Mapping[str, str | None]] = dict
     """Returns what steps can need, by name, with what this process lacks for it; None where it lacks nothing."""
-    services: frozenset[str] = frozenset()
-    """Backends that are models behind HTTP, which need no workspace."""
+    services: frozenset[str] = frozenset()  # Backends that are models behind HTTP, which need no workspace.
     observe: Callable[[str, str, float], None] | None = None
     """Counts a performed try by the kind of its operation, its status and its seconds; not those that only wait."""
 

@@ -14,17 +14,10 @@ from typing import Protocol
 from app.domain.events import Event
 from app.domain.runs import is_internal
 
-KEPT_EVENTS = 10_000
-"""Most events that are kept."""
-
-KEPT_BYTES = 16 * 2**20
-"""Most bytes of events that are kept."""
-
-KEPT_SECONDS = 3600.0
-"""Longest time that an event is kept."""
-
-STIR_SECONDS = 0.1
-"""Time that events wait for others before they are written out for those who follow."""
+KEPT_EVENTS = 10_000  # Most events that are kept.
+KEPT_BYTES = 16 * 2**20  # Most bytes of events that are kept.
+KEPT_SECONDS = 3600.0  # Longest time that an event is kept.
+STIR_SECONDS = 0.1  # Time that events wait for others before they are written out for those who follow.
 
 
 class Source(Protocol):
@@ -76,20 +69,13 @@ class News(Protocol):
 class Portion:
     """Events of one run that were written together."""
 
-    first: int
-    """Place of the first of them among all events of this process, from 1."""
-    events: Sequence[Event]
-    """The events."""
-    size_bytes: int
-    """Their length."""
-    written_at: float
-    """When they were written, in seconds of a clock that never runs backwards."""
-    recipe_id: str
-    """Recipe of the run."""
-    session_id: str
-    """Its work session."""
-    labels: Mapping[str, str]
-    """Its labels."""
+    first: int  # Place of the first of them among all events of this process, from 1.
+    events: Sequence[Event]  # The events.
+    size_bytes: int  # Their length.
+    written_at: float  # When they were written, in seconds of a clock that never runs backwards.
+    recipe_id: str  # Recipe of the run.
+    session_id: str  # Its work session.
+    labels: Mapping[str, str]  # Its labels.
 
     @property
     def last(self) -> int:

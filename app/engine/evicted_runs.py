@@ -23,12 +23,9 @@ class EvictedRun:
 
     executor: StepExecutor
     """Executes its steps; one that comes to its end waits there until the run is loaded."""
-    steps: dict[str, StepAttempt]
-    """Open steps by key."""
-    status: RunState
-    """The run's state."""
-    updated_at: str
-    """When it last changed."""
+    steps: dict[str, StepAttempt]  # Open steps by key.
+    status: RunState  # The run's state.
+    updated_at: str  # When it last changed.
 
     taken: ClassVar[bool] = True
 
@@ -94,16 +91,11 @@ class RestingInput:
 class RestingRun:
     """A run that only awaits inputs without a time: no task, and nothing but what is shown, stays of it."""
 
-    start: RunStart
-    """What it began with."""
-    inputs: tuple[RestingInput, ...]
-    """What it awaits."""
-    updated_at: str
-    """When it last changed."""
-    taken: bool
-    """Whether this process had taken it up; if not, it was only read."""
-    wanted: bool = False
-    """Whether it is to be loaded."""
+    start: RunStart  # What it began with.
+    inputs: tuple[RestingInput, ...]  # What it awaits.
+    updated_at: str  # When it last changed.
+    taken: bool  # Whether this process had taken it up; if not, it was only read.
+    wanted: bool = False  # Whether it is to be loaded.
 
     status: ClassVar[RunState] = RunState.WAITING
     idle: ClassVar[bool] = True
@@ -142,5 +134,4 @@ class RestingRun:
         return []
 
 
-Evicted: TypeAlias = EvictedRun | RestingRun
-"""A run without a runner that its next one continues."""
+Evicted: TypeAlias = EvictedRun | RestingRun  # A run without a runner that its next one continues.

@@ -21,16 +21,11 @@ _CHAIN = ("event", "batch", "prev", "crc32")
 class Replayed:
     """How far the steps of a source fit a new run."""
 
-    kept: tuple[records.Record, ...]
-    """Steps that it asks for exactly as the source performed them."""
-    differs: errors.NondeterminismFault | None
-    """Why the next one does not fit; None if all fit."""
-    asks: Mapping[str, Ask]
-    """What it asks for after them."""
-    conversations: tuple[str, ...]
-    """Conversations that the kept steps spoke in, as the driver names them."""
-    finished: bool
-    """Whether nothing is left to perform."""
+    kept: tuple[records.Record, ...]  # Steps that it asks for exactly as the source performed them.
+    differs: errors.NondeterminismFault | None  # Why the next one does not fit; None if all fit.
+    asks: Mapping[str, Ask]  # What it asks for after them.
+    conversations: tuple[str, ...]  # Conversations that the kept steps spoke in, as the driver names them.
+    finished: bool  # Whether nothing is left to perform.
 
 
 async def replayed(

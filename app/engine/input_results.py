@@ -8,8 +8,7 @@ from app.domain.gates import Answer, OpenGate
 from app.domain.inputs import Delivery
 from app.domain.records import Result
 
-SYSTEM = "system"
-"""Author of what a source gives."""
+SYSTEM = "system"  # Author of what a source gives.
 
 
 def result(gate: OpenGate | None, delivery: Answer | Delivery) -> Result:

@@ -15,8 +15,7 @@ from app.engine.live_steps import LiveStep
 MOST_CHARACTERS = 32 * 1024 * 1024
 """Output of one try that is appended at most; the rest is left out, and the log says so."""
 
-PAUSE_SECONDS = 0.25
-"""Shortest time between two writes to one log."""
+PAUSE_SECONDS = 0.25  # Shortest time between two writes to one log.
 
 _MOST_HELD = 64 * 1024
 _MOST_PENDING = 1024 * 1024

@@ -17,10 +17,8 @@ class LiveStep:
 
     output_at: datetime | None = None
     """When the newest output of its present try came; None before the first."""
-    stalled: Stalled | None = None
-    """Its present silence, once that has been told."""
-    queue: BackendQueue | None = None
-    """Queue of its backend that it waits in; None while it does not."""
+    stalled: Stalled | None = None  # Its present silence, once that has been told.
+    queue: BackendQueue | None = None  # Queue of its backend that it waits in; None while it does not.
 
 
 class BackendQueue:

@@ -9,11 +9,7 @@ from dataclasses import dataclass
 class LogPart:
     """A part of a log."""
 
-    content: bytes
-    """The bytes."""
-    offset: int
-    """Where they begin."""
-    size_bytes: int
-    """Size of the whole log."""
-    version: str
-    """What the log has no more once it has grown or was replaced."""
+    content: bytes  # The bytes.
+    offset: int  # Where they begin.
+    size_bytes: int  # Size of the whole log.
+    version: str  # What the log has no more once it has grown or was replaced.

@@ -20,12 +20,9 @@ class FileVerified(TypedDict):
     """`torn`: the end was never confirmed, and is cut off when the file is opened next; `unreadable`: it cannot be read
     now, so its content is unknown.
     """
-    lines: int | None
-    """Number of valid lines; None if they were not counted."""
-    line: int | None
-    """First invalid line, from 1; None if the whole file is invalid."""
-    reason: str | None
-    """The flaw there."""
+    lines: int | None  # Number of valid lines; None if they were not counted.
+    line: int | None  # First invalid line, from 1; None if the whole file is invalid.
+    reason: str | None  # The flaw there.
 
 
 class Verification(TypedDict):
@@ -33,67 +30,46 @@ class Verification(TypedDict):
 
     kind: Annotated[str, Literal["run", "receipts", "plan", "issue", "conversation", "audit"]]
     """Kind of what was verified."""
-    id: str
-    """Id of the run; otherwise the name of the file or folder in the data directory."""
+    id: str  # Id of the run; otherwise the name of the file or folder in the data directory.
     state: Annotated[str, Literal["sound", "damaged", "unreadable"]]
     """`unreadable`: no damage is known, but a file cannot be read now."""
-    ok: bool
-    """Whether it is sound."""
-    run_id: NotRequired[str | None]
-    """The same as `id`; of runs only."""
-    files: list[FileVerified]
-    """Result of each file."""
-    advice: str | None
-    """What to do about damage."""
+    ok: bool  # Whether it is sound.
+    run_id: NotRequired[str | None]  # The same as `id`; of runs only.
+    files: list[FileVerified]  # Result of each file.
+    advice: str | None  # What to do about damage.
 
 
 class JournalRepaired(TypedDict):
     """Result of the repair of a journal."""
 
-    file: Annotated[str, Literal["steps.jsonl", "control.jsonl"]]
-    """The journal."""
-    kept: int
-    """Number of lines that are kept."""
-    lost: int
-    """Number of lines that are cut off."""
+    file: Annotated[str, Literal["steps.jsonl", "control.jsonl"]]  # The journal.
+    kept: int  # Number of lines that are kept.
+    lost: int  # Number of lines that are cut off.
     aside: str | None
     """File in the same folder that keeps the whole damaged journal; None if nothing is cut off."""
-    reason: str | None
-    """The flaw after the kept lines."""
+    reason: str | None  # The flaw after the kept lines.
 
 
 class Repaired(TypedDict):
     """Result of a repair, or of its dry run."""
 
-    run_id: str
-    """Id of the run."""
-    changed: bool
-    """Whether anything needs repair."""
-    dry_run: bool
-    """Whether nothing was changed, and this is what a repair would do."""
-    status: Annotated[str, RunState]
-    """State of the run afterwards."""
-    files: list[JournalRepaired]
-    """Result of each journal."""
+    run_id: str  # Id of the run.
+    changed: bool  # Whether anything needs repair.
+    dry_run: bool  # Whether nothing was changed, and this is what a repair would do.
+    status: Annotated[str, RunState]  # State of the run afterwards.
+    files: list[JournalRepaired]  # Result of each journal.
 
 
 class Collected(TypedDict):
     """What was found in object storage that no run names, or was removed from it."""
 
-    dry_run: bool
-    """Whether nothing was removed."""
-    older_than_seconds: int
-    """Age from which an object counts."""
-    objects: int
-    """Number of objects that were looked at."""
-    unnamed: int
-    """Number of them that no line of a run names."""
-    size_bytes: int
-    """Their size."""
-    removed: int
-    """Number of objects that were removed."""
-    more: bool
-    """Whether others are left for another order."""
+    dry_run: bool  # Whether nothing was removed.
+    older_than_seconds: int  # Age from which an object counts.
+    objects: int  # Number of objects that were looked at.
+    unnamed: int  # Number of them that no line of a run names.
+    size_bytes: int  # Their size.
+    removed: int  # Number of objects that were removed.
+    more: bool  # Whether others are left for another order.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +78,7 @@ class Verified:
 
     reports: Sequence[Verification]
     """One for each run, receipts file, plan, issue or conversation, and one for the audit log."""
-    cursor: str | None
-    """Where the next page begins; None behind the last thing."""
+    cursor: str | None  # Where the next page begins; None behind the last thing.
 
 
 class Maintenance(Protocol):

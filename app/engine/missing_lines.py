@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 class MissingLines:
     """Journal lines of which something else than the journal knows."""
 
-    file: str
-    """The journal."""
-    lines: int
-    """Lines that it has."""
-    known_lines: int
-    """Lines that it had; as many as it has where it is not known how many more."""
-    told_by: str
-    """What knows of them."""
+    file: str  # The journal.
+    lines: int  # Lines that it has.
+    known_lines: int  # Lines that it had; as many as it has where it is not known how many more.
+    told_by: str  # What knows of them.
 
     def error(self, run_id: str) -> errors.StepError:
         """Return the error that parks the run, with the place and the way on."""

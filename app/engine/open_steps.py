@@ -17,34 +17,23 @@ from app.engine.live_steps import BackendQueue
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import Loaded
 
-MOST = 200
-"""Open steps of a run that are looked at."""
+MOST = 200  # Open steps of a run that are looked at.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWait:
     """An open step, and what it waits for."""
 
-    key: str
-    """Step."""
-    operation: operations.Operation
-    """The operation."""
-    attempt: int
-    """Which try; 0 before the first."""
-    since: str | None
-    """When the try began, or a gate was asked first."""
-    due_at: str | None = None
-    """When a timer or a gate's default is due."""
-    performing: bool = True
-    """Whether its performer has it now."""
-    failed: Record | None = None
-    """The try before, after which it waits for the next one."""
-    output_at: str | None = None
-    """When its newest output came, if that is known."""
-    step: StepAttempt | None = None
-    """The step itself, where it is in memory."""
-    queued: views.Queued | None = None
-    """Its place in the queue of its backend."""
+    key: str  # Step.
+    operation: operations.Operation  # The operation.
+    attempt: int  # Which try; 0 before the first.
+    since: str | None  # When the try began, or a gate was asked first.
+    due_at: str | None = None  # When a timer or a gate's default is due.
+    performing: bool = True  # Whether its performer has it now.
+    failed: Record | None = None  # The try before, after which it waits for the next one.
+    output_at: str | None = None  # When its newest output came, if that is known.
+    step: StepAttempt | None = None  # The step itself, where it is in memory.
+    queued: views.Queued | None = None  # Its place in the queue of its backend.
 
 
 def shown(step: StepAttempt) -> views.OpenStep:

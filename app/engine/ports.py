@@ -78,10 +78,8 @@ class Context(Protocol):
 class Driver(Protocol):
     """What executes runs of one kind."""
 
-    name: str
-    """`control_room`, `agent_recipes`, …; `conference`, `prompt`, …"""
-    driver_version: int
-    """Raised when the driver asks for other operations than before."""
+    name: str  # `control_room`, `agent_recipes`, …; `conference`, `prompt`, …
+    driver_version: int  # Raised when the driver asks for other operations than before.
 
     def check(self, recipe: Recipe, library: Library) -> list[errors.Flaw]:
         """Return every flaw that shows only beside the tools, agents and prompts of the project."""
@@ -100,8 +98,7 @@ class Driver(Protocol):
 class Dialect(Driver, Protocol):
     """One recipe language, with the driver of its runs."""
 
-    file_suffixes: tuple[str, ...]
-    """Endings of its recipe files, e.g. `.json`."""
+    file_suffixes: tuple[str, ...]  # Endings of its recipe files, e.g. `.json`.
 
     def parse(self, source: str, stem: str) -> Recipe:
         """Read a recipe file.
@@ -127,10 +124,8 @@ class Dialect(Driver, Protocol):
 class Composition:
     """A recipe's text with what it takes from other files put in."""
 
-    source: str
-    """The text; where something could not be put in, its reference still stands."""
-    flaws: tuple[errors.Flaw, ...] = ()
-    """What could not be put in, at the place of its reference."""
+    source: str  # The text; where something could not be put in, its reference still stands.
+    flaws: tuple[errors.Flaw, ...] = ()  # What could not be put in, at the place of its reference.
 
 
 @runtime_checkable
@@ -195,48 +190,33 @@ class SecretiveDialect(Protocol):
 class Secrets:
     """What a recipe must not let be seen."""
 
-    names: frozenset[str] = frozenset()
-    """Variables of the service's environment whose values are secret."""
-    texts: frozenset[str] = frozenset()
-    """Secret texts that the recipe itself holds."""
+    names: frozenset[str] = frozenset()  # Variables of the service's environment whose values are secret.
+    texts: frozenset[str] = frozenset()  # Secret texts that the recipe itself holds.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One try of an operation, as its performer sees it."""
 
-    run: RunStart
-    """Facts of the run."""
-    key: str
-    """Step."""
-    attempt: int
-    """Which try, from 1."""
-    operation: Operation
-    """The requested operation."""
-    place: Place
-    """Position of the step in the recipe."""
-    due_at: str | None
-    """When a timer, a gate or a wait is over; the same after a restart."""
-    read_blob: Callable[[BlobRef], Awaitable[plain.Json]]
-    """Read the content behind a handle."""
-    write_log: Callable[[str, str], Awaitable[None]]
-    """Keep a text (name, text) under `logs/`, masked."""
-    asked_at: str | None = None
-    """When a gate was asked first; the same after a restart."""
+    run: RunStart  # Facts of the run.
+    key: str  # Step.
+    attempt: int  # Which try, from 1.
+    operation: Operation  # The requested operation.
+    place: Place  # Position of the step in the recipe.
+    due_at: str | None  # When a timer, a gate or a wait is over; the same after a restart.
+    read_blob: Callable[[BlobRef], Awaitable[plain.Json]]  # Read the content behind a handle.
+    write_log: Callable[[str, str], Awaitable[None]]  # Keep a text (name, text) under `logs/`, masked.
+    asked_at: str | None = None  # When a gate was asked first; the same after a restart.
     retry_until_space: RetryUntilSpace = write_once
     """Write the files kept outside the run's folder, however long it takes."""
-    append_log: AppendLog = not_kept
-    """Append a masked text (name, text) to a log during the attempt."""
-    live: LiveStep = field(default_factory=LiveStep)
-    """What the step shows during the attempt."""
+    append_log: AppendLog = not_kept  # Append a masked text (name, text) to a log during the attempt.
+    live: LiveStep = field(default_factory=LiveStep)  # What the step shows during the attempt.
     masker: plain.Masker = _NO_SECRETS
     """Hides secrets in output that is cut or parsed before the engine sees it."""
-    recorded: tuple[int, ...] = ()
-    """Earlier tries of the step that left a line in the journal."""
+    recorded: tuple[int, ...] = ()  # Earlier tries of the step that left a line in the journal.
     exchanges: tuple[Exchange, ...] = ()
     """What the run has said so far in the step's conversation, where a person had that begun again; else nothing."""
-    cap_usd: float | None = None
-    """Most that a call of an agent may cost; None: no limit."""
+    cap_usd: float | None = None  # Most that a call of an agent may cost; None: no limit.
 
 
 Source: TypeAlias = Callable[[Call], Awaitable[plain.Json]]
@@ -282,7 +262,5 @@ class Capacity(Protocol):
 class ToolOutput:
     """What a tool returns."""
 
-    payload: dict[str, plain.Json]
-    """The full result."""
-    summary: str
-    """One line about it, at most two hundred characters."""
+    payload: dict[str, plain.Json]  # The full result.
+    summary: str  # One line about it, at most two hundred characters.

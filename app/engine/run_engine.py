@@ -28,56 +28,41 @@ if TYPE_CHECKING:
 class EngineStatus:
     """How busy the engine is."""
 
-    running: int
-    """Runs that hold a slot."""
-    queued: int
-    """Runs that wait for one."""
-    resting: int
-    """Runs that only wait, loaded or asleep, and those that a fault parked."""
-    limit: int
-    """Slots in all."""
-    stopping: bool
-    """Whether it is shutting down."""
-    stalled: int = 0
-    """Steps whose agent or program has been silent for long."""
+    running: int  # Runs that hold a slot.
+    queued: int  # Runs that wait for one.
+    resting: int  # Runs that only wait, loaded or asleep, and those that a fault parked.
+    limit: int  # Slots in all.
+    stopping: bool  # Whether it is shutting down.
+    stalled: int = 0  # Steps whose agent or program has been silent for long.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
     """How an ended run is sent on."""
 
-    from_key: str | None = None
-    """Step to go back to; None: the causes of the ending."""
+    from_key: str | None = None  # Step to go back to; None: the causes of the ending.
     overrides: Mapping[str, plain.Json] = field(default_factory=dict)
     """Fields of the run's start that are put in place of the frozen ones: `args`, `recipe`, `frozen`, …"""
-    author: Author | None = None
-    """Who orders it; None: Control Room itself."""
+    author: Author | None = None  # Who orders it; None: Control Room itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
     """What a person changes about a run, whatever its state."""
 
-    labels: Mapping[str, str | None] = field(default_factory=dict)
-    """Labels to set; None for one that goes."""
-    pinned: bool | None = None
-    """Whether retention keeps the run; None: as before."""
-    vote: Vote | None = None
-    """A decision at a gate that needs several keys; nothing else is changed with it."""
+    labels: Mapping[str, str | None] = field(default_factory=dict)  # Labels to set; None for one that goes.
+    pinned: bool | None = None  # Whether retention keeps the run; None: as before.
+    vote: Vote | None = None  # A decision at a gate that needs several keys; nothing else is changed with it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
     """What a key decides at a gate that needs several."""
 
-    gate_id: str
-    """The gate."""
-    decision: str
-    """One of its options."""
-    message: str
-    """What is added to it."""
-    shown_sha256: str
-    """Bare hash of what was shown."""
+    gate_id: str  # The gate.
+    decision: str  # One of its options.
+    message: str  # What is added to it.
+    shown_sha256: str  # Bare hash of what was shown.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,28 +71,20 @@ class Standing:
 
     status: RunState
     """`pending`; `running` while it has a slot and is being read; of one asleep, where it stood then."""
-    reason: str | None = None
-    """Why others are let past it: `workspace_busy`, `recovering`."""
-    holder: str | None = None
-    """Run that holds its workspace."""
-    open: Sequence[OpenStep] = ()
-    """Open steps of a run that is asleep."""
-    updated_at: str | None = None
-    """When an evicted run last changed; None: its folder has it."""
+    reason: str | None = None  # Why others are let past it: `workspace_busy`, `recovering`.
+    holder: str | None = None  # Run that holds its workspace.
+    open: Sequence[OpenStep] = ()  # Open steps of a run that is asleep.
+    updated_at: str | None = None  # When an evicted run last changed; None: its folder has it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlace:
     """The place of a run in the queue for capacity."""
 
-    place: int
-    """Place, from 1."""
-    of: int
-    """Runs that wait."""
-    limit: int
-    """Runs that execute at a time."""
-    holders: tuple[str, ...]
-    """Some of the runs that execute."""
+    place: int  # Place, from 1.
+    of: int  # Runs that wait.
+    limit: int  # Runs that execute at a time.
+    holders: tuple[str, ...]  # Some of the runs that execute.
 
 
 class RunEngine(Protocol):

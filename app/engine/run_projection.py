@@ -24,8 +24,7 @@ from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
 
-PAUSING = "pausing"
-"""Reason shown of a run that will pause as soon as its open steps are over."""
+PAUSING = "pausing"  # Reason shown of a run that will pause as soon as its open steps are over.
 
 CANCELLING = "cancelling"
 """Reason shown of a run that will end as cancelled as soon as its open steps are cut off."""

@@ -15,26 +15,18 @@ from app.engine.stores import RunQuery
 By: TypeAlias = Literal["recipe", "agent", "model", "label", "day"]
 """Dimension by which sums of usage are grouped."""
 
-MOST_ROWS = 1000
-"""Most rows of sums, those of the largest first; the total covers all."""
-
-MOST_DAYS = 366
-"""Most days, the newest."""
-
-Live: TypeAlias = Mapping[str, tuple[UsageSum, ...]]
-"""Sums of runs that execute now, whose rows lag behind."""
+MOST_ROWS = 1000  # Most rows of sums, those of the largest first; the total covers all.
+MOST_DAYS = 366  # Most days, the newest.
+Live: TypeAlias = Mapping[str, tuple[UsageSum, ...]]  # Sums of runs that execute now, whose rows lag behind.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageQuery:
     """Which sums of usage are asked for."""
 
-    by: By = "recipe"
-    """Dimension by which they are grouped."""
-    label_key: str | None = None
-    """Label by whose values they are grouped."""
-    offset_minutes: int = 0
-    """How far local time is ahead of UTC, for days."""
+    by: By = "recipe"  # Dimension by which they are grouped.
+    label_key: str | None = None  # Label by whose values they are grouped.
+    offset_minutes: int = 0  # How far local time is ahead of UTC, for days.
     runs: RunQuery = field(default_factory=RunQuery)
     """Runs whose usage counts; the limit and the cursor do not."""
 
@@ -43,18 +35,12 @@ class UsageQuery:
 class UsageAmounts(shapes.Shape):
     """Calls of agents, added up."""
 
-    runs: int = 0
-    """Runs with such calls, session plans included."""
-    calls: int = 0
-    """Calls that reported their usage."""
-    input_tokens: int = 0
-    """Tokens read."""
-    output_tokens: int = 0
-    """Tokens written."""
-    cost_usd: float | None = None
-    """Sum of the reported prices; None if there are none."""
-    calls_without_price: int = 0
-    """Calls without a reported price; `cost_usd` does not contain them."""
+    runs: int = 0  # Runs with such calls, session plans included.
+    calls: int = 0  # Calls that reported their usage.
+    input_tokens: int = 0  # Tokens read.
+    output_tokens: int = 0  # Tokens written.
+    cost_usd: float | None = None  # Sum of the reported prices; None if there are none.
+    calls_without_price: int = 0  # Calls without a reported price; `cost_usd` does not contain them.
     cost_estimated_usd: float | None = None
     """Sum of the estimates for those, by the price file; None where there is none."""
 
@@ -84,36 +70,27 @@ class UsageAmounts(shapes.Shape):
         )
 
 
-Sums: TypeAlias = dict[str | None, UsageAmounts]
-"""Sums by name; None: what has none."""
+Sums: TypeAlias = dict[str | None, UsageAmounts]  # Sums by name; None: what has none.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Since:
     """Instants from which runs are counted, in the form of the index."""
 
-    failed: str
-    """Runs that failed since then."""
-    today: str
-    """Runs that were created, and calls that ended, since then."""
-    scope: Scope | None = None
-    """Only runs of this scope; None: of any."""
+    failed: str  # Runs that failed since then.
+    today: str  # Runs that were created, and calls that ended, since then.
+    scope: Scope | None = None  # Only runs of this scope; None: of any.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Counts over the rows of all runs."""
 
-    by_status: Mapping[str, int]
-    """Runs in each state that occurs."""
-    parked: int
-    """Paused runs that a fault stopped."""
-    failed: int
-    """Runs that failed since the given instant."""
-    created: int
-    """Runs that were created since the given instant."""
-    usage: UsageAmounts
-    """Calls that ended since then; runs that execute now left out."""
+    by_status: Mapping[str, int]  # Runs in each state that occurs.
+    parked: int  # Paused runs that a fault stopped.
+    failed: int  # Runs that failed since the given instant.
+    created: int  # Runs that were created since the given instant.
+    usage: UsageAmounts  # Calls that ended since then; runs that execute now left out.
 
 
 class SummingStore(Protocol):

@@ -22,12 +22,9 @@ from app.engine.stores import RunLog
 class StepOwner(Protocol):
     """The runner of a run, as its steps see it."""
 
-    log: RunLog
-    """The run's folder."""
-    durability: SpaceRetry
-    """Repeats writes of it that fail."""
-    capacity: ports.Capacity
-    """The run's place in the pool."""
+    log: RunLog  # The run's folder.
+    durability: SpaceRetry  # Repeats writes of it that fail.
+    capacity: ports.Capacity  # The run's place in the pool.
 
     def began(self, attempt: StepAttempt) -> None:
         """Note that a try has begun."""

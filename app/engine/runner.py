@@ -36,8 +36,7 @@ _Halt = Literal["pause", "stop"]
 STEPS_AT_ONCE = 16
 """Steps that a run begins in one turn of the event loop, so that a run of many branches lets others go first."""
 
-RECORDS_AT_ONCE = 16
-"""Records that it hands to its driver in one turn, for the same reason."""
+RECORDS_AT_ONCE = 16  # Records that it hands to its driver in one turn, for the same reason.
 
 
 class Runner:

@@ -21,16 +21,14 @@ class SpentQuery:
 
     runs: RunQuery = field(default_factory=RunQuery)
     """Filters of the runs; those that they have started count with them. The limit and the cursor do not count."""
-    since: str | None = None
-    """Only calls that ended in this period of 15 minutes or later."""
+    since: str | None = None  # Only calls that ended in this period of 15 minutes or later.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """What the rows of runs say that they spent."""
 
-    finished: tuple[UsageSum, ...]
-    """Sums of the runs that have ended, by period."""
+    finished: tuple[UsageSum, ...]  # Sums of the runs that have ended, by period.
     unfinished: Mapping[str, tuple[UsageSum, ...]]
     """Sums of each other run, which its journal may be ahead of."""
 
@@ -39,12 +37,9 @@ class Spent:
 class Quote:
     """What a call of an agent may take, as far as that is known before it is made."""
 
-    tokens: int | None = None
-    """Tokens read and written; None: unknown."""
-    cost_usd: float | None = None
-    """Price; None: unknown."""
-    is_capped: bool = False
-    """Whether the agent is a program that can be told the most that it may cost."""
+    tokens: int | None = None  # Tokens read and written; None: unknown.
+    cost_usd: float | None = None  # Price; None: unknown.
+    is_capped: bool = False  # Whether the agent is a program that can be told the most that it may cost.
 
 
 class SpendingStore(RunStore, Protocol):

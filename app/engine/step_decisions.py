@@ -22,14 +22,10 @@ from app.engine.stores import Loaded
 class Rescue(Enum):
     """What happens to a step whose earlier try was cut off."""
 
-    PERFORM = "perform"
-    """It is performed, as the next attempt."""
-    CRASH_LOOP = "crash_loop"
-    """Its run is parked: it was cut off too often."""
-    ASK = "ask"
-    """Its run is parked until a person unpauses it."""
-    FAIL = "fail"
-    """It fails."""
+    PERFORM = "perform"  # It is performed, as the next attempt.
+    CRASH_LOOP = "crash_loop"  # Its run is parked: it was cut off too often.
+    ASK = "ask"  # Its run is parked until a person unpauses it.
+    FAIL = "fail"  # It fails.
 
 
 def rescue(operation: Operation, tries: Sequence[Started], recorded: Collection[int]) -> Rescue:

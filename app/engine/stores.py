@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 LogPart = log_parts.LogPart
 
-PAGE = 1000
-"""Most runs of a page."""
+PAGE = 1000  # Most runs of a page.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,7 @@ class Loaded:
 class RunLog(Waiting, Protocol):
     """One run's folder in the hands of its one writer."""
 
-    loaded: Loaded
-    """What was found when it was opened; `decisions` is kept current."""
+    loaded: Loaded  # What was found when it was opened; `decisions` is kept current.
 
     def append_step(self, line: Mapping[str, plain.Json]) -> Awaitable[Record]:
         """Append a journal line and return its record once it is synced.
@@ -141,22 +139,17 @@ class RunLog(Waiting, Protocol):
 class TakenOver:
     """Steps that a new run takes over from another one."""
 
-    source: str
-    """Run that performed them."""
-    lines: Sequence[Mapping[str, plain.Json]]
-    """Their journal lines, without the chain."""
-    blobs: Sequence[BlobRef]
-    """Outputs that the lines refer to."""
+    source: str  # Run that performed them.
+    lines: Sequence[Mapping[str, plain.Json]]  # Their journal lines, without the chain.
+    blobs: Sequence[BlobRef]  # Outputs that the lines refer to.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
     """What came of a request for a new run."""
 
-    run_id: str
-    """The new run, or the one that the idempotency key found."""
-    existed: bool
-    """Whether it was there before."""
+    run_id: str  # The new run, or the one that the idempotency key found.
+    existed: bool  # Whether it was there before.
     summary: RunSummary | None = field(default=None, compare=False)
     """The new run as lists show it; None of one that was there before."""
 
@@ -165,52 +158,32 @@ class Created:
 class RunSummary(shapes.Shape):
     """A run as lists show it."""
 
-    run_id: shapes.RunId
-    """Id of the run."""
-    recipe_id: str
-    """Recipe it executes."""
-    dialect: str
-    """Language of the recipe."""
-    status: Annotated[str, RunState]
-    """State of the run, as far as the index knows."""
-    created_at: shapes.Instant
-    """When it was accepted."""
-    updated_at: shapes.Instant
-    """When its state last changed."""
-    completed_at: shapes.Instant | None
-    """When it ended."""
-    description: str
-    """Its task, as text."""
-    labels: Mapping[str, str]
-    """Labels for finding it again."""
-    priority: int
-    """-100 to 100; higher starts first."""
-    session_id: str
-    """Work session that its receipts belong to."""
-    parent_run_id: str | None
-    """Run that started it."""
-    error_code: str | None
-    """Code of the error of a failed or parked run."""
+    run_id: shapes.RunId  # Id of the run.
+    recipe_id: str  # Recipe it executes.
+    dialect: str  # Language of the recipe.
+    status: Annotated[str, RunState]  # State of the run, as far as the index knows.
+    created_at: shapes.Instant  # When it was accepted.
+    updated_at: shapes.Instant  # When its state last changed.
+    completed_at: shapes.Instant | None  # When it ended.
+    description: str  # Its task, as text.
+    labels: Mapping[str, str]  # Labels for finding it again.
+    priority: int  # -100 to 100; higher starts first.
+    session_id: str  # Work session that its receipts belong to.
+    parent_run_id: str | None  # Run that started it.
+    error_code: str | None  # Code of the error of a failed or parked run.
     owner: str
     """`service`, `process`, or `foreign` for a folder that is listed but never started automatically."""
-    working_dir: str = ""
-    """Workspace, as an absolute path."""
-    exclusive_workspace: bool = False
-    """Whether it holds its workspace alone from start to end."""
-    concurrency_key: str | None = shapes.omitted()
-    """Key that limits how many runs of it are under way."""
+    working_dir: str = ""  # Workspace, as an absolute path.
+    exclusive_workspace: bool = False  # Whether it holds its workspace alone from start to end.
+    concurrency_key: str | None = shapes.omitted()  # Key that limits how many runs of it are under way.
     concurrency_limit: int | None = shapes.omitted()
     """How many runs of the key may be under way when it begins."""
-    concurrency_policy: str | None = shapes.omitted()
-    """What happens at that limit."""
-    started_at: shapes.Instant | None = None
-    """When a process took it up for the first time."""
+    concurrency_policy: str | None = shapes.omitted()  # What happens at that limit.
+    started_at: shapes.Instant | None = None  # When a process took it up for the first time.
     reason: str | None = None
     """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied."""
-    usage: Usage = field(default_factory=Usage)
-    """What its steps cost, repeated attempts included."""
-    pinned: bool = False
-    """Whether it is never pruned."""
+    usage: Usage = field(default_factory=Usage)  # What its steps cost, repeated attempts included.
+    pinned: bool = False  # Whether it is never pruned.
     unreadable: Unreadable | None = None
     """File that cannot be read now, None if all can; until it can, the last known state is shown."""
 
@@ -219,44 +192,29 @@ class RunSummary(shapes.Shape):
 class Progress:
     """How far a run has come, as its manifest has it."""
 
-    finished_steps: int
-    """Steps that are finished."""
-    total_steps: int | None
-    """Steps of the recipe; None where its flow can loop."""
+    finished_steps: int  # Steps that are finished.
+    total_steps: int | None  # Steps of the recipe; None where its flow can loop.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
     """Which runs a list shows, newest first."""
 
-    status: str | tuple[str, ...] | None = None
-    """Only this state, or one of these."""
-    recipe_id: str | None = None
-    """Only runs of this recipe."""
-    label: tuple[str, str] | None = None
-    """Only runs with this label."""
-    created_after: str | None = None
-    """Only runs created at or after this instant."""
-    created_before: str | None = None
-    """Only runs created before this instant."""
-    updated_after: str | None = None
-    """Only runs whose state changed at or after this instant."""
-    parent_run_id: str | None = None
-    """Only runs that this run started."""
-    concurrency_key: str | None = None
-    """Only runs with this concurrency key."""
-    session_id: str | None = None
-    """Only runs of this work session."""
+    status: str | tuple[str, ...] | None = None  # Only this state, or one of these.
+    recipe_id: str | None = None  # Only runs of this recipe.
+    label: tuple[str, str] | None = None  # Only runs with this label.
+    created_after: str | None = None  # Only runs created at or after this instant.
+    created_before: str | None = None  # Only runs created before this instant.
+    updated_after: str | None = None  # Only runs whose state changed at or after this instant.
+    parent_run_id: str | None = None  # Only runs that this run started.
+    concurrency_key: str | None = None  # Only runs with this concurrency key.
+    session_id: str | None = None  # Only runs of this work session.
     q: str | None = None
     """Only runs with this text in their id, recipe, description, session or the value of a label, whatever its case."""
-    scope: Scope | None = None
-    """Only runs of this scope; None: of any."""
-    internal: bool = False
-    """Whether to show the runs that are plans, and only those."""
-    limit: int = 100
-    """Most runs to return, 1 to 1,000."""
-    cursor: tuple[str, str] | None = None
-    """`(created_at, run_id)` of the last run of the page before."""
+    scope: Scope | None = None  # Only runs of this scope; None: of any.
+    internal: bool = False  # Whether to show the runs that are plans, and only those.
+    limit: int = 100  # Most runs to return, 1 to 1,000.
+    cursor: tuple[str, str] | None = None  # `(created_at, run_id)` of the last run of the page before.
 
     @property
     def states(self) -> tuple[str, ...]:

@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
     from app.services.story_args import Question
 
-MISSING = "missing_arg"
-"""Code of a required argument that is missing and that the project does not answer."""
+MISSING = "missing_arg"  # Code of a required argument that is missing and that the project does not answer.
 
 _MESSAGE_CHARACTERS = 300
 _MOST_FLAWS = 200
 _MOST_NAMED = 20
 
-Validator: TypeAlias = "jsonschema.protocols.Validator"
-"""Holds arguments against a schema."""
+Validator: TypeAlias = "jsonschema.protocols.Validator"  # Holds arguments against a schema.
 
 
 def validator(recipe: library.Recipe) -> Validator:

@@ -16,8 +16,7 @@ from app.domain.prices import Prices
 from app.engine import aio, run_engine, stores
 from app.services import faults, project_documents, run_reader
 
-LOOK_SECONDS = 5.0
-"""Longest time until a file that another process or a person has changed counts."""
+LOOK_SECONDS = 5.0  # Longest time until a file that another process or a person has changed counts.
 
 _Change: TypeAlias = tuple[dict[str, budgets.Budget], str, dict[str, plain.Json]]
 
@@ -41,26 +40,20 @@ class File(Protocol):
 class BudgetShown(budgets.Budget):
     """A budget and how it stands."""
 
-    used: budgets.Used
-    """What calls of agents took; of a budget per day, since midnight."""
+    used: budgets.Used  # What calls of agents took; of a budget per day, since midnight.
     reserved: budgets.Amounts
     """Reserved amounts: for calls under way, and for those that ended without reporting usage."""
-    left: budgets.Amounts
-    """Remainder of each limit; negative by the amount that exceeds it."""
-    turns_at: shapes.Instant | None
-    """When what was spent begins anew; None: never."""
+    left: budgets.Amounts  # Remainder of each limit; negative by the amount that exceeds it.
+    turns_at: shapes.Instant | None  # When what was spent begins anew; None: never.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimited(shapes.Shape):
     """The limits of a run after a change."""
 
-    run_id: shapes.RunId
-    """Id of the run."""
-    status: states.RunState
-    """State of the run; one that was paused at a limit continues if it now fits."""
-    budget: budgets.BudgetState
-    """How its limits stand."""
+    run_id: shapes.RunId  # Id of the run.
+    status: states.RunState  # State of the run; one that was paused at a limit continues if it now fits.
+    budget: budgets.BudgetState  # How its limits stand.
 
 
 class Budgets:

@@ -18,8 +18,7 @@ from app.services.runs import Runs
 Action: TypeAlias = Literal["cancel", "pause", "unpause", "resume", "label", "delete"]
 """What can be ordered of many runs."""
 
-MOST_RUNS = 1000
-"""Most runs of one order."""
+MOST_RUNS = 1000  # Most runs of one order.
 
 _AT_ONCE = 16
 
@@ -30,28 +29,20 @@ _Order: TypeAlias = Callable[[str, authors.Author | None], Awaitable[states.RunS
 class BulkOrder:
     """An order to many runs."""
 
-    action: Action
-    """The action."""
-    run_ids: tuple[str, ...] | None = None
-    """Runs; None: those of the filter."""
-    filter: stores.RunQuery | None = None
-    """Runs that are meant, if they are not named."""
-    expected: int | None = None
-    """How many runs the client expects; None: any number."""
-    dry_run: bool = False
-    """Whether runs are only counted."""
-    marks: run_engine.Marks = field(default_factory=run_engine.Marks)
-    """What `label` changes."""
-    scope: access.Scope | None = None
-    """Runs visible to the caller; None: all."""
+    action: Action  # The action.
+    run_ids: tuple[str, ...] | None = None  # Runs; None: those of the filter.
+    filter: stores.RunQuery | None = None  # Runs that are meant, if they are not named.
+    expected: int | None = None  # How many runs the client expects; None: any number.
+    dry_run: bool = False  # Whether runs are only counted.
+    marks: run_engine.Marks = field(default_factory=run_engine.Marks)  # What `label` changes.
+    scope: access.Scope | None = None  # Runs visible to the caller; None: all.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkOutcome:
     """What came of an order."""
 
-    matched: int
-    """Runs that were meant."""
+    matched: int  # Runs that were meant.
     done: tuple[tuple[str, states.RunState | None], ...] = ()
     """Runs that took it, with their state then; None once deleted."""
     refused: tuple[tuple[str, errors.ControlRoomError | errors.Fault], ...] = ()

@@ -16,11 +16,8 @@ from app.services.recipe_versions import RecipeVersion
 from app.services.requests import StartRequest
 from app.services.runs import Runs
 
-MESSAGE_CHARACTERS = schema.MESSAGE_CHARACTERS
-"""Longest message."""
-
-MOST_AGENTS = schema.MOST_AGENTS
-"""Most agents that are asked."""
+MESSAGE_CHARACTERS = schema.MESSAGE_CHARACTERS  # Longest message.
+MOST_AGENTS = schema.MOST_AGENTS  # Most agents that are asked.
 
 USUAL_TOOL_CALLS, MOST_TOOL_CALLS = schema.USUAL_TOOL_CALLS, schema.MOST_TOOL_CALLS
 """Tool calls of the chief, unless something else is asked for, and at most."""
@@ -32,32 +29,21 @@ _DESCRIPTION_CHARACTERS = 200
 class NewConference:
     """A conference, as asked for."""
 
-    message: str
-    """What the team is asked."""
+    message: str  # What the team is asked.
     agents: Sequence[str] | None = None
     """Who is asked, each by id or archetype, the chief too; None: all who take part in conferences but the chief."""
-    allowed_tools: Sequence[str] | None = None
-    """Tools that the chief may call; None: all, empty: none."""
-    require_tool: bool = False
-    """Whether at least one call of the chief must bring something."""
-    max_tool_calls: int = USUAL_TOOL_CALLS
-    """Calls that it may make."""
-    session_id: str | None = None
-    """Work session; None: the parent's, or a new one."""
-    working_dir: str | None = None
-    """Workspace, absolute or below the project; None: the project."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels for finding the run again."""
-    priority: int = 0
-    """-100 to 100; higher goes first."""
-    parent_run_id: str | None = None
-    """Run that asks."""
+    allowed_tools: Sequence[str] | None = None  # Tools that the chief may call; None: all, empty: none.
+    require_tool: bool = False  # Whether at least one call of the chief must bring something.
+    max_tool_calls: int = USUAL_TOOL_CALLS  # Calls that it may make.
+    session_id: str | None = None  # Work session; None: the parent's, or a new one.
+    working_dir: str | None = None  # Workspace, absolute or below the project; None: the project.
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels for finding the run again.
+    priority: int = 0  # -100 to 100; higher goes first.
+    parent_run_id: str | None = None  # Run that asks.
     runs_above: int | None = None
     """How many runs are above this one, where the run that asks may be of another project."""
-    idempotency_key: str | None = None
-    """Key under which a repetition finds the same conference."""
-    owner: Literal["service", "process"] = "service"
-    """Who continues the run."""
+    idempotency_key: str | None = None  # Key under which a repetition finds the same conference.
+    owner: Literal["service", "process"] = "service"  # Who continues the run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +52,7 @@ class Started(requests.Started):
 
     published_as: ClassVar[str] = "ConferenceStarted"
 
-    session_id: str
-    """Work session of its receipts."""
+    session_id: str  # Work session of its receipts.
 
 
 class Conferences:

@@ -12,11 +12,8 @@ from app.domain import plain, runs, states, views
 from app.engine import conversation_claims, run_engine, stores
 from app.services.requests import StartRequest
 
-ARGUMENT = conversation_claims.ARGUMENT
-"""Argument of a run that names the conversation which it continues."""
-
-DIALECT = parse.DIALECT
-"""Language whose runs begin in a conversation of their own."""
+ARGUMENT = conversation_claims.ARGUMENT  # Argument of a run that names the conversation which it continues.
+DIALECT = parse.DIALECT  # Language whose runs begin in a conversation of their own.
 
 
 class ConversationBinding:

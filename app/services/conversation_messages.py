@@ -28,14 +28,10 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 class Message:
     """A message to a client."""
 
-    type: str
-    """Kind of message."""
-    fields: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Its own fields."""
-    seq: int | None = None
-    """Number of its event; None for an answer that no event caused."""
-    run_id: str | None = None
-    """Run that it is about."""
+    type: str  # Kind of message.
+    fields: Mapping[str, plain.Json] = field(default_factory=dict)  # Its own fields.
+    seq: int | None = None  # Number of its event; None for an answer that no event caused.
+    run_id: str | None = None  # Run that it is about.
     position: int | None = None
     """Journal line whose reply and prompt are to be put in as `text` and `prompt`."""
 

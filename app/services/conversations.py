@@ -21,8 +21,7 @@ from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.runs import Listener, Runs, RunStartedListeners
 
-NEWEST_KEPT = 4096
-"""Conversations whose newest run is remembered; for others, the claims show it."""
+NEWEST_KEPT = 4096  # Conversations whose newest run is remembered; for others, the claims show it.
 
 _DESCRIPTION_CHARACTERS = 200
 
@@ -31,12 +30,9 @@ _DESCRIPTION_CHARACTERS = 200
 class Begun:
     """Result of a recipe or prompt that was asked for."""
 
-    run_id: str
-    """The run."""
-    agent_session_id: str
-    """Conversation that it begins in."""
-    status: states.RunState
-    """Its state: `pending` if it must wait."""
+    run_id: str  # The run.
+    agent_session_id: str  # Conversation that it begins in.
+    status: states.RunState  # Its state: `pending` if it must wait.
 
 
 class ConversationService:

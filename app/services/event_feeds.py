@@ -14,11 +14,8 @@ from app.domain.access import Scope
 from app.engine import event_feed
 from app.services import aio, event_streams
 
-PAUSE_SECONDS = 0.1
-"""Time between two portions for one client, so that many small ones travel together."""
-
-MOST_AT_ONCE = 1000
-"""Events that one portion holds at most."""
+PAUSE_SECONDS = 0.1  # Time between two portions for one client, so that many small ones travel together.
+MOST_AT_ONCE = 1000  # Events that one portion holds at most.
 
 _SHARED = 64
 
@@ -27,18 +24,12 @@ _SHARED = 64
 class FeedFilter:
     """Which events a client wants; empty: all."""
 
-    types: frozenset[str] = frozenset()
-    """Only events of these types."""
-    run_id: str | None = None
-    """Only events of this run."""
-    recipe_id: str | None = None
-    """Only events of runs of this recipe."""
-    session_id: str | None = None
-    """Only events of runs of this work session."""
-    label: tuple[str, str] | None = None
-    """Only events of runs with this label."""
-    scope: Scope | None = None
-    """Only events of runs of this scope; None: of any."""
+    types: frozenset[str] = frozenset()  # Only events of these types.
+    run_id: str | None = None  # Only events of this run.
+    recipe_id: str | None = None  # Only events of runs of this recipe.
+    session_id: str | None = None  # Only events of runs of this work session.
+    label: tuple[str, str] | None = None  # Only events of runs with this label.
+    scope: Scope | None = None  # Only events of runs of this scope; None: of any.
 
     def means(self, portion: event_feed.Portion) -> bool:
         """Return whether the run of a portion is among those that are wanted."""
@@ -55,12 +46,9 @@ class FeedFilter:
 class News:
     """What a client is sent next."""
 
-    cursor: str
-    """Where it is then."""
-    encoded: bytes = b""
-    """Events, written one after the other; nothing: a sign of life."""
-    reset: str | None = None
-    """Why the client must read its lists again; None: it need not."""
+    cursor: str  # Where it is then.
+    encoded: bytes = b""  # Events, written one after the other; nothing: a sign of life.
+    reset: str | None = None  # Why the client must read its lists again; None: it need not.
 
 
 class Releasing(Protocol):
@@ -74,8 +62,7 @@ class Releasing(Protocol):
         """Wait until it stops."""
 
 
-Encode = Callable[[events.Event, str], bytes]
-"""Writes an event with its cursor."""
+Encode = Callable[[events.Event, str], bytes]  # Writes an event with its cursor.
 
 
 class FeedFollower:

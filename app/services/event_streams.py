@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 KEPT_EVENTS = 4096
 """Events of a run that are cached for slow and late followers; they read older ones themselves."""
 
-BATCH_EVENTS = 256
-"""Events that are published at a time."""
-
-Encode = Callable[[events.Event], bytes]
-"""Encodes an event; all followers share the result."""
+BATCH_EVENTS = 256  # Events that are published at a time.
+Encode = Callable[[events.Event], bytes]  # Encodes an event; all followers share the result.
 
 
 class Batch:
@@ -121,17 +118,13 @@ def _last(batch: Batch) -> int:
 TICK_SECONDS = 1.0
 """Longest pause between two looks at a run: of one that another process writes, nothing is heard."""
 
-SILENCE_SECONDS = 15.0
-"""Longest silence towards those who follow; then they get a sign of life."""
-
-PAGE_EVENTS = 1024
-"""Events of a run that are read, and on the loop, at a time, however long it has become."""
+SILENCE_SECONDS = 15.0  # Longest silence towards those who follow; then they get a sign of life.
+PAGE_EVENTS = 1024  # Events of a run that are read, and on the loop, at a time, however long it has become.
 
 LARGEST_SHARE = 1 / 3
 """Part of the time that telling the events of a run may take, so that its followers do not hold it up."""
 
-Finished = Callable[[], Awaitable[bool]]
-"""Returns whether the run has ended."""
+Finished = Callable[[], Awaitable[bool]]  # Returns whether the run has ended.
 
 _Events: TypeAlias = list[events.Event]
 

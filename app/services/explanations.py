@@ -16,11 +16,8 @@ from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
 from app.services import rest_causes, step_causes, step_requests
 
-MOST_CAUSES = 24
-"""Longest chain."""
-
-CHILDREN = 20
-"""Unfinished runs of a run among which its child is sought."""
+MOST_CAUSES = 24  # Longest chain.
+CHILDREN = 20  # Unfinished runs of a run among which its child is sought.
 
 UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 
@@ -33,8 +30,7 @@ class Surroundings:
     """Returns `pid` and `url` of the data directory's service; None: there is none."""
     pids: Callable[[str], Sequence[int]] = lambda run_id: ()
     """Returns the first processes of the programs that a run executes here."""
-    stalled_after_seconds: float = 300.0
-    """Silence after which an agent counts as stalled."""
+    stalled_after_seconds: float = 300.0  # Silence after which an agent counts as stalled.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,8 @@ from app import clock
 
 _log = logging.getLogger(__name__)
 
-UNREADABLE = "unreadable"
-"""Code of the flaw of a file that the system does not let be read now."""
-
-ABSENT = (errno.ENOENT, errno.ENOTDIR)
-"""Errors of the system for a missing file."""
+UNREADABLE = "unreadable"  # Code of the flaw of a file that the system does not let be read now.
+ABSENT = (errno.ENOENT, errno.ENOTDIR)  # Errors of the system for a missing file.
 
 TRUSTED_SECONDS = 1.0
 """Time for which a listing counts while its folder's mark stays the same; longer than a tick of any disk's clock."""
@@ -31,18 +28,12 @@ TRUSTED_SECONDS = 1.0
 class Mark(NamedTuple):
     """Stamp that changes with every change of a file or folder."""
 
-    fault: int = 0
-    """Why it cannot be looked at, as the system numbers it; 0 where it can."""
-    modified_ns: int = 0
-    """When its content changed."""
-    changed_ns: int = 0
-    """When anything about it changed."""
-    size_bytes: int = 0
-    """Size."""
-    inode: int = 0
-    """Which one it is."""
-    mode: int = 0
-    """Kind and permissions."""
+    fault: int = 0  # Why it cannot be looked at, as the system numbers it; 0 where it can.
+    modified_ns: int = 0  # When its content changed.
+    changed_ns: int = 0  # When anything about it changed.
+    size_bytes: int = 0  # Size.
+    inode: int = 0  # Which one it is.
+    mode: int = 0  # Kind and permissions.
 
     @property
     def is_folder(self) -> bool:
@@ -53,10 +44,8 @@ class Mark(NamedTuple):
 class Watched(NamedTuple):
     """A file or folder as it was when it was looked at."""
 
-    path: str
-    """Where it is, or would be."""
-    mark: Mark
-    """Its mark then."""
+    path: str  # Where it is, or would be.
+    mark: Mark  # Its mark then.
     until: float = math.inf
     """When what was read of it has to be read again, whether or not its mark is another."""
 

@@ -11,24 +11,19 @@ from app import errors
 from app.domain import plain, records, shapes
 from app.services.requests import Moved, ResumeRequest
 
-Order: TypeAlias = Literal["resume", "fork"]
-"""Orders that a preview is made of."""
+Order: TypeAlias = Literal["resume", "fork"]  # Orders that a preview is made of.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkRequest(ResumeRequest):
     """A new run that takes over steps of another one."""
 
-    line: int | None = None
-    """Position of the journal line of the step to go back to, in place of its key."""
-    prompt: str | None = None
-    """Words sent at that step in place of the recipe's; None: the recipe's."""
-    agent: str | None = None
-    """Agent that is asked at that step; None: the recipe's."""
+    line: int | None = None  # Position of the journal line of the step to go back to, in place of its key.
+    prompt: str | None = None  # Words sent at that step in place of the recipe's; None: the recipe's.
+    agent: str | None = None  # Agent that is asked at that step; None: the recipe's.
     labels: Mapping[str, str | None] = field(default_factory=dict)
     """Changes of the source's labels; None for one that goes."""
-    idempotency_key: str | None = None
-    """Key under which a repetition finds the same run."""
+    idempotency_key: str | None = None  # Key under which a repetition finds the same run.
 
     def sha256(self, run_id: str) -> str:
         """Return the hash that distinguishes a repetition for a source from another request with the same key."""
@@ -42,12 +37,9 @@ class Forked(Moved):
 
     published_as: ClassVar[str] = "Forked"
 
-    forked_from: shapes.RunId
-    """Run whose steps it took over."""
-    taken_over: int
-    """Steps that it took over."""
-    next: tuple[str, ...]
-    """Steps that it performs first, at most 100; a repeated request names none."""
+    forked_from: shapes.RunId  # Run whose steps it took over.
+    taken_over: int  # Steps that it took over.
+    next: tuple[str, ...]  # Steps that it performs first, at most 100; a repeated request names none.
     existed: bool = shapes.internal(default=False)
     """Whether an earlier request with the same idempotency key made it."""
 
@@ -56,54 +48,36 @@ class Forked(Moved):
 class StepPreviewed(shapes.Shape):
     """A step, and what an order would do with it."""
 
-    key: str
-    """Name of the step within its run."""
+    key: str  # Name of the step within its run.
     action: Literal["taken_over", "kept", "again", "next"]
     """`taken_over` by a fork, `kept` by a resume: not performed and not paid again; `again`: performed once more;
     `next`: performed for the first time.
     """
-    why: str
-    """Why."""
-    agent_id: str | None = shapes.omitted()
-    """Agent that it asks."""
-    tool: str | None = shapes.omitted()
-    """Tool that it calls."""
-    usage: records.Usage | None = shapes.omitted()
-    """What it cost when it was performed."""
+    why: str  # Why.
+    agent_id: str | None = shapes.omitted()  # Agent that it asks.
+    tool: str | None = shapes.omitted()  # Tool that it calls.
+    usage: records.Usage | None = shapes.omitted()  # What it cost when it was performed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewReport(shapes.Shape):
     """What an order would do; nothing was written."""
 
-    run_id: shapes.RunId
-    """Run that the order is for."""
-    order: Order
-    """The order."""
-    ok: bool
-    """Whether the order would be accepted now."""
-    problems: tuple[errors.Flaw, ...]
-    """The obstacle."""
+    run_id: shapes.RunId  # Run that the order is for.
+    order: Order  # The order.
+    ok: bool  # Whether the order would be accepted now.
+    problems: tuple[errors.Flaw, ...]  # The obstacle.
     steps: tuple[StepPreviewed, ...]
     """Steps in the order of the journal, then what comes next; at most 2,000."""
-    taken_over: int
-    """Steps that are not performed again."""
-    again: int
-    """Finished steps that are performed once more."""
-    finished: bool
-    """Whether nothing is left to perform, so that the run ends at once."""
-    calls_at_most: int | None
-    """Most calls of agents from here on; None: no limit is known."""
-    cost_usd_at_most: float | None
-    """Most that these calls cost; None: no limit is known."""
-    paid_before: records.Usage
-    """What the steps that are performed again cost before."""
-    note: str | None
-    """Why a limit is not known."""
-    workspace: str | None
-    """Folder in which the run works."""
-    workspace_note: str
-    """What happens to the files there."""
+    taken_over: int  # Steps that are not performed again.
+    again: int  # Finished steps that are performed once more.
+    finished: bool  # Whether nothing is left to perform, so that the run ends at once.
+    calls_at_most: int | None  # Most calls of agents from here on; None: no limit is known.
+    cost_usd_at_most: float | None  # Most that these calls cost; None: no limit is known.
+    paid_before: records.Usage  # What the steps that are performed again cost before.
+    note: str | None  # Why a limit is not known.
+    workspace: str | None  # Folder in which the run works.
+    workspace_note: str  # What happens to the files there.
 
 
 WORKSPACE_NOTE = (

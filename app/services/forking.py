@@ -23,12 +23,9 @@ _MOST_NEXT = 100
 class Planned:
     """A fork that is ready to be made."""
 
-    source: stores.Loaded
-    """The run whose steps it takes over."""
-    start: runs.RunStart
-    """What the new run begins with."""
-    replayed: forking.Replayed
-    """Which steps fit."""
+    source: stores.Loaded  # The run whose steps it takes over.
+    start: runs.RunStart  # What the new run begins with.
+    replayed: forking.Replayed  # Which steps fit.
     left_out: frozenset[int]
     """Positions of finished steps that are not taken over because of where the fork begins."""
 

@@ -11,14 +11,9 @@ from typing import Literal
 
 from app.domain import shapes
 
-MOST_CHARACTERS = 256 * 1024
-"""Characters of a part; a longer one is cut off."""
-
-MOST_PARTS = 100
-"""Recognised parts; the rest is one text."""
-
-Kind = Literal["text", "json", "table", "diff"]
-"""Form of a part."""
+MOST_CHARACTERS = 256 * 1024  # Characters of a part; a longer one is cut off.
+MOST_PARTS = 100  # Recognised parts; the rest is one text.
+Kind = Literal["text", "json", "table", "diff"]  # Form of a part.
 
 _FENCE = re.compile(r"(`{3,}|~{3,})\s*(\w*)\s*")
 _DIFF_BEGIN = re.compile(r"diff --git |--- \S")
@@ -28,14 +23,10 @@ _DIFF_BEGIN = re.compile(r"diff --git |--- \S")
 class ContentPart(shapes.Shape):
     """A part of the content to decide on."""
 
-    name: str
-    """`part 1`, `part 2` …, in the order of the question."""
-    kind: Kind
-    """Its form: JSON, a table with `|`, a diff, or any other text."""
-    text: str
-    """The part, unchanged; without the fences around a block."""
-    truncated: bool
-    """Whether it was cut off because it is too long."""
+    name: str  # `part 1`, `part 2` …, in the order of the question.
+    kind: Kind  # Its form: JSON, a table with `|`, a diff, or any other text.
+    text: str  # The part, unchanged; without the fences around a block.
+    truncated: bool  # Whether it was cut off because it is too long.
 
 
 def parts(prompt: str) -> tuple[ContentPart, ...]:

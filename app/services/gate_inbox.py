@@ -23,20 +23,13 @@ _ASKING = (states.RunState.WAITING, states.RunState.RUNNING)
 class GateQuery:
     """Which open gates the inbox shows: those of the newest run first, and of one run in the order of asking."""
 
-    run_id: str | None = None
-    """Only gates of this run."""
-    recipe_id: str | None = None
-    """Only gates of runs of this recipe."""
-    label: tuple[str, str] | None = None
-    """Only gates of runs with this label."""
-    session_id: str | None = None
-    """Only gates of runs of this work session."""
-    scope: Scope | None = None
-    """Only gates of runs of this scope; None: of any."""
-    limit: int = 100
-    """Most gates to return."""
-    cursor: Position | None = None
-    """Place of the last gate of the page before."""
+    run_id: str | None = None  # Only gates of this run.
+    recipe_id: str | None = None  # Only gates of runs of this recipe.
+    label: tuple[str, str] | None = None  # Only gates of runs with this label.
+    session_id: str | None = None  # Only gates of runs of this work session.
+    scope: Scope | None = None  # Only gates of runs of this scope; None: of any.
+    limit: int = 100  # Most gates to return.
+    cursor: Position | None = None  # Place of the last gate of the page before.
 
 
 class GateInbox:

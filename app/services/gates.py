@@ -15,8 +15,7 @@ from app.engine import ports, run_engine, stores
 from app.services import faults, gate_content, voting
 from app.services.gate_inbox import GateInbox, GateQuery
 
-MESSAGE_CHARACTERS = 10_000
-"""Longest message of an answer."""
+MESSAGE_CHARACTERS = 10_000  # Longest message of an answer.
 
 Status = Literal["open", "paused", "decided", "lapsed"]
 """State of a gate: a paused run asks again when it continues, and the answer of a lapsed gate no longer counts."""
@@ -26,14 +25,10 @@ Status = Literal["open", "paused", "decided", "lapsed"]
 class Reply:
     """What a person says to a gate."""
 
-    decision: str
-    """One of the gate's options."""
-    message: str = ""
-    """What they add."""
-    shown_sha256: str | None = None
-    """Bare hash of what they saw; None: whatever is shown now."""
-    idempotency_key: str | None = None
-    """Key under which the same answer may come again."""
+    decision: str  # One of the gate's options.
+    message: str = ""  # What they add.
+    shown_sha256: str | None = None  # Bare hash of what they saw; None: whatever is shown now.
+    idempotency_key: str | None = None  # Key under which the same answer may come again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,46 +37,29 @@ class GateShown(shapes.Shape):
 
     published_as: ClassVar[str] = "GateListed"
 
-    gate_id: str
-    """Its id; the same after every restart."""
-    run_id: shapes.RunId
-    """Run that asks."""
-    recipe_id: str
-    """Recipe of the run."""
-    key: str
-    """Step that asks."""
+    gate_id: str  # Its id; the same after every restart.
+    run_id: shapes.RunId  # Run that asks.
+    recipe_id: str  # Recipe of the run.
+    key: str  # Step that asks.
     status: Status
     """`paused`: its run is paused, and asks again when it continues; `lapsed`: an earlier step ran again."""
-    prompt: str
-    """The question."""
-    options: tuple[str, ...]
-    """Decisions that can be given."""
-    asked_at: shapes.Instant | None
-    """When it was asked first; the same after a restart."""
-    expires_at: shapes.Instant | None
-    """When the default is taken; None: never."""
-    default: str | None
-    """Decision that is taken if no answer arrives in time."""
+    prompt: str  # The question.
+    options: tuple[str, ...]  # Decisions that can be given.
+    asked_at: shapes.Instant | None  # When it was asked first; the same after a restart.
+    expires_at: shapes.Instant | None  # When the default is taken; None: never.
+    default: str | None  # Decision that is taken if no answer arrives in time.
     shown_sha256: str
     """Hash of the content to decide on; send it back so that the answer counts for this content only."""
-    decision: str | None
-    """The decision."""
-    message: str | None
-    """Message of the person who decided."""
-    by_default: bool | None
-    """Whether the default was taken because no answer arrived in time."""
-    denied: bool | None
-    """Whether the decision is a denial, which is final: no resume continues past it."""
-    decided_at: shapes.Instant | None
-    """When the decision was recorded."""
-    decided_by: authors.Shown | None
-    """Who decided, if that is known."""
+    decision: str | None  # The decision.
+    message: str | None  # Message of the person who decided.
+    by_default: bool | None  # Whether the default was taken because no answer arrived in time.
+    denied: bool | None  # Whether the decision is a denial, which is final: no resume continues past it.
+    decided_at: shapes.Instant | None  # When the decision was recorded.
+    decided_by: authors.Shown | None  # Who decided, if that is known.
     approvals: approvals.ApprovalsShown | None = shapes.omitted()
     """Keys that must agree, and their votes so far; absent where one answer decides."""
-    gate: gates.OpenGate = shapes.internal()
-    """The question."""
-    answer: Mapping[str, plain.Json] = shapes.internal()
-    """The answer, as recorded."""
+    gate: gates.OpenGate = shapes.internal()  # The question.
+    answer: Mapping[str, plain.Json] = shapes.internal()  # The answer, as recorded.
 
     @classmethod
     def of(
@@ -117,16 +95,11 @@ class GateShown(shapes.Shape):
 class Asker(shapes.Shape):
     """Where a question comes from."""
 
-    recipe_id: str
-    """Recipe of the run."""
-    key: str
-    """Step that asks."""
-    description: str
-    """Task of the run."""
-    session_id: str
-    """Work session, or session plan, of the run."""
-    session_plan_task_id: int | None
-    """Task of the plan."""
+    recipe_id: str  # Recipe of the run.
+    key: str  # Step that asks.
+    description: str  # Task of the run.
+    session_id: str  # Work session, or session plan, of the run.
+    session_plan_task_id: int | None  # Task of the plan.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +110,7 @@ class GateDetail(GateShown):
 
     shown: tuple[gate_content.ContentPart, ...]
     """What `shown_sha256` binds, beside the options: the question, cut into parts by their form."""
-    asked_by: Asker
-    """Where it comes from."""
+    asked_by: Asker  # Where it comes from.
 
     @classmethod
     def detailed(cls, found: GateShown) -> GateDetail:

@@ -11,11 +11,8 @@ from app.domain import graphs, views
 from app.domain.records import Record
 from app.domain.states import RunState, StepState
 
-MOST_LABEL = 200
-"""Characters of a label; a longer one is cut off."""
-
-MOST_FAILED = 1000
-"""Failed steps of an ending that are located in the graph."""
+MOST_LABEL = 200  # Characters of a label; a longer one is cut off.
+MOST_FAILED = 1000  # Failed steps of an ending that are located in the graph.
 
 _Path: TypeAlias = tuple[graphs.Passage, ...]
 _Way: TypeAlias = tuple[str, str, str | None]

@@ -15,16 +15,11 @@ from app.engine import run_engine, stores
 class Readiness(shapes.Shape):
     """New runs are accepted."""
 
-    status: Literal["ready"]
-    """`ready`."""
-    running: int
-    """Runs that occupy a worker slot."""
-    queued: int
-    """Runs that wait for one."""
-    resting: int
-    """Runs that wait for something else, and parked ones."""
-    limit: int
-    """Worker slots in all."""
+    status: Literal["ready"]  # `ready`.
+    running: int  # Runs that occupy a worker slot.
+    queued: int  # Runs that wait for one.
+    resting: int  # Runs that wait for something else, and parked ones.
+    limit: int  # Worker slots in all.
 
 
 class Health:

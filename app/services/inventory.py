@@ -20,12 +20,9 @@ class AgentListed(library.Agent):
 
     state: Literal["executing", "processing", "idle"]
     """`executing`: tools run for it; `processing`: it works on a prompt without tools."""
-    run: str | None
-    """Run that it works in."""
-    key: str | None
-    """Step that it works in."""
-    fault: str | None
-    """Why its backend cannot be used here, and what to install; None: it can."""
+    run: str | None  # Run that it works in.
+    key: str | None  # Step that it works in.
+    fault: str | None  # Why its backend cannot be used here, and what to install; None: it can.
 
 
 class Inventory:

@@ -7,22 +7,16 @@ from collections.abc import Iterator
 
 from app import errors, printable
 
-TITLE_CHARACTERS = 200
-"""Longest title."""
+TITLE_CHARACTERS = 200  # Longest title.
 
 TITLE_PATTERN = (
     rf"^[^\x00-\x1f{printable.BEYOND_ASCII}]*[^\x00-\x20{printable.BEYOND_ASCII}][^\x00-\x1f{printable.BEYOND_ASCII}]*$"
 )
 """Form of a title: one line that says something."""
 
-BODY_CHARACTERS = 20_000
-"""Longest body."""
-
-NOTE_CHARACTERS = 10_000
-"""Longest note."""
-
-KIND_PATTERN = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
-"""Form of a kind: a word."""
+BODY_CHARACTERS = 20_000  # Longest body.
+NOTE_CHARACTERS = 10_000  # Longest note.
+KIND_PATTERN = r"^[a-z0-9][a-z0-9_.-]{0,63}$"  # Form of a kind: a word.
 
 
 def flaws(title: str | None, body: str | None, note: str | None, kind: str | None) -> Iterator[errors.Flaw]:

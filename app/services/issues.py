@@ -13,8 +13,7 @@ from app.domain import authors, issues, plain
 from app.engine import stores
 from app.services import faults, issue_texts, requests
 
-RECEIPTS = 100
-"""Most receipts that are named by hand."""
+RECEIPTS = 100  # Most receipts that are named by hand.
 
 _EDITED = ("title", "body", "severity", "status", "note")
 
@@ -23,22 +22,15 @@ _EDITED = ("title", "body", "severity", "status", "note")
 class NewIssue:
     """An issue that a person writes down."""
 
-    title: str
-    """One line."""
-    body: str = ""
-    """What there is to say."""
-    kind: str = issues.KIND
-    """What sort of issue it is, in a word."""
-    severity: issues.Severity | None = None
-    """How bad it is."""
-    run_id: str | None = None
-    """Run that it is about."""
+    title: str  # One line.
+    body: str = ""  # What there is to say.
+    kind: str = issues.KIND  # What sort of issue it is, in a word.
+    severity: issues.Severity | None = None  # How bad it is.
+    run_id: str | None = None  # Run that it is about.
     session_id: str | None = None
     """Work session that it belongs to; None: that of the run, or of the receipts."""
-    receipts: tuple[str, ...] = ()
-    """Receipts that prove it."""
-    idempotency_key: str | None = None
-    """Key under which a repetition finds the same issue."""
+    receipts: tuple[str, ...] = ()  # Receipts that prove it.
+    idempotency_key: str | None = None  # Key under which a repetition finds the same issue.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another issue with the same key."""
@@ -53,26 +45,19 @@ class NewIssue:
 class Added:
     """Result of a request to create an issue."""
 
-    issue: issues.Issue
-    """The new issue, or the one that the idempotency key found, as it is now."""
-    existed: bool
-    """Whether an earlier request had made it."""
+    issue: issues.Issue  # The new issue, or the one that the idempotency key found, as it is now.
+    existed: bool  # Whether an earlier request had made it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
     """What a person changes of an issue; None leaves things as they are."""
 
-    title: str | None = None
-    """Another title."""
-    body: str | None = None
-    """Another body."""
-    severity: issues.Severity | None = None
-    """Another severity."""
-    status: issues.Status | None = None
-    """Closes it, or opens it again."""
-    note: str | None = None
-    """A note, stored with its time after the earlier ones."""
+    title: str | None = None  # Another title.
+    body: str | None = None  # Another body.
+    severity: issues.Severity | None = None  # Another severity.
+    status: issues.Status | None = None  # Closes it, or opens it again.
+    note: str | None = None  # A note, stored with its time after the earlier ones.
     revision: int | None = None
     """Revision that was seen; refused if the issue has another by now. None: whatever it is."""
 

@@ -14,15 +14,13 @@ from app.domain import audit, authors, keys
 from app.domain.access import Role, Scope
 from app.services import faults
 
-LONGEST_GRACE_SECONDS = 7 * 24 * 3600
-"""Longest time that the old secret counts after a rotation."""
+LONGEST_GRACE_SECONDS = 7 * 24 * 3600  # Longest time that the old secret counts after a rotation.
 
 
 class KeyFile(Protocol):
     """The keys of a data directory."""
 
-    reach: Callable[[str], None]
-    """Passes a crash point."""
+    reach: Callable[[str], None]  # Passes a crash point.
 
     def renew(self) -> None:
         """Make sure that what is read next is what other processes have written last; it blocks."""
@@ -38,24 +36,18 @@ class KeyFile(Protocol):
 class NewKey:
     """A key that is asked for."""
 
-    name: str
-    """Name of its holder."""
-    role: Role = Role.VIEWER
-    """What it may do."""
-    recipes: tuple[str, ...] = ()
-    """Recipes whose runs it is limited to; none: all."""
-    labels: tuple[str, ...] = ()
-    """Labels, as `name:value`, that it is limited to."""
-    expires_at: str | None = None
-    """When it stops to count; None: never."""
+    name: str  # Name of its holder.
+    role: Role = Role.VIEWER  # What it may do.
+    recipes: tuple[str, ...] = ()  # Recipes whose runs it is limited to; none: all.
+    labels: tuple[str, ...] = ()  # Labels, as `name:value`, that it is limited to.
+    expires_at: str | None = None  # When it stops to count; None: never.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyIssued(keys.KeyShown):
     """A key with its secret, which is shown this once."""
 
-    secret: str
-    """The secret; keep it, nothing can show it again."""
+    secret: str  # The secret; keep it, nothing can show it again.
 
 
 class Keys:

@@ -11,28 +11,19 @@ from app import clock, errors
 from app.engine import stores
 from app.services import aio
 
-PART_BYTES = 256 * 1024
-"""Most bytes that are read at a time, however large a log is."""
-
-LOOK_SECONDS = 0.5
-"""Time between two looks at a log that is followed."""
-
-SILENCE_SECONDS = 15.0
-"""Longest silence towards those who follow; then they get a sign of life."""
+PART_BYTES = 256 * 1024  # Most bytes that are read at a time, however large a log is.
+LOOK_SECONDS = 0.5  # Time between two looks at a log that is followed.
+SILENCE_SECONDS = 15.0  # Longest silence towards those who follow; then they get a sign of life.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """What a follower of a log gets next."""
 
-    kind: str
-    """`text`, `reset` if a shorter log replaced it and is sent from its start, `end`, or `alive`."""
-    offset: int = 0
-    """Where the text begins, in bytes."""
-    following: int = 0
-    """Where the next one begins."""
-    text: str = ""
-    """The text; bytes that are not UTF-8 are replaced."""
+    kind: str  # `text`, `reset` if a shorter log replaced it and is sent from its start, `end`, or `alive`.
+    offset: int = 0  # Where the text begins, in bytes.
+    following: int = 0  # Where the next one begins.
+    text: str = ""  # The text; bytes that are not UTF-8 are replaced.
 
 
 class LogTails:

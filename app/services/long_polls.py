@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 0.1
 """Time that a waiting poll takes at least while its run continues, so that many small changes are answered as one."""
 
-LOOK_SECONDS = 0.5
-"""Time between two reads of a list that a client waits for."""
-
-LARGEST_SHARE = 1 / 10
-"""Part of the time that reading a list again may take for one client."""
+LOOK_SECONDS = 0.5  # Time between two reads of a list that a client waits for.
+LARGEST_SHARE = 1 / 10  # Part of the time that reading a list again may take for one client.
 
 T = TypeVar("T")
 

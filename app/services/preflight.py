@@ -24,80 +24,51 @@ _ACTING = ("agent", "tool")
 class StepPlanned(shapes.Shape):
     """A step that a run could take."""
 
-    key: str
-    """Its node in the graph; the key of its first visit where it is in no loop."""
-    kind: graphs.NodeKind
-    """What it is."""
-    title: str
-    """Name for people."""
-    agent: str | None
-    """Agent or role that it asks."""
-    tool: str | None
-    """Tool that it calls."""
+    key: str  # Its node in the graph; the key of its first visit where it is in no loop.
+    kind: graphs.NodeKind  # What it is.
+    title: str  # Name for people.
+    agent: str | None  # Agent or role that it asks.
+    tool: str | None  # Tool that it calls.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPlanned(shapes.Shape):
     """An agent that a run could ask."""
 
-    agent_id: str
-    """Id of the agent."""
-    backend: str
-    """Backend that it is reached by."""
-    model: str | None
-    """Model that is named for it; None: the backend's own."""
-    ready: bool
-    """Whether its backend can be used here."""
-    fault: str | None
-    """Why it cannot, with what to do."""
+    agent_id: str  # Id of the agent.
+    backend: str  # Backend that it is reached by.
+    model: str | None  # Model that is named for it; None: the backend's own.
+    ready: bool  # Whether its backend can be used here.
+    fault: str | None  # Why it cannot, with what to do.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightReport(shapes.Shape):
     """What a request would run."""
 
-    recipe_id: str | None
-    """Recipe that is chosen; None if none is."""
-    dialect: str | None
-    """Language of the recipe."""
-    ok: bool
-    """Whether `POST /api/runs` would accept the request now."""
-    problems: tuple[errors.Flaw, ...]
-    """Everything in the way."""
-    steps: tuple[StepPlanned, ...]
-    """Its steps, in the order of the recipe, at most 2,000."""
-    agents: tuple[AgentPlanned, ...]
-    """Agents that it could ask."""
+    recipe_id: str | None  # Recipe that is chosen; None if none is.
+    dialect: str | None  # Language of the recipe.
+    ok: bool  # Whether `POST /api/runs` would accept the request now.
+    problems: tuple[errors.Flaw, ...]  # Everything in the way.
+    steps: tuple[StepPlanned, ...]  # Its steps, in the order of the recipe, at most 2,000.
+    agents: tuple[AgentPlanned, ...]  # Agents that it could ask.
     calls_at_most: int | None
     """Most calls of agents in the worst case, from loops, guardrails and retries; None: no limit is known."""
-    workspace: str | None
-    """Folder that it would work in."""
-    note: str | None
-    """Why no limit of the calls is known."""
-    description: str | None
-    """Its task."""
-    args: Mapping[str, plain.Json]
-    """Its arguments, defaults and what was found in the project filled in."""
-    working_dir: str | None
-    """The same as `workspace`."""
-    labels: Mapping[str, str]
-    """Its labels."""
-    priority: int
-    """Its priority."""
-    recipe_sha256: str | None
-    """Hash of the recipe."""
-    graph: graphs.Graph | None
-    """Its flow."""
+    workspace: str | None  # Folder that it would work in.
+    note: str | None  # Why no limit of the calls is known.
+    description: str | None  # Its task.
+    args: Mapping[str, plain.Json]  # Its arguments, defaults and what was found in the project filled in.
+    working_dir: str | None  # The same as `workspace`.
+    labels: Mapping[str, str]  # Its labels.
+    priority: int  # Its priority.
+    recipe_sha256: str | None  # Hash of the recipe.
+    graph: graphs.Graph | None  # Its flow.
     cost_at_most_usd: float | None = None
     """Most that calls of agents cost, by its limits, or by the calls and what each costs at most; None: not known."""
-    tokens_at_most: int | None = None
-    """Most tokens that agents read and write, by the same; None: not known."""
-    unbounded: tuple[str, ...] = ()
-    """Why a worst case is not known, with the agent or step that makes it so."""
-    limits: RunLimits = shapes.omitted(NO_LIMITS)
-    """Its limits, those of policies included."""
-    approvals: Approvals | None = shapes.omitted()
-    """What its gates need, by the request or a policy."""
+    tokens_at_most: int | None = None  # Most tokens that agents read and write, by the same; None: not known.
+    unbounded: tuple[str, ...] = ()  # Why a worst case is not known, with the agent or step that makes it so.
+    limits: RunLimits = shapes.omitted(NO_LIMITS)  # Its limits, those of policies included.
+    approvals: Approvals | None = shapes.omitted()  # What its gates need, by the request or a policy.
     warnings: tuple[errors.Flaw, ...] = ()
     """Arguments that a step would fail over: a path out of the workspace, or a file that is not there yet. The start is
     accepted all the same.

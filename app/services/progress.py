@@ -13,34 +13,26 @@ from app.engine import stores
 if TYPE_CHECKING:
     from app.engine import run_engine
 
-KEPT_RUNS = 10_000
-"""Ended runs whose progress is kept in memory."""
+KEPT_RUNS = 10_000  # Ended runs whose progress is kept in memory.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveStep(shapes.Shape):
     """A step that is being performed."""
 
-    key: str
-    """Name of the step within its run."""
-    step_id: str
-    """Name of the step in the recipe."""
-    started_at: shapes.Instant
-    """When the attempt began."""
-    output_at: shapes.Instant | None
-    """When it last wrote something; None: not yet, or it is not seen."""
+    key: str  # Name of the step within its run.
+    step_id: str  # Name of the step in the recipe.
+    started_at: shapes.Instant  # When the attempt began.
+    output_at: shapes.Instant | None  # When it last wrote something; None: not yet, or it is not seen.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunListed(stores.RunSummary):
     """A run as lists show it, with its progress."""
 
-    current_step_index: int | None
-    """Number of finished steps; None if it cannot be read."""
-    total_steps: int | None
-    """Steps of the recipe; None if its flow can loop."""
-    duration_ms: int | None
-    """Time from its start to its end, pauses included; None until it has ended."""
+    current_step_index: int | None  # Number of finished steps; None if it cannot be read.
+    total_steps: int | None  # Steps of the recipe; None if its flow can loop.
+    duration_ms: int | None  # Time from its start to its end, pauses included; None until it has ended.
     live_step: LiveStep | None
     """Step that is being performed, the newest of several; None for a run that this service does not execute now."""
 

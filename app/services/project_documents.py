@@ -19,13 +19,10 @@ _log = logging.getLogger(__name__)
 class File(Protocol):
     """The file of a document."""
 
-    name: str
-    """Its name in the data directory."""
+    name: str  # Its name in the data directory.
 
-    disk: Any
-    """The disk that holds it."""
-    common: Any
-    """Where changes go, if all processes of a store share it."""
+    disk: Any  # The disk that holds it.
+    common: Any  # Where changes go, if all processes of a store share it.
 
     def read(self) -> Any:
         """Return the document; None if there is no file."""

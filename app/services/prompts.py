@@ -11,10 +11,8 @@ from app import errors
 from app.domain import json_schemas, json_text, library, plain
 from app.services import folder_listings
 
-REGISTRY_FILE = "prompts.json"
-"""Name of the file that lists the templates of a layer."""
-MAX_TEMPLATE_BYTES = 64 * 1024
-"""Largest template file."""
+REGISTRY_FILE = "prompts.json"  # Name of the file that lists the templates of a layer.
+MAX_TEMPLATE_BYTES = 64 * 1024  # Largest template file.
 
 _SECTION = "pipeline_templates"
 _TIERS: tuple[library.Tier, ...] = get_args(library.Tier)
@@ -41,10 +39,8 @@ _SCHEMA: Mapping[str, plain.Json] = {
 class LayerFlaw:
     """One thing wrong with a file of a layer."""
 
-    file: str
-    """The file."""
-    flaw: errors.Flaw
-    """Its flaws, with their positions."""
+    file: str  # The file.
+    flaw: errors.Flaw  # Its flaws, with their positions.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the flaw as plain JSON."""
@@ -55,10 +51,8 @@ class LayerFlaw:
 class PromptRegistry:
     """The templates of all layers, one over the other."""
 
-    templates: Mapping[str, library.PromptTemplate]
-    """Templates by prompt type; broken ones are omitted."""
-    flaws: tuple[LayerFlaw, ...] = ()
-    """Everything that is broken."""
+    templates: Mapping[str, library.PromptTemplate]  # Templates by prompt type; broken ones are omitted.
+    flaws: tuple[LayerFlaw, ...] = ()  # Everything that is broken.
     unread: Mapping[str, str] = field(default_factory=dict)
     """Why a file cannot be read now, by prompt type; by `*` for a layer's list of templates."""
 

@@ -20,8 +20,7 @@ from app.engine import ports
 from app.services import folder_listings
 from app.services.folder_listings import ABSENT, UNREADABLE, passes
 
-MAX_RECIPE_BYTES = 1024 * 1024
-"""Largest recipe file that is read."""
+MAX_RECIPE_BYTES = 1024 * 1024  # Largest recipe file that is read.
 
 _log = logging.getLogger(__name__)
 
@@ -145,44 +144,31 @@ _MOST_DEPTH = 3
 class Folder:
     """A folder whose files are recipes of one dialect."""
 
-    dialect: str
-    """Language of its recipes."""
-    path: Path
-    """Where it is; it need not exist."""
+    dialect: str  # Language of its recipes.
+    path: Path  # Where it is; it need not exist.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
     """Folders that belong together; a later layer shadows an earlier one."""
 
-    name: str
-    """`bundled` or `project`."""
-    folders: tuple[Folder, ...]
-    """Where its recipes are."""
-    fixed: bool = False
-    """Whether it belongs to the program and never changes while that lives."""
+    name: str  # `bundled` or `project`.
+    folders: tuple[Folder, ...]  # Where its recipes are.
+    fixed: bool = False  # Whether it belongs to the program and never changes while that lives.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFile:
     """A file that was read, well or badly."""
 
-    path: Path
-    """Where it is."""
-    dialect: str
-    """Language it should be written in."""
-    recipe_id: str
-    """Id of the recipe; of a broken file the one that it seems to claim."""
-    recipe: library.Recipe | None
-    """The recipe; None of a broken file."""
-    flaws: tuple[errors.Flaw, ...] = ()
-    """Why it is broken."""
-    unmade: tuple[errors.Flaw, ...] = ()
-    """Those of them that kept it from being put together."""
-    source: str = ""
-    """Text of a broken file, as far as it can be read and put together."""
-    is_long: bool = False
-    """Whether processing it takes too long for the event loop."""
+    path: Path  # Where it is.
+    dialect: str  # Language it should be written in.
+    recipe_id: str  # Id of the recipe; of a broken file the one that it seems to claim.
+    recipe: library.Recipe | None  # The recipe; None of a broken file.
+    flaws: tuple[errors.Flaw, ...] = ()  # Why it is broken.
+    unmade: tuple[errors.Flaw, ...] = ()  # Those of them that kept it from being put together.
+    source: str = ""  # Text of a broken file, as far as it can be read and put together.
+    is_long: bool = False  # Whether processing it takes too long for the event loop.
     beside: Mapping[str, folder_listings.Mark] = field(default_factory=dict)
     """Other files that were looked for to put the recipe together, by path, as they were then."""
 
@@ -199,8 +185,7 @@ class RecipeFile:
 class NestingDialect(Protocol):
     """A dialect whose recipes may be in folders below its own, because they name one another by their files."""
 
-    takes_folders: bool
-    """True."""
+    takes_folders: bool  # True.
 
 
 class _Found(NamedTuple):

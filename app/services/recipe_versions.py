@@ -114,20 +114,13 @@ class RecipeVersion:
 class Entry:
     """A recipe as lists show it."""
 
-    recipe_id: str
-    """Id; of a broken file the one that it seems to claim."""
-    dialect: str
-    """Language."""
-    layer: str
-    """`bundled` or `project`."""
-    path: str
-    """Its file."""
-    recipe: library.Recipe | None
-    """The recipe; None where the file cannot be parsed."""
-    flaws: tuple[errors.Flaw, ...] = ()
-    """What keeps it from being started."""
-    shadows: tuple[str, ...] = ()
-    """Layers that have a recipe of the same id, hidden by this one."""
+    recipe_id: str  # Id; of a broken file the one that it seems to claim.
+    dialect: str  # Language.
+    layer: str  # `bundled` or `project`.
+    path: str  # Its file.
+    recipe: library.Recipe | None  # The recipe; None where the file cannot be parsed.
+    flaws: tuple[errors.Flaw, ...] = ()  # What keeps it from being started.
+    shadows: tuple[str, ...] = ()  # Layers that have a recipe of the same id, hidden by this one.
 
     @property
     def usable(self) -> bool:
@@ -167,30 +160,18 @@ def _description(recipe: library.Recipe | None) -> str | None:
 class RecipeListed(shapes.Shape):
     """A recipe as lists show it; an invalid one with its flaws."""
 
-    recipe_id: str
-    """Id of the recipe."""
-    label: str | None
-    """Name for people."""
-    description: str | None
-    """What it does, in the words of its file."""
-    dialect: str
-    """Language of the recipe."""
-    layer: str
-    """`bundled` or `project`."""
-    path: str
-    """Its file."""
-    shadows: tuple[str, ...]
-    """Layers whose recipe of the same id this one hides."""
-    task_patterns: tuple[str, ...]
-    """Phrases and `/expressions/` that route a task to it."""
-    total_steps: int | None
-    """Number of its steps; None if its flow can loop."""
-    valid: bool
-    """Whether it has no flaws."""
-    flaws: tuple[errors.Flaw, ...]
-    """Everything wrong with it."""
-    ready: bool
-    """Whether it is valid and every backend that a run could need can be used here."""
+    recipe_id: str  # Id of the recipe.
+    label: str | None  # Name for people.
+    description: str | None  # What it does, in the words of its file.
+    dialect: str  # Language of the recipe.
+    layer: str  # `bundled` or `project`.
+    path: str  # Its file.
+    shadows: tuple[str, ...]  # Layers whose recipe of the same id this one hides.
+    task_patterns: tuple[str, ...]  # Phrases and `/expressions/` that route a task to it.
+    total_steps: int | None  # Number of its steps; None if its flow can loop.
+    valid: bool  # Whether it has no flaws.
+    flaws: tuple[errors.Flaw, ...]  # Everything wrong with it.
+    ready: bool  # Whether it is valid and every backend that a run could need can be used here.
     lacks: tuple[errors.Flaw, ...]
     """Backends and programs that a run would need and that cannot be used here."""
 
@@ -199,30 +180,22 @@ class RecipeListed(shapes.Shape):
 class RecipeDetail(RecipeListed):
     """Everything about a recipe."""
 
-    args_schema: Mapping[str, plain.Json] | None
-    """JSON Schema of its arguments."""
-    document: Mapping[str, plain.Json] | None
-    """The recipe itself."""
-    graph: graphs.Graph | None
-    """Its flow; None if it cannot be parsed."""
+    args_schema: Mapping[str, plain.Json] | None  # JSON Schema of its arguments.
+    document: Mapping[str, plain.Json] | None  # The recipe itself.
+    graph: graphs.Graph | None  # Its flow; None if it cannot be parsed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined(shapes.Shape):
     """Result of the validation of a recipe."""
 
-    valid: bool
-    """Whether it has no flaws."""
-    recipe_id: str | None
-    """Its id; None if it cannot be parsed."""
-    flaws: tuple[errors.Flaw, ...]
-    """Everything wrong with it."""
-    ready: bool
-    """Whether it is valid and every backend that a run could need can be used here."""
+    valid: bool  # Whether it has no flaws.
+    recipe_id: str | None  # Its id; None if it cannot be parsed.
+    flaws: tuple[errors.Flaw, ...]  # Everything wrong with it.
+    ready: bool  # Whether it is valid and every backend that a run could need can be used here.
     lacks: tuple[errors.Flaw, ...]
     """Backends and programs that a run would need and that cannot be used here."""
-    args_schema: Mapping[str, plain.Json] | None
-    """JSON Schema of its arguments."""
+    args_schema: Mapping[str, plain.Json] | None  # JSON Schema of its arguments.
     recipe_version: RecipeVersion | None = shapes.internal()
     """The recipe, ready to be started; None if it cannot be parsed."""
 

@@ -22,11 +22,8 @@ from app.services import folder_listings, recipe_files, run_graphs
 from app.services.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, folders, parsed
 from app.services.recipe_versions import Entry, Examined, Readiness, RecipeDetail, RecipeListed, RecipeVersion
 
-PROJECT_DIALECT = "control_room"
-"""Dialect of the recipes directly in a project's `recipes/`."""
-
-BUNDLED = "bundled"
-"""Layer of the recipes that come with the program."""
+PROJECT_DIALECT = "control_room"  # Dialect of the recipes directly in a project's `recipes/`.
+BUNDLED = "bundled"  # Layer of the recipes that come with the program.
 
 FILE_MOMENT_SECONDS = 50e-6
 """Time for which a look at the files counts for starts, for each recipe there is: looking stays a fraction of it."""

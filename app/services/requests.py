@@ -21,8 +21,7 @@ SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
 LABEL_NAME_PATTERN = r"^[A-Za-z0-9_./-]{1,64}$"
 """Form of a label's name; without a colon, which separates name and value in filters."""
 
-LABEL_NAME_FORM = "must be 1 to 64 letters, digits, '_', '.', '/' and '-'"
-"""The same in words."""
+LABEL_NAME_FORM = "must be 1 to 64 letters, digits, '_', '.', '/' and '-'"  # The same in words.
 
 SESSION_ID_FORM = "must be 1 to 128 letters, digits, '_', '.' and '-', and not begin with '.'"
 """Form of a session id in words."""
@@ -30,20 +29,11 @@ SESSION_ID_FORM = "must be 1 to 128 letters, digits, '_', '.' and '-', and not b
 IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 """Form of an idempotency key: at most 255 printable characters."""
 
-LABELS = runs.LABELS
-"""Most labels of a run."""
-
-LABEL_CHARACTERS = 256
-"""Longest value of a label."""
-
-DESCRIPTION_CHARACTERS = 20_000
-"""Longest description."""
-
-PRIORITIES = range(-100, 101)
-"""Priorities; higher goes first."""
-
-RUNS_ABOVE = range(1_001)
-"""Most runs that a request may declare above it."""
+LABELS = runs.LABELS  # Most labels of a run.
+LABEL_CHARACTERS = 256  # Longest value of a label.
+DESCRIPTION_CHARACTERS = 20_000  # Longest description.
+PRIORITIES = range(-100, 101)  # Priorities; higher goes first.
+RUNS_ABOVE = range(1_001)  # Most runs that a request may declare above it.
 
 _SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits", "approvals", "concurrency"})
 
@@ -52,48 +42,32 @@ _SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits", "appr
 class StartRequest:
     """A new run, as asked for."""
 
-    recipe_id: str | None = None
-    """Recipe to execute; None: the router chooses by the description."""
-    description: str | None = None
-    """The task, as text; None: the recipe's label."""
+    recipe_id: str | None = None  # Recipe to execute; None: the router chooses by the description.
+    description: str | None = None  # The task, as text; None: the recipe's label.
     args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments; the recipe's defaults fill the rest."""
     options: Mapping[str, plain.Json] = field(default_factory=dict)
     """How the recipe's language is to go about it, where it can be told."""
-    session_id: str | None = None
-    """Work session; None: the parent's, or a new one."""
-    session_plan_task_id: int | None = None
-    """Task of the plan that asks."""
-    working_dir: str | None = None
-    """Workspace, absolute or below the project; None: the project."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels for finding the run again."""
-    priority: int = 0
-    """-100 to 100; higher goes first."""
-    limits: RunLimits = NO_LIMITS
-    """What the run, with those that it starts, may take."""
+    session_id: str | None = None  # Work session; None: the parent's, or a new one.
+    session_plan_task_id: int | None = None  # Task of the plan that asks.
+    working_dir: str | None = None  # Workspace, absolute or below the project; None: the project.
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels for finding the run again.
+    priority: int = 0  # -100 to 100; higher goes first.
+    limits: RunLimits = NO_LIMITS  # What the run, with those that it starts, may take.
     approvals: Approvals | None = None
     """What the run's gates, and those of the runs that it starts, need beside one answer."""
-    concurrency: Concurrency | None = None
-    """Key that limits how many runs of it are under way."""
-    exclusive: bool = False
-    """Whether to refuse if a run of the recipe is unfinished."""
+    concurrency: Concurrency | None = None  # Key that limits how many runs of it are under way.
+    exclusive: bool = False  # Whether to refuse if a run of the recipe is unfinished.
     exclusive_workspace: bool = False
     """Whether the run holds its workspace alone; runs of some recipes do so unasked."""
-    share_workspace: bool = False
-    """Whether it does not, whatever its recipe is."""
-    parent_run_id: str | None = None
-    """Run that asks."""
+    share_workspace: bool = False  # Whether it does not, whatever its recipe is.
+    parent_run_id: str | None = None  # Run that asks.
     runs_above: int | None = None
     """How many runs are above this one, where the run that asks may be of another project; None: it is of this one."""
-    recipe: plain.Json = None
-    """Recipe brought along, as an object or as text, where the settings allow it."""
-    dialect: str = "control_room"
-    """Language of a recipe brought along."""
-    idempotency_key: str | None = None
-    """Key under which a repetition finds the same run."""
-    owner: Literal["service", "process"] = "service"
-    """Who continues the run."""
+    recipe: plain.Json = None  # Recipe brought along, as an object or as text, where the settings allow it.
+    dialect: str = "control_room"  # Language of a recipe brought along.
+    idempotency_key: str | None = None  # Key under which a repetition finds the same run.
+    owner: Literal["service", "process"] = "service"  # Who continues the run.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another request with the same key."""
@@ -109,14 +83,10 @@ class StartRequest:
 class ResumeRequest:
     """How an ended run is to be resumed."""
 
-    from_key: str | None = None
-    """Step to go back to; None: the causes of the ending."""
-    args: Mapping[str, plain.Json] | None = None
-    """Arguments put over those that the run has."""
-    options: Mapping[str, plain.Json] | None = None
-    """Options put over those that the run has."""
-    current_recipe: bool = False
-    """Whether the recipe is frozen anew, as it is now."""
+    from_key: str | None = None  # Step to go back to; None: the causes of the ending.
+    args: Mapping[str, plain.Json] | None = None  # Arguments put over those that the run has.
+    options: Mapping[str, plain.Json] | None = None  # Options put over those that the run has.
+    current_recipe: bool = False  # Whether the recipe is frozen anew, as it is now.
     new_conversation: bool = False
     """Whether the conversation that the run speaks in is begun again, from what the journal holds of it."""
 
@@ -127,8 +97,7 @@ class Moved(shapes.Shape):
 
     published_as: ClassVar[str] = "Accepted"
 
-    run_id: shapes.RunId
-    """Id of the run."""
+    run_id: shapes.RunId  # Id of the run.
     status: states.RunState
     """State of the run; of a new one `running` if a worker slot is free, else `pending`."""
     reason: str | None = shapes.omitted()
@@ -141,20 +110,16 @@ class Moved(shapes.Shape):
 class Marked(shapes.Shape):
     """What a run carries after a change of its labels or its pin."""
 
-    run_id: shapes.RunId
-    """Id of the run."""
-    labels: Mapping[str, str]
-    """Its labels."""
-    pinned: bool
-    """Whether retention keeps it."""
+    run_id: shapes.RunId  # Id of the run.
+    labels: Mapping[str, str]  # Its labels.
+    pinned: bool  # Whether retention keeps it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Moved):
     """Result of a request for a new run."""
 
-    existed: bool = shapes.internal()
-    """Whether an earlier request with the same idempotency key made it."""
+    existed: bool = shapes.internal()  # Whether an earlier request with the same idempotency key made it.
 
 
 def check(request: StartRequest) -> None:

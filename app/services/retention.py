@@ -15,17 +15,10 @@ from app.engine import documents, stores
 from app.services import faults
 from app.services.runs import Runs
 
-MOST_RUNS = 1000
-"""Most runs that one order removes, the oldest first."""
-
-PAUSE_SECONDS = 3600.0
-"""Time between two applications of the policy."""
-
-MOST_RULES = 100
-"""Most rules of a policy."""
-
-FOLDER = "retention"
-"""Folder of the policy in the data directory."""
+MOST_RUNS = 1000  # Most runs that one order removes, the oldest first.
+PAUSE_SECONDS = 3600.0  # Time between two applications of the policy.
+MOST_RULES = 100  # Most rules of a policy.
+FOLDER = "retention"  # Folder of the policy in the data directory.
 
 POLICY = authors.Author(name="retention policy", claimed=False, via="local")
 """Author of what the policy removes."""
@@ -40,38 +33,26 @@ _log = logging.getLogger(__name__)
 class RunPruned(shapes.Shape):
     """A run that a rule removes."""
 
-    run_id: shapes.RunId
-    """The run."""
-    status: states.RunState
-    """Its state."""
-    completed_at: shapes.Instant | None
-    """When it ended."""
-    size_bytes: int
-    """Size of its folder."""
-    why: str
-    """Why it is removed."""
+    run_id: shapes.RunId  # The run.
+    status: states.RunState  # Its state.
+    completed_at: shapes.Instant | None  # When it ended.
+    size_bytes: int  # Size of its folder.
+    why: str  # Why it is removed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneReport(shapes.Shape):
     """What a rule removes, or has removed."""
 
-    dry_run: bool
-    """Whether nothing was removed."""
-    matched: int
-    """Runs that the rule removes, at most 1,000 at a time, the oldest."""
-    more: bool
-    """Whether further runs are left for another order."""
-    size_bytes: int
-    """Size of their folders together."""
-    runs: Sequence[RunPruned]
-    """The runs, oldest first."""
+    dry_run: bool  # Whether nothing was removed.
+    matched: int  # Runs that the rule removes, at most 1,000 at a time, the oldest.
+    more: bool  # Whether further runs are left for another order.
+    size_bytes: int  # Size of their folders together.
+    runs: Sequence[RunPruned]  # The runs, oldest first.
     kept: Mapping[str, int]
     """Runs that the rule would remove but for a reason: `pinned`, `needed` by an unfinished run, `damaged`."""
-    removed: int
-    """Runs that were removed."""
-    refused: Mapping[str, str]
-    """Why a run could not be removed, by its id."""
+    removed: int  # Runs that were removed.
+    refused: Mapping[str, str]  # Why a run could not be removed, by its id.
 
 
 class Retention:

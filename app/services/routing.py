@@ -14,8 +14,7 @@ import re2
 
 from app.domain import library, plain, shapes, task_patterns
 
-MAX_CHARACTERS = 20_000
-"""Beginning of a description that is looked at."""
+MAX_CHARACTERS = 20_000  # Beginning of a description that is looked at.
 
 _SHOWN_CHARACTERS = 80
 _MOST_CANDIDATES = 10
@@ -32,14 +31,10 @@ class Candidate(shapes.Shape):
 
     published_as: ClassVar[str] = "RoutingCandidate"
 
-    recipe_id: str
-    """Recipe."""
-    initial_args: Mapping[str, plain.Json]
-    """Arguments of the recipe that were found in the description."""
-    pattern: str
-    """The phrase or expression of the recipe that covers most of the description."""
-    characters: int
-    """Characters of the description that it covers."""
+    recipe_id: str  # Recipe.
+    initial_args: Mapping[str, plain.Json]  # Arguments of the recipe that were found in the description.
+    pattern: str  # The phrase or expression of the recipe that covers most of the description.
+    characters: int  # Characters of the description that it covers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +43,14 @@ class RoutingResult(shapes.Shape):
 
     published_as: ClassVar[str] = "Routed"
 
-    recipe_id: str | None
-    """Recipe to execute; None if none fits."""
+    recipe_id: str | None  # Recipe to execute; None if none fits.
     initial_args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments found in the description."""
-    routable: bool
-    """Whether a recipe fits."""
-    reason: str
-    """Why this recipe, or why none."""
+    routable: bool  # Whether a recipe fits.
+    reason: str  # Why this recipe, or why none.
     questions: Mapping[str, str] = field(default_factory=dict)
     """Questions about arguments that neither the description nor the project gives."""
-    candidates: tuple[Candidate, ...] = ()
-    """Recipes that fit, the chosen one first, at most ten."""
+    candidates: tuple[Candidate, ...] = ()  # Recipes that fit, the chosen one first, at most ten.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

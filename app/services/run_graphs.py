@@ -17,24 +17,17 @@ if TYPE_CHECKING:
     from app.engine import ports
     from app.services.recipe_versions import RecipeVersion
 
-CACHED = 16
-"""Runs whose way through their graph is kept in memory."""
-
-PORTION = 500
-"""Steps that are traced before other requests have their turn."""
-
-SMALL = 200
-"""Nodes of a graph that is encoded at once; a larger one is encoded beside the loop."""
+CACHED = 16  # Runs whose way through their graph is kept in memory.
+PORTION = 500  # Steps that are traced before other requests have their turn.
+SMALL = 200  # Nodes of a graph that is encoded at once; a larger one is encoded beside the loop.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphAnswer:
     """A run's graph as bytes."""
 
-    body: bytes
-    """JSON of a `graphs.Graph`."""
-    etag: str
-    """Entity tag: the quoted hash of the body."""
+    body: bytes  # JSON of a `graphs.Graph`.
+    etag: str  # Entity tag: the quoted hash of the body.
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,11 +20,8 @@ from app.services import aio, requests
 if TYPE_CHECKING:
     from app.engine import ports, run_engine
 
-READY_ANSWERS = 256
-"""Runs whose last answer is kept as bytes."""
-
-REVIEWS = 16
-"""Runs at rest whose review is kept."""
+READY_ANSWERS = 256  # Runs whose last answer is kept as bytes.
+REVIEWS = 16  # Runs at rest whose review is kept.
 
 SETTLING_SECONDS = 5.0
 """Longest wait until the ending of a run is in all its files; on a failing disk it is reported before."""
@@ -34,12 +31,9 @@ SETTLING_SECONDS = 5.0
 class Ready:
     """The consolidated answer of a run, as bytes."""
 
-    body: bytes
-    """JSON, as `RunResponseCache` encodes it."""
-    etag: str
-    """Entity tag: the quoted hash of the body."""
-    finished: bool
-    """Whether the run has ended."""
+    body: bytes  # JSON, as `RunResponseCache` encodes it.
+    etag: str  # Entity tag: the quoted hash of the body.
+    finished: bool  # Whether the run has ended.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from app.services.forking import Forks
     from app.services.previews import Previews
 
-Listener: TypeAlias = Callable[[runs.RunStart], None]
-"""Called with each new run; it may not wait."""
+Listener: TypeAlias = Callable[[runs.RunStart], None]  # Called with each new run; it may not wait.
 
 
 class RunStartedListeners:

@@ -26,43 +26,34 @@ from app.services.workspaces import Workspaces
 from app.tools import reserved
 
 _RECIPES_NAMED = 20
-_AT_ONCE = 500
-"""Values in arguments and options that are looked at without leaving the loop."""
+_AT_ONCE = 500  # Values in arguments and options that are looked at without leaving the loop.
 
 
 class PolicySource(Protocol):
     """The policies of the project."""
 
-    value: policies.Policies
-    """Those in force."""
+    value: policies.Policies  # Those in force.
 
 
 @dataclass(slots=True)
 class NoPolicies:
     """A project without policies."""
 
-    value: policies.Policies = policies.NONE
-    """None at all."""
+    value: policies.Policies = policies.NONE  # None at all.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRules:
     """What holds for new runs beside their recipes."""
 
-    max_depth: int = 3
-    """How deep runs may start runs."""
-    inline_recipes: bool = False
-    """Whether a request may bring its own recipe."""
-    backends: tuple[str, ...] = ()
-    """Names of the backends that there are."""
+    max_depth: int = 3  # How deep runs may start runs.
+    inline_recipes: bool = False  # Whether a request may bring its own recipe.
+    backends: tuple[str, ...] = ()  # Names of the backends that there are.
     worst_call: worst_cases.Quote = worst_cases.nothing_known
     """Returns the most that a call of an agent takes."""
-    policies: PolicySource = field(default_factory=NoPolicies)
-    """What runs of recipes get."""
-    approvers: Callable[[], Sequence[keys.Key]] = tuple
-    """Returns the keys that may answer gates; it blocks."""
-    runs_folder: Path | None = None
-    """Where the folders of runs are."""
+    policies: PolicySource = field(default_factory=NoPolicies)  # What runs of recipes get.
+    approvers: Callable[[], Sequence[keys.Key]] = tuple  # Returns the keys that may answer gates; it blocks.
+    runs_folder: Path | None = None  # Where the folders of runs are.
 
 
 class Starter:

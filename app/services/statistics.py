@@ -14,17 +14,13 @@ from app.domain import plain, runs, shapes, states
 from app.domain.access import Scope
 from app.engine import run_engine, run_sums
 
-LOOK_SECONDS = 0.25
-"""Longest time between counts of the state in memory."""
+LOOK_SECONDS = 0.25  # Longest time between counts of the state in memory.
 
 RECOUNT_SECONDS = 5.0
 """Longest time that rows are not counted again, since other processes may have changed them."""
 
-LARGEST_SHARE = 1 / 20
-"""Part of the time that counting rows may take, however many there are."""
-
-FREE_STEP_BYTES = 64 * 2**20
-"""Step in which free space is reported, so that a single write changes nothing."""
+LARGEST_SHARE = 1 / 20  # Part of the time that counting rows may take, however many there are.
+FREE_STEP_BYTES = 64 * 2**20  # Step in which free space is reported, so that a single write changes nothing.
 
 _MOST_KEPT = 32
 
@@ -33,42 +29,30 @@ _MOST_KEPT = 32
 class WaitCounts(shapes.Shape):
     """What waits for a person."""
 
-    gates: int
-    """Open gates of runs that are loaded or asleep."""
-    questions: int
-    """Tasks of session plans whose question is open."""
-    plans: int
-    """Session plans that wait for a person: drafts, and those with an open question."""
-    parked: int
-    """Paused runs that a fault stopped."""
+    gates: int  # Open gates of runs that are loaded or asleep.
+    questions: int  # Tasks of session plans whose question is open.
+    plans: int  # Session plans that wait for a person: drafts, and those with an open question.
+    parked: int  # Paused runs that a fault stopped.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedCount(shapes.Shape):
     """Runs that failed lately; those that a person's denial ended are not among them."""
 
-    since: shapes.Instant
-    """From when."""
-    count: int
-    """How many."""
+    since: shapes.Instant  # From when.
+    count: int  # How many.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spend(shapes.Shape):
     """What was begun and paid since an instant."""
 
-    since: shapes.Instant
-    """From when, in steps of 15 minutes for calls."""
-    runs: int
-    """Runs that were created."""
-    input_tokens: int
-    """Tokens read, those of runs that execute now included."""
-    output_tokens: int
-    """Tokens written."""
-    cost_usd: float | None
-    """Sum of the reported prices; None if there are none."""
-    calls_without_price: int
-    """Calls without a reported price."""
+    since: shapes.Instant  # From when, in steps of 15 minutes for calls.
+    runs: int  # Runs that were created.
+    input_tokens: int  # Tokens read, those of runs that execute now included.
+    output_tokens: int  # Tokens written.
+    cost_usd: float | None  # Sum of the reported prices; None if there are none.
+    calls_without_price: int  # Calls without a reported price.
     cost_estimated_usd: float | None
     """Sum of the estimates for those, by the price file; None where there is none."""
 
@@ -77,34 +61,26 @@ class Spend(shapes.Shape):
 class PoolState(shapes.Shape):
     """How busy the worker pool is."""
 
-    slots: int
-    """Runs that can execute at a time."""
-    busy: int
-    """Runs that do."""
-    queued: int
-    """Runs that wait for a slot."""
+    slots: int  # Runs that can execute at a time.
+    busy: int  # Runs that do.
+    queued: int  # Runs that wait for a slot.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskState(shapes.Shape):
     """Room for the data directory."""
 
-    free_bytes: int | None
-    """Free space in steps of 64 MiB; None where it cannot be read."""
-    needed_bytes: int
-    """Least free space with which a data directory can be opened."""
-    is_full: bool
-    """Whether new runs are refused, because the last write failed or no room is left."""
+    free_bytes: int | None  # Free space in steps of 64 MiB; None where it cannot be read.
+    needed_bytes: int  # Least free space with which a data directory can be opened.
+    is_full: bool  # Whether new runs are refused, because the last write failed or no room is left.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState(shapes.Shape):
     """What executes the runs, and of which project."""
 
-    engine: str
-    """Engine of the runs: `embedded` or `temporal`."""
-    project: str
-    """Folder of the project."""
+    engine: str  # Engine of the runs: `embedded` or `temporal`.
+    project: str  # Folder of the project.
     local_model: bool
     """Whether all agents speak through the small local model, which only shows the machinery."""
 
@@ -113,42 +89,31 @@ class ServiceState(shapes.Shape):
 class RunStats(shapes.Shape):
     """Counts over all runs."""
 
-    runs: Mapping[str, int]
-    """Runs in each state."""
-    waits: WaitCounts
-    """What waits for a person."""
-    failed: FailedCount
-    """Runs that failed lately."""
-    today: Spend
-    """What was begun and paid today."""
-    pool: PoolState
-    """How busy the worker pool is."""
-    disk: DiskState
-    """Room for the data directory."""
-    service: ServiceState
-    """What executes the runs."""
-    at: shapes.Instant
-    """When one of these numbers last changed."""
+    runs: Mapping[str, int]  # Runs in each state.
+    waits: WaitCounts  # What waits for a person.
+    failed: FailedCount  # Runs that failed lately.
+    today: Spend  # What was begun and paid today.
+    pool: PoolState  # How busy the worker pool is.
+    disk: DiskState  # Room for the data directory.
+    service: ServiceState  # What executes the runs.
+    at: shapes.Instant  # When one of these numbers last changed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageNamed(run_sums.UsageAmounts):
     """Sums of one name."""
 
-    name: str | None
-    """Recipe, agent, model, value of the label, or day; None for calls that have none."""
+    name: str | None  # Recipe, agent, model, value of the label, or day; None for calls that have none.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageShown(shapes.Shape):
     """Sums of usage."""
 
-    by: run_sums.By
-    """Dimension by which they are grouped."""
+    by: run_sums.By  # Dimension by which they are grouped.
     rows: tuple[UsageNamed, ...]
     """At most 1,000 sums, the most expensive first, or 366 days, the newest first."""
-    total: run_sums.UsageAmounts
-    """All that the filters mean, rows left out included."""
+    total: run_sums.UsageAmounts  # All that the filters mean, rows left out included.
 
 
 class Store(run_sums.SummingStore, Protocol):
@@ -173,10 +138,8 @@ class _Rows:
 class Ready:
     """An answer as bytes."""
 
-    body: bytes
-    """JSON."""
-    etag: str
-    """Changes whenever a number does."""
+    body: bytes  # JSON.
+    etag: str  # Changes whenever a number does.
 
 
 class Statistics:

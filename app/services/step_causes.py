@@ -28,8 +28,7 @@ _ORDER: tuple[explanations.CauseKind, ...] = (
 )
 """Which open step explains a run that has several: first causes that a person can change, then work under way."""
 
-_MORE = 5
-"""Further open steps that are named."""
+_MORE = 5  # Further open steps that are named.
 
 
 def causes(

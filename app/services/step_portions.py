@@ -8,20 +8,16 @@ from dataclasses import dataclass
 
 from app.domain import plain, records, views
 
-USUAL = 200
-"""Steps of a portion, unless another size is asked for."""
+USUAL = 200  # Steps of a portion, unless another size is asked for.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
     """Some finished steps of a run."""
 
-    body: bytes
-    """JSON of a list of `views.StepShown`."""
-    etag: str
-    """Entity tag: the quoted hash of the body."""
-    last: int | None
-    """Index of the last step of the portion if more follow; else None."""
+    body: bytes  # JSON of a list of `views.StepShown`.
+    etag: str  # Entity tag: the quoted hash of the body.
+    last: int | None  # Index of the last step of the portion if more follow; else None.
 
 
 async def portion(view: views.RunView, after: int, limit: int) -> Portion:

@@ -9,8 +9,7 @@ from typing import Any
 from app.domain import explanations, operations, plain, records
 from app.engine import open_steps, replay
 
-MOST_CHARACTERS = 100_000
-"""Beginning of a request that is shown."""
+MOST_CHARACTERS = 100_000  # Beginning of a request that is shown.
 
 _RULES = ("retry", "timeout_seconds", "on_interrupted")
 

@@ -30,22 +30,17 @@ _QUESTIONS = {
 class Question(shapes.Shape):
     """What a person is asked about an argument that the project does not answer."""
 
-    question: str
-    """The question, with what was found."""
-    code: str
-    """Why it is asked: `scene_ambiguous`, `scene_not_found`, `scene_not_written`, or `not_found`."""
-    candidates: tuple[str, ...] = ()
-    """What may be meant."""
+    question: str  # The question, with what was found.
+    code: str  # Why it is asked: `scene_ambiguous`, `scene_not_found`, `scene_not_written`, or `not_found`.
+    candidates: tuple[str, ...] = ()  # What may be meant.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What a project answers."""
 
-    args: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Arguments that it has."""
-    questions: Mapping[str, Question] = field(default_factory=dict)
-    """What it leaves open, by argument."""
+    args: Mapping[str, plain.Json] = field(default_factory=dict)  # Arguments that it has.
+    questions: Mapping[str, Question] = field(default_factory=dict)  # What it leaves open, by argument.
 
 
 def wanted(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> list[str]:

@@ -20,8 +20,7 @@ class FilesListed(shapes.Shape):
 
     files: tuple[str, ...]
     """Paths relative to the folder; hidden files, links and reserved folders are left out."""
-    truncated: bool
-    """Whether there may be more: 2,000 files or 20,000 entries are looked at."""
+    truncated: bool  # Whether there may be more: 2,000 files or 20,000 entries are looked at.
 
 
 class Workspaces:

@@ -19,14 +19,10 @@ _LENGTHS = ("max_output_tokens", "max_tokens")
 class WorstCase:
     """The most that calls of agents take."""
 
-    calls: int | None
-    """Most calls; None: not known."""
-    cost_usd: float | None
-    """Most that they cost; None: not known."""
-    tokens: int | None
-    """Most tokens that they read and write; None: not known."""
-    unbounded: tuple[str, ...] = ()
-    """Why something is not known, with the agent or step that makes it so."""
+    calls: int | None  # Most calls; None: not known.
+    cost_usd: float | None  # Most that they cost; None: not known.
+    tokens: int | None  # Most tokens that they read and write; None: not known.
+    unbounded: tuple[str, ...] = ()  # Why something is not known, with the agent or step that makes it so.
 
 
 def nothing_known(_backend: str, _model: str | None, _max_tokens: int | None) -> spending.Quote:

@@ -27,8 +27,7 @@ from app.storage.disk.os_disk import OsDisk
 from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import Inline, Threads, Workers
 
-ID_CHARACTERS = 1000
-"""Longest id of an agent session."""
+ID_CHARACTERS = 1000  # Longest id of an agent session.
 
 _SESSION, _TURNS, _CLAIM, _HOLDER = "session.json", "turns.jsonl", "claim.json", "holder.json"
 _FOLDERS = (layout.AGENT_SESSIONS.partition("/")[0], layout.AGENT_SESSIONS)

@@ -21,8 +21,7 @@ from app.storage.disk.worker_threads import FolderLock
 from app.storage.journal import chain
 from app.storage.storage_context import StorageContext
 
-ANCHOR = plain.labelled_sha256(b"control-room audit 1")
-"""What the first line is sealed to."""
+ANCHOR = plain.labelled_sha256(b"control-room audit 1")  # What the first line is sealed to.
 
 _PART_BYTES = 256 * 1024
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -137,12 +136,9 @@ def _last(disk: Disk, size: int) -> tuple[bytes, dict[str, Any] | None]:
 class _Part:
     """What was read of the log, backwards."""
 
-    end: int
-    """Offset at which the reading began."""
-    stop: int
-    """Offset of the first byte that was read."""
-    oldest: str
-    """Time of the oldest line that was read; empty if everything was."""
+    end: int  # Offset at which the reading began.
+    stop: int  # Offset of the first byte that was read.
+    oldest: str  # Time of the oldest line that was read; empty if everything was.
     found: list[tuple[int, audit.AuditEntry]]
     """Lines that fit, the newest first, each with the offset of its first byte."""
 

@@ -26,11 +26,8 @@ from app.storage.disk.os_disk import OsDisk
 from app.storage.objects import mark
 from app.storage.objects.disk import ObjectDisk
 
-FORMAT = 1
-"""Format of the files that this program writes and reads."""
-
-END = "backup.json"
-"""Last member of a backup; without it the file was cut off."""
+FORMAT = 1  # Format of the files that this program writes and reads.
+END = "backup.json"  # Last member of a backup; without it the file was cut off.
 
 LEFT_OUT = frozenset(
     {layout.RUNS, layout.COMMITS, "processes", "service.json", "index.db", layout.STORE_MARK, layout.BLOBS_MARK}
@@ -46,14 +43,10 @@ _PROJECTIONS = (layout.MANIFEST, layout.CACHE, layout.EVENTS)
 class Copied:
     """What a backup holds."""
 
-    runs: int = 0
-    """Runs."""
-    files: int = 0
-    """Files."""
-    size_bytes: int = 0
-    """Their bytes."""
-    is_partial: bool = False
-    """Whether the runs are in a database, which is backed up by its own tools."""
+    runs: int = 0  # Runs.
+    files: int = 0  # Files.
+    size_bytes: int = 0  # Their bytes.
+    is_partial: bool = False  # Whether the runs are in a database, which is backed up by its own tools.
     skipped: list[str] = field(default_factory=list)
     """Runs that were deleted meanwhile, or are damaged or written by hand."""
     receipts: dict[str, set[str]] = field(default_factory=dict)

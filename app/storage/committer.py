@@ -25,18 +25,12 @@ class Synced(Protocol):
 class Commit:
     """What was written to one file of a run, and has to be durable."""
 
-    run_id: str
-    """The run."""
-    path: str
-    """The file."""
-    file: Synced
-    """The same, so that it can be synced by itself."""
-    offset: int
-    """Where what was written begins: all before it is durable, or was handed in before."""
-    content: bytes | None
-    """What was written from there on; None: too much to be written twice."""
-    points: str
-    """Beginning of the names of the points passed, e.g. `storage.append`."""
+    run_id: str  # The run.
+    path: str  # The file.
+    file: Synced  # The same, so that it can be synced by itself.
+    offset: int  # Where what was written begins: all before it is durable, or was handed in before.
+    content: bytes | None  # What was written from there on; None: too much to be written twice.
+    points: str  # Beginning of the names of the points passed, e.g. `storage.append`.
 
 
 class Committer(Protocol):

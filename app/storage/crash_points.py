@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-_JOURNALS = ("append", "decide")
-"""steps.jsonl and control.jsonl."""
+_JOURNALS = ("append", "decide")  # steps.jsonl and control.jsonl.
 _REPLACED = (
     "snapshot",
     "blob",

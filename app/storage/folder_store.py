@@ -29,10 +29,8 @@ _NO_PROBES = probes.NoProbes()
 class ThreadCounts:
     """How many threads a store may have."""
 
-    commit: int = 1
-    """Threads that make journal lines durable."""
-    other: int = 4
-    """Threads for everything else that blocks."""
+    commit: int = 1  # Threads that make journal lines durable.
+    other: int = 4  # Threads for everything else that blocks.
 
 
 class FolderStore(DiskStore):

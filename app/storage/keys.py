@@ -21,11 +21,8 @@ from app.storage.disk import disk_health, disk_port
 from app.storage.disk.disk_port import Signature
 from app.storage.disk.os_disk import OsDisk
 
-FILE = "keys.json"
-"""File of the keys, in the data directory."""
-
-LOOK_SECONDS = 0.5
-"""Longest time within which a change of the file is noticed."""
+FILE = "keys.json"  # File of the keys, in the data directory.
+LOOK_SECONDS = 0.5  # Longest time within which a change of the file is noticed.
 
 _log = logging.getLogger(__name__)
 

@@ -39,19 +39,13 @@ PLAN = "plan.json"
 RECEIPTS = "tool_receipts.jsonl"
 STORE_MARK = "store.json"
 """File that names the database with the runs of a data directory, if they are in one."""
-STORE_SCHEMA = "control_room"
-"""Schema of the store's tables in Postgres."""
-BLOBS_MARK = "blobs.json"
-"""File that names the object storage of blobs and logs, if there is one."""
-
-BUCKET_MARK = "control-room.json"
-"""Object that names the owner of the bucket."""
+STORE_SCHEMA = "control_room"  # Schema of the store's tables in Postgres.
+BLOBS_MARK = "blobs.json"  # File that names the object storage of blobs and logs, if there is one.
+BUCKET_MARK = "control-room.json"  # Object that names the owner of the bucket.
 SPENDING = "spending"
 """Folder that a process holds while it reserves within budgets, if several share the store."""
-COMMON = "common"
-"""Folder of copies of what all services of a store in a database share."""
-LATEST = "latest"
-"""Link among the folders of runs that a command line keeps to its newest one."""
+COMMON = "common"  # Folder of copies of what all services of a store in a database share.
+LATEST = "latest"  # Link among the folders of runs that a command line keeps to its newest one.
 
 FOLDERS = (RUNS, TRASH, AUDIT, SESSIONS, PLANS, AGENT_SESSIONS, ISSUES, COMMITS)
 """Folders that a data directory always has."""

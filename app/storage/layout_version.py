@@ -16,11 +16,8 @@ from app.domain import plain
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
 
-FILE = "layout.json"
-"""The mark, in the data directory."""
-
-FIRST = 1
-"""Layout of a directory without a mark."""
+FILE = "layout.json"  # The mark, in the data directory.
+FIRST = 1  # Layout of a directory without a mark.
 
 LAYOUT = 2
 """Layout that this program writes, and the newest that it reads: 2 has runs that are labelled, pinned and forked."""

@@ -20,8 +20,7 @@ from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk, Signature
 from app.storage.storage_context import StorageContext
 
-KEPT = 64
-"""Plans that are kept as they were read or written last."""
+KEPT = 64  # Plans that are kept as they were read or written last.
 
 _CHUNK = 200
 

@@ -11,8 +11,7 @@ from app.engine import probes
 from app.storage.disk import disk_health
 from app.storage.disk.disk_port import Disk, Signature, replace
 
-MAX_BYTES = 4 * 1024 * 1024
-"""Largest file that is read."""
+MAX_BYTES = 4 * 1024 * 1024  # Largest file that is read.
 
 
 class CommonFiles(Protocol):

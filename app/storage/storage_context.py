@@ -46,29 +46,17 @@ class WriteThrottle:
 class StorageContext:
     """What every log of a store shares."""
 
-    disk: Disk
-    """Files and folders."""
-    read_faults: ReadFaults
-    """Files that cannot be read now."""
-    committer: Committer
-    """Makes journal lines durable."""
-    workers: Workers
-    """Threads for everything else that blocks."""
-    near: Workers
-    """For a few small writes that wait for no disk."""
-    index: Index
-    """Rows about runs and receipts."""
-    disk_health: DiskHealth
-    """Whether writes come through."""
-    clock: clock.Clock
-    """The time."""
-    probes: probes.Probes
-    """Named points for tests."""
-    throttle: WriteThrottle
-    """When projections are written; with infinite pauses they are written on request."""
-    feed: event_feed.EventFeed
-    """The newest events of all runs."""
-    objects: ObjectDisk | None = None
-    """Object storage of blobs and logs; None: they are with the rest."""
+    disk: Disk  # Files and folders.
+    read_faults: ReadFaults  # Files that cannot be read now.
+    committer: Committer  # Makes journal lines durable.
+    workers: Workers  # Threads for everything else that blocks.
+    near: Workers  # For a few small writes that wait for no disk.
+    index: Index  # Rows about runs and receipts.
+    disk_health: DiskHealth  # Whether writes come through.
+    clock: clock.Clock  # The time.
+    probes: probes.Probes  # Named points for tests.
+    throttle: WriteThrottle  # When projections are written; with infinite pauses they are written on request.
+    feed: event_feed.EventFeed  # The newest events of all runs.
+    objects: ObjectDisk | None = None  # Object storage of blobs and logs; None: they are with the rest.
     ended: dict[str, stores.RunSummary] = field(default_factory=dict)
     """Runs that have ended though their rows lag behind: shown as their journals have them until the row follows."""

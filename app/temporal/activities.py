@@ -24,11 +24,8 @@ from app.temporal.rehearsal import Superseded
 from app.temporal.runs import Runs
 from app.temporal.steps import Steps
 
-BEAT_SECONDS = 0.4
-"""Time between two heartbeats; with the next one a worker hears that a step is cut off."""
-
-Details = Callable[[], tuple[Any, ...]]
-"""Returns what a heartbeat says."""
+BEAT_SECONDS = 0.4  # Time between two heartbeats; with the next one a worker hears that a step is cut off.
+Details = Callable[[], tuple[Any, ...]]  # Returns what a heartbeat says.
 
 _AGAIN = timedelta(seconds=0.1)
 

@@ -11,20 +11,11 @@ from temporalio.common import SearchAttributeKey
 with workflow.unsafe.imports_passed_through():
     from app.domain import runs
 
-RUN = SearchAttributeKey.for_keyword("ControlRoomRun")
-"""Id of the run."""
-
-RECIPE = SearchAttributeKey.for_keyword("ControlRoomRecipe")
-"""Id of its recipe."""
-
-STATUS = SearchAttributeKey.for_keyword("ControlRoomStatus")
-"""Its state."""
-
-LABELS = SearchAttributeKey.for_keyword_list("ControlRoomLabels")
-"""Its labels, each as `name=text`."""
-
-KEYS: tuple[SearchAttributeKey[Any], ...] = (RUN, RECIPE, STATUS, LABELS)
-"""All of them."""
+RUN = SearchAttributeKey.for_keyword("ControlRoomRun")  # Id of the run.
+RECIPE = SearchAttributeKey.for_keyword("ControlRoomRecipe")  # Id of its recipe.
+STATUS = SearchAttributeKey.for_keyword("ControlRoomStatus")  # Its state.
+LABELS = SearchAttributeKey.for_keyword_list("ControlRoomLabels")  # Its labels, each as `name=text`.
+KEYS: tuple[SearchAttributeKey[Any], ...] = (RUN, RECIPE, STATUS, LABELS)  # All of them.
 
 _LONGEST = 200
 _LABELS_BYTES = 1500

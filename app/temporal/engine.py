@@ -31,8 +31,7 @@ from app.temporal.rehearsal import Superseded
 from app.temporal.runs import Runs
 from app.temporal.slices import Contents
 
-KEPT_LINES = 200_000
-"""Lines of journals that a process keeps in memory."""
+KEPT_LINES = 200_000  # Lines of journals that a process keeps in memory.
 
 _AGAIN_SECONDS = 1.0
 _RPC_TIMEOUT = timedelta(seconds=5)

@@ -7,11 +7,8 @@ import asyncio
 from app import clock, errors
 from app.engine import event_feed, stores
 
-LOOK_SECONDS = 0.25
-"""Time between two looks at the runs that are followed."""
-
-LISTENING_LOOK_SECONDS = 5.0
-"""The same, while commits are announced."""
+LOOK_SECONDS = 0.25  # Time between two looks at the runs that are followed.
+LISTENING_LOOK_SECONDS = 5.0  # The same, while commits are announced.
 
 _KEPT = 1024
 

@@ -15,8 +15,7 @@ from app.temporal import messages
 KEEP_SECONDS = 10.0
 """Time between two looks whether the server has lost its database, and between two rounds at the least."""
 
-PAGE = 1000
-"""Workflows in one answer of the server."""
+PAGE = 1000  # Workflows in one answer of the server.
 
 _SHARE = 20
 """How many times longer than a round the pause after it is, so that rounds take at most a twentieth of the time."""

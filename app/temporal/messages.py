@@ -7,97 +7,69 @@ from dataclasses import dataclass
 
 from app.domain import capabilities
 
-WORKFLOW = "control_room_run"
-"""Name of the workflow of a run."""
-
-CLAIM = "control_room_claim"
-"""Name of the workflow of a workspace that a run holds alone."""
-
-HOLDER = "run_id"
-"""Name in its memo of the run that holds it."""
-
-SUPERSEDED = "superseded"
-"""Type of the failure of an activity that the run needs no more."""
+WORKFLOW = "control_room_run"  # Name of the workflow of a run.
+CLAIM = "control_room_claim"  # Name of the workflow of a workspace that a run holds alone.
+HOLDER = "run_id"  # Name in its memo of the run that holds it.
+SUPERSEDED = "superseded"  # Type of the failure of an activity that the run needs no more.
 
 NO_CAPACITY = "no_capacity"
 """Type of the failure of an activity whose worker has no capacity for it, so that another one takes it."""
 
-PARKED = "parked"
-"""Type of the failure of a step that lets its run wait for a person."""
+PARKED = "parked"  # Type of the failure of a step that lets its run wait for a person.
 
 WORKER_GONE = "worker_gone"
 """Reason of a pause because the worker that a run is placed on has been away for too long."""
 
-STEPS_OF_A_HISTORY = 1000
-"""Steps after which a workflow continues as new at the latest."""
+STEPS_OF_A_HISTORY = 1000  # Steps after which a workflow continues as new at the latest.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOrder:
     """A step that an activity is to carry on."""
 
-    run_id: str
-    """The run."""
-    key: str
-    """The step."""
-    operation: str
-    """Hash of its operation."""
-    branch: str
-    """Path of the branch that asks."""
-    child: str | None = None
-    """Run that it waits for."""
-    is_over: bool = False
-    """Whether its time is over."""
-    is_given: bool = False
-    """Whether it is looked for what gives its value."""
+    run_id: str  # The run.
+    key: str  # The step.
+    operation: str  # Hash of its operation.
+    branch: str  # Path of the branch that asks.
+    child: str | None = None  # Run that it waits for.
+    is_over: bool = False  # Whether its time is over.
+    is_given: bool = False  # Whether it is looked for what gives its value.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
     """A step that only waits, as its `started` line has it."""
 
-    due_at: str | None
-    """When it is over; None: not by itself."""
-    child: str | None = None
-    """Run that it waits for."""
-    recorded: bool = False
-    """Whether its final line is in the journal already."""
-    is_given: bool = False
-    """Whether its value may be given from within."""
+    due_at: str | None  # When it is over; None: not by itself.
+    child: str | None = None  # Run that it waits for.
+    recorded: bool = False  # Whether its final line is in the journal already.
+    is_given: bool = False  # Whether its value may be given from within.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """Where the steps of a run are performed."""
 
-    worker: str
-    """Identity of the worker's data directory, beside which its workspaces are."""
-    gone_seconds: float = 300.0
-    """Absence of the worker after which the run waits for a person."""
+    worker: str  # Identity of the worker's data directory, beside which its workspaces are.
+    gone_seconds: float = 300.0  # Absence of the worker after which the run waits for a person.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
     """Why a run is to wait for a person."""
 
-    reason: str
-    """Stable name."""
-    code: str
-    """Code of the error."""
-    message: str
-    """What happened."""
-    key: str | None
-    """Step."""
+    reason: str  # Stable name.
+    code: str  # Code of the error.
+    message: str  # What happened.
+    key: str | None  # Step.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle:
     """A run that is to come to rest."""
 
-    run_id: str
-    """The run."""
-    parking: Parking | None = None
-    """Why it must wait for a person; None: the journal says what to do."""
+    run_id: str  # The run.
+    parking: Parking | None = None  # Why it must wait for a person; None: the journal says what to do.
 
 
 def queue(identity: str) -> str:

@@ -26,8 +26,7 @@ from app.engine import (
 )
 from app.temporal import messages
 
-MOST_KEPT = 64
-"""Runs whose drivers a process keeps."""
+MOST_KEPT = 64  # Runs whose drivers a process keeps.
 
 
 class Superseded(Exception):
@@ -48,28 +47,17 @@ class _PresentLog:
 class Rehearsal:
     """One run, as far as its journal was read; carried on under a lease."""
 
-    log: stores.RunLog
-    """Its journals."""
-    equipment: runner.Equipment
-    """What performs its steps, with its secrets masked."""
-    scheduler: driver_scheduler.DriverScheduler
-    """Its driver, blocked where the journal ends."""
-    completion: completion.Completion
-    """Brings it to rest."""
-    projection: run_projection.RunProjection
-    """Its visible state."""
-    exchanges: replay.Exchanges | None
-    """Conversations that a person had begun again."""
-    lines: dict[str, list[Record]] = field(default_factory=dict)
-    """Its lines by step."""
-    count: int = 0
-    """How many lines."""
-    seal: tuple[object, ...] = ()
-    """What seals the last of them to those before."""
-    looked_at: int = 0
-    """How often the run had been taken up when its working folder was looked at."""
-    stood: tuple[object, ...] = ()
-    """How the run stood when its driver was begun."""
+    log: stores.RunLog  # Its journals.
+    equipment: runner.Equipment  # What performs its steps, with its secrets masked.
+    scheduler: driver_scheduler.DriverScheduler  # Its driver, blocked where the journal ends.
+    completion: completion.Completion  # Brings it to rest.
+    projection: run_projection.RunProjection  # Its visible state.
+    exchanges: replay.Exchanges | None  # Conversations that a person had begun again.
+    lines: dict[str, list[Record]] = field(default_factory=dict)  # Its lines by step.
+    count: int = 0  # How many lines.
+    seal: tuple[object, ...] = ()  # What seals the last of them to those before.
+    looked_at: int = 0  # How often the run had been taken up when its working folder was looked at.
+    stood: tuple[object, ...] = ()  # How the run stood when its driver was begun.
 
     def fits(self, log: stores.RunLog) -> bool:
         """Return whether the run has only more lines than those that the driver was given."""

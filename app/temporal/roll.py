@@ -28,10 +28,8 @@ _STALE = timedelta(seconds=75)
 class Entry:
     """One worker."""
 
-    worker: str
-    """Identity of its data directory where runs are placed on workers; otherwise empty."""
-    serves: frozenset[str]
-    """Capabilities; `*`: everything, since there are too many to be listed."""
+    worker: str  # Identity of its data directory where runs are placed on workers; otherwise empty.
+    serves: frozenset[str]  # Capabilities; `*`: everything, since there are too many to be listed.
 
     def written(self) -> str:
         """Return it as the identity of a poller."""

@@ -13,8 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from app import errors
 
-CONNECT_SECONDS = 10.0
-"""Longest wait for an answer of the server."""
+CONNECT_SECONDS = 10.0  # Longest wait for an answer of the server.
 
 _ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}")
 
@@ -23,10 +22,8 @@ _ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}")
 class Target:
     """A namespace of a server."""
 
-    address: str
-    """`HOST:PORT`."""
-    namespace: str = "default"
-    """Namespace."""
+    address: str  # `HOST:PORT`.
+    namespace: str = "default"  # Namespace.
 
 
 async def connect(target: Target, converter: DataConverter | None = None) -> Client:

@@ -18,8 +18,7 @@ from app.domain import plain, records, runs
 from app.domain.records import BlobRef
 from app.engine import stores
 
-DIFFERS = "journal_differs"
-"""Code of the refusal of a journal that differs from what its workflow received."""
+DIFFERS = "journal_differs"  # Code of the refusal of a journal that differs from what its workflow received.
 
 _KEPT_BYTES = 64 * 1024 * 1024
 
@@ -28,20 +27,14 @@ _KEPT_BYTES = 64 * 1024 * 1024
 class Slice:
     """A reference to lines of a run's journal, or to a blob of it."""
 
-    run_id: str
-    """The run."""
-    first: int = 0
-    """Position of the first line."""
-    count: int = 0
-    """How many lines."""
+    run_id: str  # The run.
+    first: int = 0  # Position of the first line.
+    count: int = 0  # How many lines.
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The decisions about the run at that moment, in short."""
-    whole: bool = False
-    """Whether what the run began with belongs to it."""
-    blob: Mapping[str, Any] | None = None
-    """Handle of a blob, in place of lines."""
-    sha256: str = ""
-    """Bare hash of the content."""
+    whole: bool = False  # Whether what the run began with belongs to it.
+    blob: Mapping[str, Any] | None = None  # Handle of a blob, in place of lines.
+    sha256: str = ""  # Bare hash of the content.
 
     def encoded(self) -> bytes:
         """Return it as a history holds it."""

@@ -20,37 +20,29 @@ from app.temporal.claim_workflow import ClaimWorkflow
 from app.temporal.slices import Contents
 from app.temporal.workflow import RunWorkflow
 
-BEAT = timedelta(seconds=0.5)
-"""Time after which a heartbeat is sent on."""
-
-IDLE_BEAT = timedelta(seconds=2)
-"""The same of steps that only wait; there are many of them."""
+BEAT = timedelta(seconds=0.5)  # Time after which a heartbeat is sent on.
+IDLE_BEAT = timedelta(seconds=2)  # The same of steps that only wait; there are many of them.
 
 IDLE_STEPS = 200
 """Steps that one worker performs at a time of those that only wait, such as for files; they take no capacity."""
 
 _POLLERS = 2
 
-TASK_TIMEOUT = timedelta(seconds=60)
-"""Longest time of a workflow task; a long journal is replayed in one."""
+TASK_TIMEOUT = timedelta(seconds=60)  # Longest time of a workflow task; a long journal is replayed in one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLimits:
     """How much one worker does at a time, and of what."""
 
-    queue: str
-    """Task queue of the store: its workflows, and what they ask of journals."""
+    queue: str  # Task queue of the store: its workflows, and what they ask of journals.
     placement: messages.Placement | None = None
     """This worker, where runs are placed on one; None: workers share their workspaces."""
-    serves: frozenset[str] = frozenset()
-    """Capabilities of the steps that it performs."""
+    serves: frozenset[str] = frozenset()  # Capabilities of the steps that it performs.
     services: frozenset[str] = frozenset()
     """Backends that are models behind HTTP, whose steps need no placed worker."""
-    steps: int = 8
-    """Steps that it performs."""
-    grace_seconds: float = 10.0
-    """Time that steps in flight get at a stop."""
+    steps: int = 8  # Steps that it performs.
+    grace_seconds: float = 10.0  # Time that steps in flight get at a stop.
 
 
 def runner() -> SandboxedWorkflowRunner:

@@ -16,8 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 # Nothing is built: what is served is what is written. Graphs are laid out by lines of our own (docs/decisions/0281).
-FILES = "/ui/"
-"""Beginning of the addresses of the UI's files."""
+FILES = "/ui/"  # Beginning of the addresses of the UI's files.
 
 PAGES = frozenset(
     (
@@ -50,14 +49,10 @@ _METHODS = ("GET", "HEAD")
 class File:
     """A file of the UI, as it is sent."""
 
-    content: bytes
-    """The file."""
-    compressed: bytes
-    """The same, by gzip."""
-    media_type: str
-    """Its media type."""
-    etag: str
-    """Hash of the content."""
+    content: bytes  # The file.
+    compressed: bytes  # The same, by gzip.
+    media_type: str  # Its media type.
+    etag: str  # Hash of the content.
 
 
 class Pages:

@@ -12,8 +12,7 @@ from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
 from app.engine import stores
 
-Call: TypeAlias = tuple[str, str, int]
-"""A call of an agent: run, step and attempt; 0 before it begins."""
+Call: TypeAlias = tuple[str, str, int]  # A call of an agent: run, step and attempt; 0 before it begins.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,12 +25,9 @@ class _Held:
 class Need:
     """What a call may take."""
 
-    calls: int = 1
-    """Itself."""
-    tokens: int | None = None
-    """Tokens; None: unknown."""
-    cost_usd: float | None = None
-    """Price; None: unknown."""
+    calls: int = 1  # Itself.
+    tokens: int | None = None  # Tokens; None: unknown.
+    cost_usd: float | None = None  # Price; None: unknown.
 
 
 class Account:

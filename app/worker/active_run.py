@@ -16,34 +16,21 @@ from app.worker.capacity import CapacityRequest, WorkerCapacity
 class ActiveRun:
     """One run that the pool has."""
 
-    run_id: str
-    """The run."""
-    request: CapacityRequest
-    """Its first request for capacity."""
-    left: asyncio.Future[states.RunState]
-    """Its state when it left the pool."""
-    log: stores.RunLog | None = None
-    """Its folder; None until it is loaded."""
-    runner: runner.Runner | None = None
-    """What executes it; None until it is loaded."""
-    task: asyncio.Task[None] | None = None
-    """The task that loads and runs it; None while it is only queued."""
-    last: views.RunView | None = None
-    """Its last view, once it has left."""
-    failure: BaseException | None = None
-    """Why it could not be loaded."""
-    opened: aio.LightEvent = field(default_factory=aio.LightEvent)
-    """Set when loading has ended or failed."""
+    run_id: str  # The run.
+    request: CapacityRequest  # Its first request for capacity.
+    left: asyncio.Future[states.RunState]  # Its state when it left the pool.
+    log: stores.RunLog | None = None  # Its folder; None until it is loaded.
+    runner: runner.Runner | None = None  # What executes it; None until it is loaded.
+    task: asyncio.Task[None] | None = None  # The task that loads and runs it; None while it is only queued.
+    last: views.RunView | None = None  # Its last view, once it has left.
+    failure: BaseException | None = None  # Why it could not be loaded.
+    opened: aio.LightEvent = field(default_factory=aio.LightEvent)  # Set when loading has ended or failed.
     evicted: evicted_runs.Evicted | None = None
     """What stays in memory while it is evicted; its next runner takes that over."""
-    loading: bool = False
-    """Whether it is being loaded."""
-    turns: int = -1
-    """Turns of its runner when the evictor last found it quiet; -1: it was not."""
-    quiet_since: float = 0.0
-    """When it was first found so, in seconds of a clock that never runs backwards."""
-    is_timed: bool = False
-    """Whether its time limits are watched."""
+    loading: bool = False  # Whether it is being loaded.
+    turns: int = -1  # Turns of its runner when the evictor last found it quiet; -1: it was not.
+    quiet_since: float = 0.0  # When it was first found so, in seconds of a clock that never runs backwards.
+    is_timed: bool = False  # Whether its time limits are watched.
     sent_on: bool = False
     """Whether a person cancelled or unpaused it, perhaps too late for its present runner to notice."""
 

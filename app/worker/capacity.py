@@ -13,9 +13,7 @@ from app.worker.concurrency_keys import Age, ConcurrencyKeys
 from app.worker.fair_rounds import FairRounds
 from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
 
-CONCURRENCY = "concurrency"
-"""Reason of a run that waits for its concurrency key."""
-
+CONCURRENCY = "concurrency"  # Reason of a run that waits for its concurrency key.
 _KEY = "\0key "  # In front of a concurrency key, to tell it from a folder.
 _HOLDERS_NAMED = 5
 
@@ -28,28 +26,19 @@ def ignored(*_: object) -> None:
 class CapacityRequest:
     """A run's request for capacity."""
 
-    run_id: str
-    """Run that asks."""
-    priority: int
-    """Higher goes first."""
-    arrival: int
-    """Number of the request; lower goes first within a priority."""
-    workspace: str | None
-    """Folder that it must hold alone; None if it shares."""
+    run_id: str  # Run that asks.
+    priority: int  # Higher goes first.
+    arrival: int  # Number of the request; lower goes first within a priority.
+    workspace: str | None  # Folder that it must hold alone; None if it shares.
     ancestors: frozenset[str]
     """Runs above it, whose workspace it may hold too, and whose key does not keep it out."""
-    key: str | None = None
-    """Concurrency key that it must hold; None: it shares none."""
-    key_limit: int = 1
-    """Runs of the key that may be under way, itself included."""
-    age: Age = ("", "")
-    """When it was created, and its id."""
+    key: str | None = None  # Concurrency key that it must hold; None: it shares none.
+    key_limit: int = 1  # Runs of the key that may be under way, itself included.
+    age: Age = ("", "")  # When it was created, and its id.
     label: str | None = None
     """Value of the label between which turns are fair; None: all take turns by arrival."""
-    round: int = 0
-    """Number of its turn among those of its label, set when it joins."""
-    granted: Callable[[], None]
-    """Called when it is granted."""
+    round: int = 0  # Number of its turn among those of its label, set when it joins.
+    granted: Callable[[], None]  # Called when it is granted.
     places: tuple[str, ...] = field(init=False, default=())
     """What it must hold beside capacity: its folder and its key."""
 
@@ -66,10 +55,8 @@ class CapacityRequest:
 class Obstacle:
     """Why a request is passed over."""
 
-    reason: str
-    """`workspace_busy`, `concurrency`, or `recovering` until all holders are known."""
-    holder: str | None = None
-    """Run that holds the workspace or the key; None if another process does."""
+    reason: str  # `workspace_busy`, `concurrency`, or `recovering` until all holders are known.
+    holder: str | None = None  # Run that holds the workspace or the key; None if another process does.
 
 
 class WorkerCapacity:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-Age = tuple[str, str]
-"""When a run was created, and its id."""
+Age = tuple[str, str]  # When a run was created, and its id.
 
 
 class ConcurrencyKeys:

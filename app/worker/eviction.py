@@ -12,16 +12,14 @@ from app.domain import operations
 from app.engine import aio
 from app.worker.active_run import ActiveRun
 
-PAUSE_SECONDS = 1.0
-"""Pause between two rounds, and the shortest time that a run must be quiet."""
+PAUSE_SECONDS = 1.0  # Pause between two rounds, and the shortest time that a run must be quiet.
 
 BUSY_PAUSE_SECONDS = 0.1
 """The same while several times as many runs are loaded as stay loaded. A command gets the long one: it ends soon, and
 loading its run again costs more than most commands. A run that only awaits inputs is not waited for at all.
 """
 
-KEPT_LOADED = 32
-"""Runs that stay loaded however quiet they are, so that a small service never reloads one."""
+KEPT_LOADED = 32  # Runs that stay loaded however quiet they are, so that a small service never reloads one.
 
 _CROWD = 4
 _AT_A_TIME = 32

@@ -39,12 +39,9 @@ class _OpenInput:
 class Taken:
     """What became of a delivery."""
 
-    attempt: int
-    """Try of the step that it is for."""
-    first: bool
-    """Whether no other delivery was there before."""
-    input: _OpenInput
-    """The input that it is for."""
+    attempt: int  # Try of the step that it is for.
+    first: bool  # Whether no other delivery was there before.
+    input: _OpenInput  # The input that it is for.
 
 
 class InputRegister:

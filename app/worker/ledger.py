@@ -247,14 +247,10 @@ class Ledger:
 class Verdict:
     """Whether a call fits into what limits it."""
 
-    accounts: list[Account]
-    """What limits it."""
-    need: Need
-    """Amounts to reserve."""
-    cap: float | None
-    """The most that it may cost; None: no limit."""
-    lacking: tuple[Account, str] | None
-    """Account and limit that it does not fit into; None: it fits."""
+    accounts: list[Account]  # What limits it.
+    need: Need  # Amounts to reserve.
+    cap: float | None  # The most that it may cost; None: no limit.
+    lacking: tuple[Account, str] | None  # Account and limit that it does not fit into; None: it fits.
 
     def reservation(
         self, ledger: Ledger, run_id: str, key: str, quote: spending.Quote, release: Callable[[], None] | None = None

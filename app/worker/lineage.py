@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from app.engine import stores
 
-NOBODY: frozenset[str] = frozenset()
-"""Runs above one that no other has started."""
+NOBODY: frozenset[str] = frozenset()  # Runs above one that no other has started.
 
 
 class Lineage:

@@ -13,8 +13,7 @@ from app.domain import runs, states
 from app.engine import aio, drivers, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
 
-RELOAD_SECONDS = 5.0
-"""Wait before a run whose folder could not be opened is queued again."""
+RELOAD_SECONDS = 5.0  # Wait before a run whose folder could not be opened is queued again.
 
 _log = logging.getLogger(__name__)
 

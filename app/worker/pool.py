@@ -22,11 +22,8 @@ from app.worker.time_limits import TimeLimits
 from app.worker.waiting_performers import ChildRuns, StartChild, Timers
 from app.worker.workspace_reservations import LockWorkspace
 
-DEFAULT_LIMIT = 8
-"""Runs that execute at a time."""
-
-DEFAULT_GRACE_SECONDS = 10.0
-"""Time that steps in flight get at a stop."""
+DEFAULT_LIMIT = 8  # Runs that execute at a time.
+DEFAULT_GRACE_SECONDS = 10.0  # Time that steps in flight get at a stop.
 
 _log = logging.getLogger(__name__)
 

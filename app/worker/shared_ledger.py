@@ -18,8 +18,7 @@ from app.worker import reserving
 from app.worker.accounts import Account
 from app.worker.ledger import Ledger, Reservation
 
-WAIT_SECONDS = 5.0
-"""How long a call waits for room; then its run is paused, and sent on when there is room."""
+WAIT_SECONDS = 5.0  # How long a call waits for room; then its run is paused, and sent on when there is room.
 
 _LOOK_SECONDS = 0.5
 _JOURNALS_KNOWN = 10_000

@@ -14,8 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-EXIT_CODE = 130
-"""Exit code of a process that a third signal ended."""
+EXIT_CODE = 130  # Exit code of a process that a third signal ended.
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _log = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ from app.engine import child_results, ports, stores
 StartChild = Callable[[ports.Call], Awaitable[str]]
 """Start the run that a `ChildRun` asks for, or find it by a key made of parent and step; return its id."""
 
-Ended = Callable[[str], Awaitable[states.RunState]]
-"""Wait for a run's end and return how it ended."""
+Ended = Callable[[str], Awaitable[states.RunState]]  # Wait for a run's end and return how it ended.
 
 
 class Timers:

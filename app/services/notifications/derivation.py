@@ -13,11 +13,8 @@ from app.engine import event_feed, stores
 MARGIN = timedelta(hours=1)
 """How much earlier than its cursor is looked again: rows and events lag, and clocks are set."""
 
-SHORT_MARGIN = timedelta(minutes=2)
-"""The same for a process that looks again all the time."""
-
-BUDGET_REASONS = decisions.LIMIT_REASONS
-"""Reasons of pauses at a budget."""
+SHORT_MARGIN = timedelta(minutes=2)  # The same for a process that looks again all the time.
+BUDGET_REASONS = decisions.LIMIT_REASONS  # Reasons of pauses at a budget.
 
 _UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 

@@ -21,8 +21,7 @@ from app.services.notifications.senders import NotDelivered, Sender
 RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0, 3 * 3600.0, 8 * 3600.0)
 """Pauses between the tries of a message; after the last try it is a dead letter."""
 
-MOST_PENDING = 1000
-"""Messages of an endpoint in memory; the others are read again when these are delivered."""
+MOST_PENDING = 1000  # Messages of an endpoint in memory; the others are read again when these are delivered.
 
 _AT_ONCE = 4
 _IDLE_SECONDS = 45.0

@@ -13,8 +13,7 @@ from app.services.notifications import requests
 from app.services.notifications.repository import EndpointRepository
 from app.services.notifications.senders import NotDelivered, Sender
 
-MOST_ENDPOINTS = 100
-"""Most endpoints of a data directory."""
+MOST_ENDPOINTS = 100  # Most endpoints of a data directory.
 
 
 class EndpointQueries:

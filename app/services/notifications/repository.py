@@ -11,8 +11,7 @@ from app import errors
 from app.domain import notifications, plain
 from app.engine import documents
 
-MOST_DEAD = 1000
-"""Dead letters that an endpoint keeps; the oldest goes first."""
+MOST_DEAD = 1000  # Dead letters that an endpoint keeps; the oldest goes first.
 
 _log = logging.getLogger(__name__)
 

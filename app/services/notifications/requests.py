@@ -13,11 +13,8 @@ from app import errors
 from app.domain import notifications, plain
 from app.services.triggers import pointers
 
-NAME_CHARACTERS = 100
-"""Longest name of an endpoint."""
-
-MOST_WORDS = 50
-"""Most addresses of e-mail, and most arguments of a command."""
+NAME_CHARACTERS = 100  # Longest name of an endpoint.
+MOST_WORDS = 50  # Most addresses of e-mail, and most arguments of a command.
 
 _MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
 
@@ -26,24 +23,15 @@ _MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}"
 class NewEndpoint:
     """An endpoint as asked for; one of `url`, `to` and `argv`."""
 
-    name: str | None = None
-    """What people call it; None: how it is reached."""
-    url: str | None = None
-    """Address of a webhook."""
-    signing_secret: str | None = None
-    """Secret of the signatures; None: one is made."""
-    to: tuple[str, ...] = ()
-    """Addresses of e-mail."""
-    argv: tuple[str, ...] = ()
-    """Program and arguments of a command."""
-    kinds: tuple[str, ...] = ()
-    """Kinds of messages to send; empty: all."""
-    recipe_id: str | None = None
-    """Only runs of this recipe."""
-    label: str | None = None
-    """Only runs with this label, `name:value`."""
-    idempotency_key: str | None = None
-    """Key under which a repetition finds the same endpoint."""
+    name: str | None = None  # What people call it; None: how it is reached.
+    url: str | None = None  # Address of a webhook.
+    signing_secret: str | None = None  # Secret of the signatures; None: one is made.
+    to: tuple[str, ...] = ()  # Addresses of e-mail.
+    argv: tuple[str, ...] = ()  # Program and arguments of a command.
+    kinds: tuple[str, ...] = ()  # Kinds of messages to send; empty: all.
+    recipe_id: str | None = None  # Only runs of this recipe.
+    label: str | None = None  # Only runs with this label, `name:value`.
+    idempotency_key: str | None = None  # Key under which a repetition finds the same endpoint.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another request with the same key."""
@@ -55,8 +43,7 @@ class NewEndpoint:
 class EndpointEdit:
     """Changes to an endpoint, by the names of `NewEndpoint`; omitted fields stay."""
 
-    changes: Mapping[str, Any]
-    """The fields; `signing_secret` None: one is made."""
+    changes: Mapping[str, Any]  # The fields; `signing_secret` None: one is made.
 
 
 def edited(endpoint: notifications.Endpoint, edit: EndpointEdit, secret: str) -> notifications.Endpoint:

@@ -11,11 +11,8 @@ from app import errors
 from app.domain import notifications, plain
 from app.processes import commands
 
-SEND_SECONDS = 15.0
-"""Longest time for one try."""
-
-COMMAND_SECONDS = 60.0
-"""Longest time for one try of a command."""
+SEND_SECONDS = 15.0  # Longest time for one try.
+COMMAND_SECONDS = 60.0  # Longest time for one try of a command.
 
 _OUTPUT_BYTES = 64 * 1024
 

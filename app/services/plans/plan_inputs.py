@@ -19,8 +19,7 @@ from app.services.plans.scoping import is_unscoped
 FIRST_PAUSE_SECONDS = 1.0
 """Time after which a plan that could not continue is retried; it doubles with each attempt."""
 
-LONGEST_PAUSE_SECONDS = 30.0
-"""Longest such time."""
+LONGEST_PAUSE_SECONDS = 30.0  # Longest such time.
 
 _log = logging.getLogger(__name__)
 
@@ -29,34 +28,27 @@ _log = logging.getLogger(__name__)
 class OpenPlan:
     """A plan whose run waits for its next input."""
 
-    key: str
-    """The input."""
-    plan: plans.Plan
-    """The plan as its file has it, too."""
+    key: str  # The input.
+    plan: plans.Plan  # The plan as its file has it, too.
 
 
 @dataclass(slots=True)
 class Waiting:
     """Facts about a plan while its run waits for an input."""
 
-    key: str = ""
-    """The input."""
-    open: OpenPlan | None = None
-    """The plan, once its file has it."""
+    key: str = ""  # The input.
+    open: OpenPlan | None = None  # The plan, once its file has it.
     bell: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when file and runs are to be looked at again."""
     endings: dict[str, asyncio.Task[rules.RunFact]] = field(default_factory=dict)
     """Runs whose ends are waited for."""
-    heard: dict[str, rules.RunFact] = field(default_factory=dict)
-    """Ends that came meanwhile."""
+    heard: dict[str, rules.RunFact] = field(default_factory=dict)  # Ends that came meanwhile.
     rests: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """Runs that are watched for coming to rest, because tasks lack capacity."""
     reviews: list[asyncio.Task[None]] = field(default_factory=list)
     """Changes of reviews that are watched for."""
-    resting: frozenset[str] = frozenset()
-    """Those of them that waited for a person at the last look."""
-    fault: errors.ControlRoomError | errors.Fault | None = None
-    """Why the file cannot be read or written now."""
+    resting: frozenset[str] = frozenset()  # Those of them that waited for a person at the last look.
+    fault: errors.ControlRoomError | errors.Fault | None = None  # Why the file cannot be read or written now.
     watches: bool = True
     """Whether what may become an input is watched for, so that it is not looked for again."""
 

@@ -21,14 +21,10 @@ _MOST_LOADS = 10
 class Order:
     """What an order has had tried again, so that it waits for nothing that fails again."""
 
-    session_id: str
-    """The plan."""
-    tried_again: Waiting | None = None
-    """Wait for an input whose fault was tried again."""
-    hurried: bool = False
-    """Whether the run has repeated what failed."""
-    taken_up: int = 0
-    """How often the run was loaded."""
+    session_id: str  # The plan.
+    tried_again: Waiting | None = None  # Wait for an input whose fault was tried again.
+    hurried: bool = False  # Whether the run has repeated what failed.
+    taken_up: int = 0  # How often the run was loaded.
 
 
 class PlanOrders:

@@ -13,26 +13,13 @@ from app.domain import plain, plans, task_reviews
 from app.services import requests
 from app.services.plans import task_checks
 
-TASKS = 200
-"""Most tasks of a plan."""
-
-INTENT_CHARACTERS = 20_000
-"""Longest intent."""
-
-DESCRIPTION_CHARACTERS = 4_000
-"""Longest description of a task."""
-
-DOD_CHARACTERS = 4_000
-"""Longest definition of done of a task, in words."""
-
-QUESTION_CHARACTERS = 4_000
-"""Longest question about a task."""
-
-ANSWER_CHARACTERS = 4_000
-"""Longest answer to one."""
-
-TASK_IDS = range(1, 1_000_000)
-"""Numbers that a task can have."""
+TASKS = 200  # Most tasks of a plan.
+INTENT_CHARACTERS = 20_000  # Longest intent.
+DESCRIPTION_CHARACTERS = 4_000  # Longest description of a task.
+DOD_CHARACTERS = 4_000  # Longest definition of done of a task, in words.
+QUESTION_CHARACTERS = 4_000  # Longest question about a task.
+ANSWER_CHARACTERS = 4_000  # Longest answer to one.
+TASK_IDS = range(1, 1_000_000)  # Numbers that a task can have.
 
 _SEPARATE = frozenset({"idempotency_key", "runs_above"})
 
@@ -40,12 +27,10 @@ _SEPARATE = frozenset({"idempotency_key", "runs_above"})
 class Left(Enum):
     """Says of a field that it is left as it is."""
 
-    AS_IT_IS = "as it is"
-    """The only one; None is a value of its own."""
+    AS_IT_IS = "as it is"  # The only one; None is a value of its own.
 
 
-AS_IT_IS: Final = Left.AS_IT_IS
-"""Leaves a field as it is."""
+AS_IT_IS: Final = Left.AS_IT_IS  # Leaves a field as it is.
 
 AsItIs: TypeAlias = Literal[Left.AS_IT_IS]
 
@@ -54,20 +39,15 @@ AsItIs: TypeAlias = Literal[Left.AS_IT_IS]
 class NewTask:
     """A task, as asked for."""
 
-    id: int | None = None
-    """Number within the plan; None: the next one."""
-    description: str
-    """What is to be done."""
-    recipe_id: str | None = None
-    """Recipe that does it; None: the router chooses by the description."""
+    id: int | None = None  # Number within the plan; None: the next one.
+    description: str  # What is to be done.
+    recipe_id: str | None = None  # Recipe that does it; None: the router chooses by the description.
     args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments; what the router finds in the description fills the rest."""
-    deps: tuple[int, ...] = ()
-    """Tasks that must be done before."""
+    deps: tuple[int, ...] = ()  # Tasks that must be done before.
     dod: str | Sequence[Mapping[str, plain.Json]] = ""
     """When it is done: words for people, or checks as recipes have them."""
-    scoping_question: str | None = None
-    """What must be answered before it is begun."""
+    scoping_question: str | None = None  # What must be answered before it is begun.
     idempotency_key: str | None = None
     """Key under which a repetition finds the same task; only of one that is added to a plan."""
 
@@ -82,24 +62,17 @@ class NewPlan:
     intent may stand above.
     """
 
-    intent: str | None = None
-    """The goal of the whole plan."""
+    intent: str | None = None  # The goal of the whole plan.
     tasks: tuple[NewTask, ...] = ()
     """Tasks in the order in which they are shown and begun; none: the chief finds them."""
-    working_dir: str | None = None
-    """Workspace of its runs, absolute or below the project; None: the project."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of its runs."""
-    priority: int = 0
-    """Priority of its runs, -100 to 100; higher goes first."""
-    parent_run_id: str | None = None
-    """Run that asks."""
+    working_dir: str | None = None  # Workspace of its runs, absolute or below the project; None: the project.
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels of its runs.
+    priority: int = 0  # Priority of its runs, -100 to 100; higher goes first.
+    parent_run_id: str | None = None  # Run that asks.
     runs_above: int | None = None
     """How many runs are above its own, where the run that asks may be of another project; None: it is of this one."""
-    review: str = task_reviews.ON
-    """Whether definitions of done in words are reviewed: `on` or `off`."""
-    idempotency_key: str | None = None
-    """Key under which a repetition finds the same plan."""
+    review: str = task_reviews.ON  # Whether definitions of done in words are reviewed: `on` or `off`.
+    idempotency_key: str | None = None  # Key under which a repetition finds the same plan.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another request with the same key."""
@@ -114,16 +87,11 @@ class NewPlan:
 class TaskEdit:
     """What a person changes of a task; `AS_IT_IS` leaves a field as it is."""
 
-    description: str | AsItIs = AS_IT_IS
-    """What is to be done."""
-    recipe_id: str | AsItIs | None = AS_IT_IS
-    """Recipe that does it; None: the router chooses."""
-    args: Mapping[str, plain.Json] | AsItIs = AS_IT_IS
-    """All its arguments."""
-    deps: tuple[int, ...] | AsItIs = AS_IT_IS
-    """Tasks that must be done before."""
-    dod: str | Sequence[Mapping[str, plain.Json]] | AsItIs = AS_IT_IS
-    """When it is done: words, or checks."""
+    description: str | AsItIs = AS_IT_IS  # What is to be done.
+    recipe_id: str | AsItIs | None = AS_IT_IS  # Recipe that does it; None: the router chooses.
+    args: Mapping[str, plain.Json] | AsItIs = AS_IT_IS  # All its arguments.
+    deps: tuple[int, ...] | AsItIs = AS_IT_IS  # Tasks that must be done before.
+    dod: str | Sequence[Mapping[str, plain.Json]] | AsItIs = AS_IT_IS  # When it is done: words, or checks.
     scoping_question: str | AsItIs | None = AS_IT_IS
     """What must be answered before it is begun; None takes the question back."""
 
@@ -137,22 +105,18 @@ class TaskEdit:
 class Answer:
     """What a person says to the open question about a task."""
 
-    answer: str
-    """The answer."""
+    answer: str  # The answer.
     args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments put over those that the task has."""
-    recipe_id: str | None = None
-    """Recipe that does it; None: the one that it has, or the router chooses."""
+    recipe_id: str | None = None  # Recipe that does it; None: the one that it has, or the router chooses.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
     """What came of a request for a new plan, or for a further task of one."""
 
-    plan: plans.Plan
-    """The plan, as it is now."""
-    existed: bool
-    """Whether an earlier request had made it."""
+    plan: plans.Plan  # The plan, as it is now.
+    existed: bool  # Whether an earlier request had made it.
 
 
 def check(new: NewPlan) -> None:

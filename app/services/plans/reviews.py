@@ -21,8 +21,7 @@ from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.runs import Runs
 
-OUTPUTS = 20
-"""Most outputs of a run that are shown."""
+OUTPUTS = 20  # Most outputs of a run that are shown.
 
 OUTPUT_CHARACTERS = 60_000
 """How much of an output that is in no file is shown at most, before the chief's tier cuts further."""

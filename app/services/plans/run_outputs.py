@@ -13,11 +13,8 @@ from app.engine import stores
 from app.flows.session_plan import rules
 from app.services.runs import Runs
 
-VALUE_BYTES = 1024 * 1024
-"""Most bytes that an output may have as an argument, as JSON."""
-
-TOO_LARGE = "task_output_too_large"
-"""Code of a task whose argument names an output that has more."""
+VALUE_BYTES = 1024 * 1024  # Most bytes that an output may have as an argument, as JSON.
+TOO_LARGE = "task_output_too_large"  # Code of a task whose argument names an output that has more.
 
 
 class RunOutputs:

@@ -21,11 +21,8 @@ from app.services.recipes import Catalogue
 from app.services.routing import RoutingResult
 from app.services.starting import Starter
 
-QUESTION_CHARACTERS = 4_000
-"""Longest question that is asked here."""
-
-MOST_NAMED = 8
-"""Most recipes that a question names; it counts the others."""
+QUESTION_CHARACTERS = 4_000  # Longest question that is asked here.
+MOST_NAMED = 8  # Most recipes that a question names; it counts the others.
 
 _MISSING = "missing_arg"
 _RECIPE = "$.recipe_id"
@@ -36,20 +33,15 @@ _ROOT = re.compile(r"\$\.(args\.[^.\[]+|args|recipe_id|description)")
 class Given:
     """A request's own statements about a task, so that it is refused for their flaws."""
 
-    path: str
-    """Position of the task in the request: `$` or `$.tasks[i]`."""
-    names: frozenset[str]
-    """Fields and arguments that it gives: `recipe_id`, `description`, `args.x`."""
+    path: str  # Position of the task in the request: `$` or `$.tasks[i]`.
+    names: frozenset[str]  # Fields and arguments that it gives: `recipe_id`, `description`, `args.x`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wants:
-    flaws: Sequence[errors.Flaw] = ()
-    """Flaws of recipe and arguments, as for a run's request."""
-    missing: Sequence[str] = ()
-    """Required arguments that are missing."""
-    error: errors.RequestInvalid | None = None
-    """The refusal that told of the flaws."""
+    flaws: Sequence[errors.Flaw] = ()  # Flaws of recipe and arguments, as for a run's request.
+    missing: Sequence[str] = ()  # Required arguments that are missing.
+    error: errors.RequestInvalid | None = None  # The refusal that told of the flaws.
 
 
 def given(path: str, fields: Mapping[str, Any]) -> Given:

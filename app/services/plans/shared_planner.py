@@ -17,14 +17,9 @@ from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.planner import Planner
 from app.services.plans.repository import PlanRepository
 
-LOOK_SECONDS = 0.25
-"""Longest time between two looks at a plan that is waited for."""
-
-KEEP_SECONDS = 60.0
-"""Time between two looks at all plans, for those that an ended process has left."""
-
-ANSWER_SECONDS = 45.0
-"""Longest time that an order waits for a worker."""
+LOOK_SECONDS = 0.25  # Longest time between two looks at a plan that is waited for.
+KEEP_SECONDS = 60.0  # Time between two looks at all plans, for those that an ended process has left.
+ANSWER_SECONDS = 45.0  # Longest time that an order waits for a worker.
 
 _HURRY_SECONDS = 2.0
 

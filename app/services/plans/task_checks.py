@@ -13,8 +13,7 @@ from app.domain import json_schemas, operations, plain, plan_operations, records
 from app.engine import ports
 from app.services.plans import run_outputs
 
-MOST_CHECKS = 50
-"""Most checks of a task."""
+MOST_CHECKS = 50  # Most checks of a task.
 
 
 def flaws(checks: Sequence[Any], path: str) -> Iterator[errors.Flaw]:

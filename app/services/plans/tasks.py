@@ -10,8 +10,7 @@ from app.domain import plain, plans
 from app.services.plans.requests import NewTask
 from app.services.requests import StartRequest
 
-PATH = "$.tasks[{}]"
-"""Place of a task in a request for a new plan, by its index."""
+PATH = "$.tasks[{}]"  # Place of a task in a request for a new plan, by its index.
 
 
 def text(task: plans.Task) -> str:

@@ -10,8 +10,7 @@ from app import errors
 from app.domain import plain
 from app.tools import confinement, globs, reserved
 
-MOST_FILES = 10_000
-"""Most files that a pattern may fit."""
+MOST_FILES = 10_000  # Most files that a pattern may fit.
 
 
 def found(root: reserved.Root, pattern: str) -> dict[str, str] | None:

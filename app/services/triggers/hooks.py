@@ -28,14 +28,10 @@ class Delivery(shapes.Shape):
 
     published_as: ClassVar[str] = "HookDelivery"
 
-    result: triggers.Result
-    """`started`, `repeated`, `queued` or `skipped`."""
-    run_id: shapes.RunId | None
-    """The run that it started; null if it waits or was skipped."""
-    status: str | None
-    """State of the run."""
-    reason: str | None
-    """Why it started none."""
+    result: triggers.Result  # `started`, `repeated`, `queued` or `skipped`.
+    run_id: shapes.RunId | None  # The run that it started; null if it waits or was skipped.
+    status: str | None  # State of the run.
+    reason: str | None  # Why it started none.
 
 
 class Hooks:

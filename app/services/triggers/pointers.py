@@ -11,9 +11,7 @@ from collections.abc import Mapping
 
 from app.domain import plain
 
-TOLERANCE_SECONDS = 300
-"""How far the timestamp of a delivery may be from now (Standard Webhooks)."""
-
+TOLERANCE_SECONDS = 300  # How far the timestamp of a delivery may be from now (Standard Webhooks).
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the form of a secret, not one
 """Beginning of a secret of Standard Webhooks."""
 

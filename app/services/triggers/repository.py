@@ -11,8 +11,7 @@ from app.domain import audit, authors, triggers
 from app.engine import documents
 from app.services import faults
 
-MOST_TRIGGERS = 1000
-"""Most triggers of a data directory."""
+MOST_TRIGGERS = 1000  # Most triggers of a data directory.
 
 _log = logging.getLogger(__name__)
 

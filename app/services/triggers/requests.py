@@ -14,14 +14,9 @@ from app.domain import plain, triggers
 from app.services import arguments, requests
 from app.services.triggers import pointers, schedules
 
-NAME_CHARACTERS = 100
-"""Longest name of a trigger."""
-
-SECRET_CHARACTERS = 500
-"""Longest secret of signatures."""
-
-MOST_EVENTS = 50
-"""Most events that a webhook names."""
+NAME_CHARACTERS = 100  # Longest name of a trigger.
+SECRET_CHARACTERS = 500  # Longest secret of signatures.
+MOST_EVENTS = 50  # Most events that a webhook names.
 
 _KINDS = ("schedule", "webhook", "files")
 _SETTLE_SECONDS = (0.5, 3600.0)
@@ -31,34 +26,22 @@ _SETTLE_SECONDS = (0.5, 3600.0)
 class NewTrigger:
     """A trigger as asked for; one of `schedule`, `webhook` and `files`."""
 
-    recipe_id: str
-    """Recipe that it starts."""
-    name: str | None = None
-    """What people call it; None: the recipe's id."""
-    args: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Arguments of every run."""
+    recipe_id: str  # Recipe that it starts.
+    name: str | None = None  # What people call it; None: the recipe's id.
+    args: Mapping[str, plain.Json] = field(default_factory=dict)  # Arguments of every run.
     args_from: Mapping[str, str] = field(default_factory=dict)
     """Arguments that each occurrence brings: JSON pointers into what happened."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of every run."""
-    priority: int = 0
-    """Priority of every run."""
-    working_dir: str | None = None
-    """Workspace of every run; None: the project."""
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels of every run.
+    priority: int = 0  # Priority of every run.
+    working_dir: str | None = None  # Workspace of every run; None: the project.
     overlap: str | None = None
     """What happens while an earlier run is unfinished; None: `skip` for schedules, else `allow`."""
-    catch_up: str = "one"
-    """Which missed occurrences are made up for."""
-    paused: bool = False
-    """Whether it starts nothing at first."""
-    schedule: Mapping[str, Any] | None = None
-    """When it starts runs."""
-    webhook: Mapping[str, Any] | None = None
-    """Requests that start runs; `signing_secret` may be brought."""
-    files: Mapping[str, Any] | None = None
-    """Files that start runs."""
-    idempotency_key: str | None = None
-    """Key under which a repetition finds the same trigger."""
+    catch_up: str = "one"  # Which missed occurrences are made up for.
+    paused: bool = False  # Whether it starts nothing at first.
+    schedule: Mapping[str, Any] | None = None  # When it starts runs.
+    webhook: Mapping[str, Any] | None = None  # Requests that start runs; `signing_secret` may be brought.
+    files: Mapping[str, Any] | None = None  # Files that start runs.
+    idempotency_key: str | None = None  # Key under which a repetition finds the same trigger.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another request with the same key."""
@@ -70,30 +53,19 @@ class NewTrigger:
 class TriggerEdit:
     """Changes to a trigger; None: unchanged."""
 
-    name: str | None = None
-    """Another name."""
-    args: Mapping[str, plain.Json] | None = None
-    """Other arguments."""
-    args_from: Mapping[str, str] | None = None
-    """Other pointers."""
-    labels: Mapping[str, str] | None = None
-    """Other labels."""
-    priority: int | None = None
-    """Another priority."""
-    overlap: str | None = None
-    """Another policy."""
-    catch_up: str | None = None
-    """Another rule."""
-    paused: bool | None = None
-    """Pauses it, or lets it continue."""
-    schedule: Mapping[str, Any] | None = None
-    """Another schedule."""
+    name: str | None = None  # Another name.
+    args: Mapping[str, plain.Json] | None = None  # Other arguments.
+    args_from: Mapping[str, str] | None = None  # Other pointers.
+    labels: Mapping[str, str] | None = None  # Other labels.
+    priority: int | None = None  # Another priority.
+    overlap: str | None = None  # Another policy.
+    catch_up: str | None = None  # Another rule.
+    paused: bool | None = None  # Pauses it, or lets it continue.
+    schedule: Mapping[str, Any] | None = None  # Another schedule.
     webhook: Mapping[str, Any] | None = None
     """Settings of its webhook that change; `new_address`: the address before admits nothing more."""
-    files: Mapping[str, Any] | None = None
-    """Settings of its files that change."""
-    revision: int | None = None
-    """Revision that was seen; the change is refused if it is another by now."""
+    files: Mapping[str, Any] | None = None  # Settings of its files that change.
+    revision: int | None = None  # Revision that was seen; the change is refused if it is another by now.
 
     def changes(self) -> dict[str, Any]:
         """Return the fields that are changed."""
@@ -101,8 +73,7 @@ class TriggerEdit:
         return {name: value for name, value in asked if value is not None and name != "revision"}
 
 
-Examine = Callable[[requests.StartRequest], Awaitable[Any]]
-"""Raises the flaws of a request for a run."""
+Examine = Callable[[requests.StartRequest], Awaitable[Any]]  # Raises the flaws of a request for a run.
 
 
 def made(new: NewTrigger, trigger_id: str, at: str, author: Mapping[str, Any] | None) -> triggers.Trigger:

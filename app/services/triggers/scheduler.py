@@ -18,14 +18,9 @@ from app.services.triggers.firing import Firing
 from app.services.triggers.repository import TriggerRepository
 from app.services.triggers.triggers import Triggers
 
-LONGEST_SLEEP_SECONDS = 30.0
-"""Longest sleep while there is a trigger: the wall clock may be set meanwhile."""
-
-SCAN_SECONDS = 2.0
-"""Pause between two looks at the folder of a trigger."""
-
-LATE = timedelta(minutes=1)
-"""An occurrence that is older was missed."""
+LONGEST_SLEEP_SECONDS = 30.0  # Longest sleep while there is a trigger: the wall clock may be set meanwhile.
+SCAN_SECONDS = 2.0  # Pause between two looks at the folder of a trigger.
+LATE = timedelta(minutes=1)  # An occurrence that is older was missed.
 
 _SET_BACK = timedelta(hours=1)
 _RETRY_SECONDS = 10.0

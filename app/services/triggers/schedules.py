@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from app import clock, errors
 from app.domain import triggers
 
-SHORTEST_SECONDS, LONGEST_SECONDS = 10, 366 * 24 * 3600
-"""Shortest and longest interval."""
+SHORTEST_SECONDS, LONGEST_SECONDS = 10, 366 * 24 * 3600  # Shortest and longest interval.
 
 _FIELDS = 5
 _REPEATED = timedelta(hours=3)

@@ -19,18 +19,15 @@ from app.services.triggers.repository import TriggerRepository
 from app.services.workspaces import Workspaces
 from app.tools import reserved
 
-NEXT = 5
-"""Occurrences that are shown ahead."""
+NEXT = 5  # Occurrences that are shown ahead.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
     """What came of a request for a new trigger."""
 
-    trigger: triggers.TriggerShown
-    """The trigger; a new one with the secrets that are shown once."""
-    existed: bool
-    """Whether an earlier request with the same idempotency key made it."""
+    trigger: triggers.TriggerShown  # The trigger; a new one with the secrets that are shown once.
+    existed: bool  # Whether an earlier request with the same idempotency key made it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +36,7 @@ class Fire:
 
     args: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
     """Arguments put over those of the trigger."""
-    idempotency_key: str | None = None
-    """Key under which a repetition finds the same run."""
+    idempotency_key: str | None = None  # Key under which a repetition finds the same run.
 
 
 class TriggerQueries:

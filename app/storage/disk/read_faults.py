@@ -24,22 +24,16 @@ from app.engine import aio
 from app.storage import layout
 from app.storage.disk.worker_threads import Workers
 
-FIRST_WAIT_SECONDS = 1.0
-"""Wait before a file is read again for the first time."""
-
-LONGEST_WAIT_SECONDS = 60.0
-"""Longest wait; each is twice the one before."""
-
-ABSENT = (errno.ENOENT, errno.ENOTDIR)
-"""Errors of the system for a missing file."""
+FIRST_WAIT_SECONDS = 1.0  # Wait before a file is read again for the first time.
+LONGEST_WAIT_SECONDS = 60.0  # Longest wait; each is twice the one before.
+ABSENT = (errno.ENOENT, errno.ENOTDIR)  # Errors of the system for a missing file.
 
 _NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO, errno.ENAMETOOLONG, errno.EFBIG)
 _MOST = 10_000
 
 _log = logging.getLogger(__name__)
 
-Call: TypeAlias = tuple[str, str]
-"""What was asked of the disk: name of the operation, and path."""
+Call: TypeAlias = tuple[str, str]  # What was asked of the disk: name of the operation, and path.
 
 
 @dataclass(slots=True, eq=False)

@@ -32,12 +32,9 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 class IndexedRun:
     """A run's row."""
 
-    summary: stores.RunSummary
-    """What lists show."""
-    idempotency_key: str | None = None
-    """Key under which a repeated request finds it; None for foreign runs."""
-    request_sha256: str | None = None
-    """Hash of the request that made it."""
+    summary: stores.RunSummary  # What lists show.
+    idempotency_key: str | None = None  # Key under which a repeated request finds it; None for foreign runs.
+    request_sha256: str | None = None  # Hash of the request that made it.
     sums: tuple[UsageSum, ...] | None = field(default=None, compare=False)
     """What it cost in parts; None: not known here, and left as it is where the row is written."""
     orders: tuple[RunOrder, ...] = field(default=(), compare=False)
@@ -48,14 +45,10 @@ class IndexedRun:
 class ReceiptPlace:
     """Position of a receipt."""
 
-    receipt_id: str
-    """The receipt."""
-    session_id: str
-    """Work session whose file holds it."""
-    run_id: str
-    """Run that it proves a step of."""
-    offset_bytes: int
-    """Where its line begins in that file."""
+    receipt_id: str  # The receipt.
+    session_id: str  # Work session whose file holds it.
+    run_id: str  # Run that it proves a step of.
+    offset_bytes: int  # Where its line begins in that file.
 
     @property
     def position(self) -> tuple[str, int]:

@@ -27,8 +27,7 @@ from app.storage.index.index_port import Index, IndexedRun, ReceiptPlace
 if TYPE_CHECKING:
     from app.domain import audit
 
-PAUSE_SECONDS = 0.05
-"""Time that rows wait for others."""
+PAUSE_SECONDS = 0.05  # Time that rows wait for others.
 
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
 

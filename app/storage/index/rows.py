@@ -21,20 +21,14 @@ SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name not in ("la
 USAGE = ("input_tokens", "output_tokens", "cost_usd", "cost_estimated_usd")
 """Columns of `runs` that add its usage up."""
 
-RUN = (*SUMMARY, *USAGE, "idempotency_key", "request_sha256")
-"""Columns of `runs` that are read."""
+RUN = (*SUMMARY, *USAGE, "idempotency_key", "request_sha256")  # Columns of `runs` that are read.
 
 WRITTEN = (*RUN, "search", "counted")
 """Columns of `runs`: also the text that searches look through, and whether this release has written the row."""
 
-SUM = tuple(item.name for item in dataclasses.fields(UsageSum))
-"""Columns of `run_usage` but the run."""
-
-LABEL = ("run_id", "name", "value", "created_at")
-"""Columns of `run_labels`."""
-
-RECEIPT = tuple(item.name for item in dataclasses.fields(ReceiptPlace))
-"""Columns of `receipts`."""
+SUM = tuple(item.name for item in dataclasses.fields(UsageSum))  # Columns of `run_usage` but the run.
+LABEL = ("run_id", "name", "value", "created_at")  # Columns of `run_labels`.
+RECEIPT = tuple(item.name for item in dataclasses.fields(ReceiptPlace))  # Columns of `receipts`.
 
 ORDER = tuple(item.name for item in dataclasses.fields(RunOrder))
 """Columns of `run_orders` but `author_name`, by which lists are filtered."""

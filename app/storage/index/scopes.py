@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 from app.domain.access import Scope
 
-Condition: TypeAlias = tuple[str, Mapping[str, Any]]
-"""A condition, and the values of its parameters."""
+Condition: TypeAlias = tuple[str, Mapping[str, Any]]  # A condition, and the values of its parameters.
 
 
 def of_runs(scope: Scope | None) -> Iterator[Condition]:

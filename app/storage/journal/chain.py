@@ -31,54 +31,39 @@ _SHORTEST_ENDING = len(b',"crc32":"00000000"}')
 class Verdict(Enum):
     """What a journal's first bad place means."""
 
-    WHOLE = "whole"
-    """There is none."""
-    TORN = "torn"
-    """It is in the unconfirmed part: the end is cut off there."""
-    DAMAGED = "damaged"
-    """Confirmed lines are lost or changed."""
+    WHOLE = "whole"  # There is none.
+    TORN = "torn"  # It is in the unconfirmed part: the end is cut off there.
+    DAMAGED = "damaged"  # Confirmed lines are lost or changed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
     """A line made ready for its file."""
 
-    content: bytes
-    """The line with its newline."""
-    digest: str
-    """Its hash, which the next line carries as `prev`."""
-    ending: dict[str, plain.Json]
-    """The fields that were added: `batch`, `prev`, `crc32`."""
+    content: bytes  # The line with its newline.
+    digest: str  # Its hash, which the next line carries as `prev`.
+    ending: dict[str, plain.Json]  # The fields that were added: `batch`, `prev`, `crc32`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """A line found good."""
 
-    fields: dict[str, Any]
-    """The line as parsed, its ending included."""
-    digest: str
-    """Its hash."""
-    begin: int
-    """Offset of its first byte."""
-    end: int
-    """Offset behind its newline."""
+    fields: dict[str, Any]  # The line as parsed, its ending included.
+    digest: str  # Its hash.
+    begin: int  # Offset of its first byte.
+    end: int  # Offset behind its newline.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """A journal, read as far as it can be believed."""
 
-    lines: list[Line]
-    """Good lines, from the first."""
-    anchor: str
-    """What the first line's `prev` must be."""
-    size: int
-    """Length of the file, bad end included."""
-    verdict: Verdict
-    """What the first bad place means."""
-    reason: str = ""
-    """The flaw there."""
+    lines: list[Line]  # Good lines, from the first.
+    anchor: str  # What the first line's `prev` must be.
+    size: int  # Length of the file, bad end included.
+    verdict: Verdict  # What the first bad place means.
+    reason: str = ""  # The flaw there.
 
     @property
     def end(self) -> int:

@@ -28,8 +28,7 @@ from app.storage.disk.disk_port import AppendFile, Disk
 from app.storage.disk.worker_threads import Workers
 from app.storage.journal import commit_records
 
-SEGMENT_BYTES = 8 * 1024 * 1024
-"""Length from which a segment is followed by the next."""
+SEGMENT_BYTES = 8 * 1024 * 1024  # Length from which a segment is followed by the next.
 
 _MOST_JOBS = 2
 

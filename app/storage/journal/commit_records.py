@@ -25,14 +25,10 @@ _SEGMENT = re.compile(r"(\d{1,15})(\.kept)?\.log")
 class Record:
     """What was written to one file."""
 
-    run_id: str
-    """The run that the file belongs to."""
-    path: str
-    """The file."""
-    offset: int
-    """Where the content begins in it."""
-    content: bytes
-    """What was written."""
+    run_id: str  # The run that the file belongs to.
+    path: str  # The file.
+    offset: int  # Where the content begins in it.
+    content: bytes  # What was written.
 
 
 def segment(number: int) -> str:

@@ -18,8 +18,7 @@ from app import errors
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-INSTALL = 'pip install "control-room[objects]"'
-"""Command that installs the extra."""
+INSTALL = 'pip install "control-room[objects]"'  # Command that installs the extra.
 
 _LOCAL_ERROR = re.compile(r"\(os error (\d+)\)")
 _RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
@@ -30,12 +29,9 @@ _OPTIONS: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
 class Found:
     """A bucket's facts about an object."""
 
-    name: str
-    """Name in the bucket."""
-    size_bytes: int
-    """Length."""
-    changed_at: datetime
-    """When it was written."""
+    name: str  # Name in the bucket.
+    size_bytes: int  # Length.
+    changed_at: datetime  # When it was written.
 
 
 class Bucket:

@@ -26,12 +26,9 @@ _PROBE = "control-room.probe"
 class Target:
     """Where blobs are kept."""
 
-    url: str | None = None
-    """Address of object storage; None: they are with the rest."""
-    new_identity: str = ""
-    """What a bucket is called that is new."""
-    looks_only: bool = False
-    """Whether nothing is written."""
+    url: str | None = None  # Address of object storage; None: they are with the rest.
+    new_identity: str = ""  # What a bucket is called that is new.
+    looks_only: bool = False  # Whether nothing is written.
 
 
 def opened(disk: Disk, target: Target, store: str) -> Disk:

@@ -23,11 +23,8 @@ from app.storage.postgres import rows
 from app.storage.postgres.database import Database
 from app.storage.postgres.disk import PostgresDisk
 
-LOOK_SECONDS = 0.25
-"""Time between two looks whether another process has changed a file."""
-
-NAMES = ("budgets.json", "keys.json", "policies.json", "prices.json")
-"""The files."""
+LOOK_SECONDS = 0.25  # Time between two looks whether another process has changed a file.
+NAMES = ("budgets.json", "keys.json", "policies.json", "prices.json")  # The files.
 
 _TAKEN = ".taken"
 

@@ -15,23 +15,18 @@ from app.storage import layout
 if TYPE_CHECKING:
     import psycopg
 
-SCHEMA = layout.STORE_SCHEMA
-"""Schema of all tables."""
-
-OWNER_LOCK = 0x434F4E54524F4C
-"""Advisory lock of the one process that writes, held by its session."""
+SCHEMA = layout.STORE_SCHEMA  # Schema of all tables.
+OWNER_LOCK = 0x434F4E54524F4C  # Advisory lock of the one process that writes, held by its session.
 
 EPOCH_LOCK = OWNER_LOCK + 1
 """Advisory lock that every writing transaction shares, and that a new owner takes alone while it begins an epoch."""
 
-MIGRATION_LOCK = OWNER_LOCK + 2
-"""Advisory lock of a process that makes or updates the tables."""
+MIGRATION_LOCK = OWNER_LOCK + 2  # Advisory lock of a process that makes or updates the tables.
 
 LEADER_LOCK = OWNER_LOCK + 3
 """Advisory lock of the service that works for triggers, notifications and retention, of those that share the store."""
 
-CHANNEL = SCHEMA
-"""Channel on which processes that share the store announce what they commit."""
+CHANNEL = SCHEMA  # Channel on which processes that share the store announce what they commit.
 
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.Cursor[Any]"

@@ -51,10 +51,8 @@ class Foreign(OSError):
 class Append:
     """Lines for the end of one journal."""
 
-    place: Place
-    """The journal."""
-    lines: Sequence[bytes]
-    """Sealed lines with their newlines, in order."""
+    place: Place  # The journal.
+    lines: Sequence[bytes]  # Sealed lines with their newlines, in order.
     lease: int | None = None
     """Lease of the run under which they were written; None: the writer has the store alone."""
 

@@ -24,8 +24,7 @@ from app.storage.postgres.database import SCHEMA, Cursor, Database
 from app.storage.postgres.locks import FolderLock
 from app.storage.postgres.ownership import Ownership
 
-LEASE_SECONDS = 10.0
-"""How long a run can be held against others that need it."""
+LEASE_SECONDS = 10.0  # How long a run can be held against others that need it.
 
 STUCK_SECONDS = 30.0
 """How long a folder can be held for which others wait; then its holder's session is ended."""

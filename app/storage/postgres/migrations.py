@@ -12,11 +12,8 @@ from app.storage.postgres.database import SCHEMA, Connection, Database
 if TYPE_CHECKING:
     import psycopg
 
-HEAD = "20261126_leases"
-"""Newest migration; a test compares it with the folder `migrations/store/`."""
-
-OLDEST_SERVER = 13
-"""Oldest version of Postgres that is supported."""
+HEAD = "20261126_leases"  # Newest migration; a test compares it with the folder `migrations/store/`.
+OLDEST_SERVER = 13  # Oldest version of Postgres that is supported.
 
 _VERSION = f"SELECT version_num FROM {SCHEMA}.alembic_version"
 

@@ -29,8 +29,7 @@ from app.storage.postgres.database import (
     is_lost,
 )
 
-RECONNECT_SECONDS = 10.0
-"""How long a commit waits for a server that is away."""
+RECONNECT_SECONDS = 10.0  # How long a commit waits for a server that is away.
 
 _TAKE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1

@@ -6,19 +6,15 @@ from typing import NamedTuple
 
 from app.storage import layout
 
-JOURNALS = (layout.STEPS, layout.CONTROL)
-"""Files of a run that are kept line by line."""
+JOURNALS = (layout.STEPS, layout.CONTROL)  # Files of a run that are kept line by line.
 
 
 class Place(NamedTuple):
     """Where a file is."""
 
-    run: str
-    """The run's folder, empty outside of all."""
-    folder: str
-    """Folder within it."""
-    name: str
-    """Name of the file."""
+    run: str  # The run's folder, empty outside of all.
+    folder: str  # Folder within it.
+    name: str  # Name of the file.
 
     @property
     def is_journal(self) -> bool:

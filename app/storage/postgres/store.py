@@ -33,14 +33,10 @@ from app.storage.runs.run_folders import Adopt
 class Target:
     """The database of a store, and its operations."""
 
-    url: str
-    """Its address."""
-    new_identity: str
-    """What the store is called if it is new."""
-    looks_only: bool = False
-    """Whether nothing is written, so that the store need not be owned."""
-    shared: bool = False
-    """Whether other processes write to it, too, each to the runs that it leases."""
+    url: str  # Its address.
+    new_identity: str  # What the store is called if it is new.
+    looks_only: bool = False  # Whether nothing is written, so that the store need not be owned.
+    shared: bool = False  # Whether other processes write to it, too, each to the runs that it leases.
 
 
 class PostgresStore(FolderStore):

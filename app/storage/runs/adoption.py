@@ -26,38 +26,28 @@ _LABEL = "sha256:"
 class Kept:
     """An old line that can be believed."""
 
-    line: Mapping[str, plain.Json]
-    """The line as it was written."""
-    output: plain.Json
-    """Its output, found in its slot."""
+    line: Mapping[str, plain.Json]  # The line as it was written.
+    output: plain.Json  # Its output, found in its slot.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A folder written by hand."""
 
-    run_id: str
-    """Name of the folder."""
-    manifest: dict[str, Any]
-    """run.json."""
-    kept: list[Kept]
-    """Old lines whose output is there and fits."""
-    dropped: int
-    """Old lines behind them; their steps run again."""
+    run_id: str  # Name of the folder.
+    manifest: dict[str, Any]  # run.json.
+    kept: list[Kept]  # Old lines whose output is there and fits.
+    dropped: int  # Old lines behind them; their steps run again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
     """The files of the run that it becomes."""
 
-    start: bytes
-    """start.json."""
-    steps: bytes
-    """steps.jsonl."""
-    control: bytes
-    """control.jsonl."""
-    outputs: list[bytes]
-    """Outputs too large for a line, to be kept as blobs."""
+    start: bytes  # start.json.
+    steps: bytes  # steps.jsonl.
+    control: bytes  # control.jsonl.
+    outputs: list[bytes]  # Outputs too large for a line, to be kept as blobs.
 
 
 def find(files: Disk, run_id: str) -> Found:

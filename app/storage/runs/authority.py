@@ -34,32 +34,22 @@ _KINDS: Mapping[Any, tuple[str, ...]] = {
 class Damage:
     """A place that cannot be trusted."""
 
-    file: str
-    """File within the run's folder."""
-    line: int | None
-    """Number of the line, from 1; None: the file as a whole."""
-    reason: str
-    """The flaw, worded to follow the position in a sentence."""
+    file: str  # File within the run's folder.
+    line: int | None  # Number of the line, from 1; None: the file as a whole.
+    reason: str  # The flaw, worded to follow the position in a sentence.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
     """The trustworthy content of the three files."""
 
-    run_id: str
-    """Name of the folder."""
-    start: runs.RunStart
-    """start.json as written."""
-    steps: Reading
-    """steps.jsonl."""
-    control: Reading
-    """control.jsonl."""
-    records: list[records.Record]
-    """Good lines of steps.jsonl as values."""
-    decisions: decisions.Decisions
-    """What the good lines of control.jsonl add up to."""
-    damages: tuple[Damage, ...]
-    """Damage found; torn ends are not damage."""
+    run_id: str  # Name of the folder.
+    start: runs.RunStart  # start.json as written.
+    steps: Reading  # steps.jsonl.
+    control: Reading  # control.jsonl.
+    records: list[records.Record]  # Good lines of steps.jsonl as values.
+    decisions: decisions.Decisions  # What the good lines of control.jsonl add up to.
+    damages: tuple[Damage, ...]  # Damage found; torn ends are not damage.
 
     def loaded(
         self, emitted: frozenset[str] = frozenset(), missing: missing_lines.MissingLines | None = None

@@ -35,8 +35,7 @@ _log = logging.getLogger(__name__)
 class Recovered:
     """What a log has given back."""
 
-    segments: tuple[str, ...] = ()
-    """Segments of which nothing is needed any more."""
+    segments: tuple[str, ...] = ()  # Segments of which nothing is needed any more.
     suspects: frozenset[str] = frozenset()
     """Runs that may have lost more than their journals: their projections must be made anew."""
     parked: frozenset[str] = frozenset()

@@ -37,12 +37,9 @@ _log = logging.getLogger(__name__)
 class Born:
     """A run's new folder, built aside."""
 
-    lock: Lock | None
-    """The folder, held."""
-    content: bytes
-    """start.json."""
-    durable: bool
-    """Whether it was synced, and its projections written; otherwise it is to be committed."""
+    lock: Lock | None  # The folder, held.
+    content: bytes  # start.json.
+    durable: bool  # Whether it was synced, and its projections written; otherwise it is to be committed.
 
     def release(self) -> None:
         """Let go of the folder."""

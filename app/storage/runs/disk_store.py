@@ -41,8 +41,7 @@ class DiskStore(StoredRuns, abc.ABC):
 
     leads: Callable[[], Awaitable[bool]] | None = None
     """Returns whether this service leads those that share the store; None: it is not shared."""
-    news: event_feed.News | None = None
-    """What other processes write; None: nothing is announced."""
+    news: event_feed.News | None = None  # What other processes write; None: nothing is announced.
     common: CommonFiles | None = None
     """What all processes share beside the runs; None: it is in files of the data directory."""
     shared_spending: spending.SharedSpending | None = None

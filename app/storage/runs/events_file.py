@@ -17,8 +17,7 @@ from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
 
-BLOCK = 100_000_000
-"""Numbers that belong to one `taken`."""
+BLOCK = 100_000_000  # Numbers that belong to one `taken`.
 
 _CHUNK_BYTES = 64 * 1024
 _LONGEST_LINE_BYTES = 64 * 1024 * 1024
@@ -30,20 +29,14 @@ _REFUSAL = b'{"refused":'
 class Written:
     """What events.jsonl was found to hold."""
 
-    last: int = 0
-    """Highest number."""
-    numbers: frozenset[int] = frozenset()
-    """All numbers."""
+    last: int = 0  # Highest number.
+    numbers: frozenset[int] = frozenset()  # All numbers.
     refused: frozenset[int] = frozenset()
     """Numbers without an event, since the line that had reserved them was refused."""
-    notes: frozenset[str] = frozenset()
-    """Keys of `recipe.note` events."""
-    positions: frozenset[int] = frozenset()
-    """Positions of the journal lines that have their event."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """Number of events by type."""
-    ordered_pauses: int = 0
-    """Pauses among them that a person asked for, each of which has its control line."""
+    notes: frozenset[str] = frozenset()  # Keys of `recipe.note` events.
+    positions: frozenset[int] = frozenset()  # Positions of the journal lines that have their event.
+    counts: Mapping[str, int] = field(default_factory=dict)  # Number of events by type.
+    ordered_pauses: int = 0  # Pauses among them that a person asked for, each of which has its control line.
 
 
 def encoded(*told: events.Event) -> bytes:

@@ -32,14 +32,10 @@ class KeptRun:
 
     authority: Authority
     """Its authority then; its decisions are those at the end of what this process has written."""
-    written: Written
-    """Events then."""
-    events_end: int
-    """Length of events.jsonl then."""
-    proven: frozenset[str]
-    """Receipts in their session's file then."""
-    position: JournalPosition | None = None
-    """Where this process has set it aside; None while it is open."""
+    written: Written  # Events then.
+    events_end: int  # Length of events.jsonl then.
+    proven: frozenset[str]  # Receipts in their session's file then.
+    position: JournalPosition | None = None  # Where this process has set it aside; None while it is open.
 
 
 class KeptRuns:

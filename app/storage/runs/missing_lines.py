@@ -22,8 +22,7 @@ from app.storage.runs import authority, events_file
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
 
-COUNTED = "journal_lines"
-"""Field of run.json: lines of steps.jsonl when it was written."""
+COUNTED = "journal_lines"  # Field of run.json: lines of steps.jsonl when it was written.
 
 _MOST_LOOKS = 10
 

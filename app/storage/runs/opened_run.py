@@ -19,12 +19,9 @@ class JournalPosition:
     needs to be repaired.
     """
 
-    steps: int
-    """Lines of steps.jsonl."""
-    control: int
-    """Lines of control.jsonl."""
-    event: int
-    """Number of the last event."""
+    steps: int  # Lines of steps.jsonl.
+    control: int  # Lines of control.jsonl.
+    event: int  # Number of the last event.
 
 
 Released: TypeAlias = Callable[[str, JournalPosition | None], None]
@@ -35,15 +32,9 @@ Released: TypeAlias = Callable[[str, JournalPosition | None], None]
 class OpenedRun:
     """What opening a folder for writing brought."""
 
-    authority: Authority
-    """The run, its torn ends cut off."""
-    lock: Lock
-    """The folder, held."""
-    written: Written
-    """What events.jsonl holds."""
-    proven: frozenset[str]
-    """Receipts that are in their session's file."""
-    missing: missing_lines.MissingLines | None = None
-    """Lines that the journals are known to lack."""
-    unwritten: tuple[events.Event, ...] = ()
-    """Events that are not in the file yet."""
+    authority: Authority  # The run, its torn ends cut off.
+    lock: Lock  # The folder, held.
+    written: Written  # What events.jsonl holds.
+    proven: frozenset[str]  # Receipts that are in their session's file.
+    missing: missing_lines.MissingLines | None = None  # Lines that the journals are known to lack.
+    unwritten: tuple[events.Event, ...] = ()  # Events that are not in the file yet.

@@ -32,14 +32,10 @@ _LARGEST = 2**53
 class FoundRun:
     """A folder made ready for writing."""
 
-    opened: OpenedRun
-    """What its log is made from."""
-    untold: list[Event]
-    """Events to add; one without a number of its own has 0."""
-    places: list[ReceiptPlace]
-    """Receipts found in their session's file."""
-    unproven: list[records.Record]
-    """Records whose receipt is missing there."""
+    opened: OpenedRun  # What its log is made from.
+    untold: list[Event]  # Events to add; one without a number of its own has 0.
+    places: list[ReceiptPlace]  # Receipts found in their session's file.
+    unproven: list[records.Record]  # Records whose receipt is missing there.
     orders: tuple[RunOrder, ...] = ()
     """Orders that the index may lack, since the process that took them may have died."""
     journal_position: JournalPosition | None = None

@@ -23,22 +23,15 @@ class Load:
 
     make: Callable[[], Mapping[str, plain.Json]] | None = None
     """Makes the snapshots again if they could not be written."""
-    files: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Snapshots by name."""
-    events: list[events.Event] = field(default_factory=list)
-    """Queued events."""
-    event_lines: bytes = b""
-    """The same, as lines."""
-    refused: int = 0
-    """How many refused numbers the lines begin with."""
-    sync_events: bool = False
-    """Whether their numbers count only once they are durable."""
-    events_written: bool = False
-    """Whether the lines are in the file."""
+    files: Mapping[str, plain.Json] = field(default_factory=dict)  # Snapshots by name.
+    events: list[events.Event] = field(default_factory=list)  # Queued events.
+    event_lines: bytes = b""  # The same, as lines.
+    refused: int = 0  # How many refused numbers the lines begin with.
+    sync_events: bool = False  # Whether their numbers count only once they are durable.
+    events_written: bool = False  # Whether the lines are in the file.
     receipts: list[records.Record] = field(default_factory=list)
     """Records of tool executions whose receipts are queued."""
-    places: list[ReceiptPlace] | None = None
-    """Where the receipts were written; None: they were not."""
+    places: list[ReceiptPlace] | None = None  # Where the receipts were written; None: they were not.
 
 
 class ProjectionFiles:

@@ -14,9 +14,6 @@ from app.storage.runs.stored_runs import ReadParts
 class StoreParts(ReadParts):
     """What an open store works with that takes runs in."""
 
-    admission: Admission
-    """Takes new runs in."""
-    opener: Opener
-    """Opens runs for writing."""
-    maintenance: Maintenance
-    """Checks and repairs runs."""
+    admission: Admission  # Takes new runs in.
+    opener: Opener  # Opens runs for writing.
+    maintenance: Maintenance  # Checks and repairs runs.

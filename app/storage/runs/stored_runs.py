@@ -35,22 +35,14 @@ if TYPE_CHECKING:
 class ReadParts:
     """What an open store works with."""
 
-    context: StorageContext
-    """What logs share."""
-    identity: str
-    """Identity of the data directory."""
-    reconciliation: Reconciliation
-    """Brings rows in line with folders."""
-    logs: dict[str, FolderLog]
-    """Runs that are open for writing in this store."""
-    folders: RunFolders
-    """Reads runs without taking them."""
-    rechecks: Rechecks
-    """Keeps rows in line with folders that others have changed."""
-    archive: Archive
-    """Reads the folders of runs."""
-    issues: Issues
-    """The issues."""
+    context: StorageContext  # What logs share.
+    identity: str  # Identity of the data directory.
+    reconciliation: Reconciliation  # Brings rows in line with folders.
+    logs: dict[str, FolderLog]  # Runs that are open for writing in this store.
+    folders: RunFolders  # Reads runs without taking them.
+    rechecks: Rechecks  # Keeps rows in line with folders that others have changed.
+    archive: Archive  # Reads the folders of runs.
+    issues: Issues  # The issues.
 
 
 def read_parts(

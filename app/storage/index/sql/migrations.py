@@ -7,8 +7,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from app import resources
 from app.storage.index.sql.sessions import writing
 
-HEAD = "20261126_pins_of_runs"
-"""Newest migration; a test compares it with the folder `migrations/`."""
+HEAD = "20261126_pins_of_runs"  # Newest migration; a test compares it with the folder `migrations/`.
 
 NEW = "sqlite.sql"
 """What makes the tables of a new SQLite file; `scripts/publish_index.py` writes it from the migrations."""

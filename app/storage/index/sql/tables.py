@@ -10,8 +10,7 @@ from typing import Any
 import sqlmodel
 from sqlalchemy import BigInteger, CheckConstraint, Index, false, text, true
 
-METADATA = sqlmodel.SQLModel.metadata
-"""What the migrations lead to."""
+METADATA = sqlmodel.SQLModel.metadata  # What the migrations lead to.
 
 _STATES = "'pending', 'running', 'waiting', 'paused', 'done', 'failed', 'cancelled'"
 _FINISHED = "'done', 'failed', 'cancelled'"
@@ -55,58 +54,35 @@ class RunRow(sqlmodel.SQLModel, table=True):
         ),
     )
 
-    run_id: str = sqlmodel.Field(primary_key=True, max_length=64)
-    """Name of its folder."""
-    recipe_id: str
-    """Recipe it executes."""
-    dialect: str
-    """Language of the recipe."""
-    status: str = sqlmodel.Field(max_length=16)
-    """Where it stands; errs only towards unfinished."""
-    created_at: str = sqlmodel.Field(max_length=24)
-    """When it was accepted."""
-    updated_at: str = sqlmodel.Field(max_length=24)
-    """When it last moved."""
+    run_id: str = sqlmodel.Field(primary_key=True, max_length=64)  # Name of its folder.
+    recipe_id: str  # Recipe it executes.
+    dialect: str  # Language of the recipe.
+    status: str = sqlmodel.Field(max_length=16)  # Where it stands; errs only towards unfinished.
+    created_at: str = sqlmodel.Field(max_length=24)  # When it was accepted.
+    updated_at: str = sqlmodel.Field(max_length=24)  # When it last moved.
     completed_at: str | None = sqlmodel.Field(default=None, max_length=24)
     """When it ended; set if and only if it is finished."""
-    description: str
-    """Its task, as text."""
-    priority: int
-    """-100 to 100; higher goes first."""
-    session_id: str
-    """Work session that its receipts belong to."""
-    parent_run_id: str | None = None
-    """Run that started it."""
-    error_code: str | None = None
-    """Code of the error of a failed or parked run."""
-    owner: str = sqlmodel.Field(max_length=8)
-    """Who continues it."""
-    working_dir: str
-    """Workspace."""
-    exclusive_workspace: bool
-    """Whether it holds its workspace alone."""
+    description: str  # Its task, as text.
+    priority: int  # -100 to 100; higher goes first.
+    session_id: str  # Work session that its receipts belong to.
+    parent_run_id: str | None = None  # Run that started it.
+    error_code: str | None = None  # Code of the error of a failed or parked run.
+    owner: str = sqlmodel.Field(max_length=8)  # Who continues it.
+    working_dir: str  # Workspace.
+    exclusive_workspace: bool  # Whether it holds its workspace alone.
     idempotency_key: str | None = sqlmodel.Field(default=None, unique=True)
     """Key under which a repeated request finds it."""
-    request_sha256: str | None = None
-    """Hash of the request that made it."""
+    request_sha256: str | None = None  # Hash of the request that made it.
     started_at: str | None = sqlmodel.Field(default=None, max_length=24)
     """When a process took it up for the first time."""
-    reason: str | None = None
-    """Why a paused run rests."""
-    input_tokens: int | None = sqlmodel.Field(default=None, sa_type=BigInteger)
-    """Tokens read."""
-    output_tokens: int | None = sqlmodel.Field(default=None, sa_type=BigInteger)
-    """Tokens written."""
-    cost_usd: float | None = None
-    """Sum of the reported prices."""
-    cost_estimated_usd: float | None = None
-    """Sum of the estimates for calls without a reported price."""
-    search: str | None = None
-    """What searches look through, folded."""
-    concurrency_key: str | None = None
-    """Key that limits how many runs of it are under way."""
-    concurrency_limit: int | None = None
-    """How many those are."""
+    reason: str | None = None  # Why a paused run rests.
+    input_tokens: int | None = sqlmodel.Field(default=None, sa_type=BigInteger)  # Tokens read.
+    output_tokens: int | None = sqlmodel.Field(default=None, sa_type=BigInteger)  # Tokens written.
+    cost_usd: float | None = None  # Sum of the reported prices.
+    cost_estimated_usd: float | None = None  # Sum of the estimates for calls without a reported price.
+    search: str | None = None  # What searches look through, folded.
+    concurrency_key: str | None = None  # Key that limits how many runs of it are under way.
+    concurrency_limit: int | None = None  # How many those are.
     concurrency_policy: str | None = sqlmodel.Field(default=None, max_length=16)
     """What happens at that limit."""
     pinned: bool = sqlmodel.Field(default=False, sa_column_kwargs={"server_default": false()})
@@ -123,24 +99,16 @@ class RunUsageRow(sqlmodel.SQLModel, table=True):
 
     run_id: str = sqlmodel.Field(primary_key=True, max_length=64)
     """Run; no foreign key, since a row that is written anew keeps its sums."""
-    quarter: str = sqlmodel.Field(primary_key=True, max_length=24)
-    """Instant at which the period begins."""
-    agent_id: str = sqlmodel.Field(primary_key=True)
-    """Agent; empty where the journal names none."""
+    quarter: str = sqlmodel.Field(primary_key=True, max_length=24)  # Instant at which the period begins.
+    agent_id: str = sqlmodel.Field(primary_key=True)  # Agent; empty where the journal names none.
     model: str = sqlmodel.Field(primary_key=True)
     """Model or tier as it was asked for; empty for the backend's default."""
-    calls: int
-    """Calls that reported their usage."""
-    input_tokens: int = sqlmodel.Field(sa_type=BigInteger)
-    """Tokens read."""
-    output_tokens: int = sqlmodel.Field(sa_type=BigInteger)
-    """Tokens written."""
-    cost_usd: float | None = None
-    """Sum of the reported prices."""
-    calls_without_price: int
-    """Calls without a reported price."""
-    cost_estimated_usd: float | None = None
-    """Sum of the estimates for those."""
+    calls: int  # Calls that reported their usage.
+    input_tokens: int = sqlmodel.Field(sa_type=BigInteger)  # Tokens read.
+    output_tokens: int = sqlmodel.Field(sa_type=BigInteger)  # Tokens written.
+    cost_usd: float | None = None  # Sum of the reported prices.
+    calls_without_price: int  # Calls without a reported price.
+    cost_estimated_usd: float | None = None  # Sum of the estimates for those.
     calls_silent: int = sqlmodel.Field(default=0, sa_column_kwargs={"server_default": text("0")})
     """Further calls, which reported nothing; those that were cut off among them."""
     tokens_reserved: int = sqlmodel.Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
@@ -160,22 +128,14 @@ class RunOrderRow(sqlmodel.SQLModel, table=True):
 
     run_id: str = sqlmodel.Field(primary_key=True, max_length=64)
     """Run that it was given to; no foreign key, since a row that is written anew keeps its orders."""
-    target: str
-    """What it was about: the run, or the session of a plan."""
-    file: str = sqlmodel.Field(primary_key=True, max_length=16)
-    """File of the run that holds it."""
-    line: int = sqlmodel.Field(primary_key=True)
-    """Number of its line."""
-    at: str = sqlmodel.Field(max_length=24)
-    """When it was given."""
-    action: str
-    """What was ordered."""
-    author: str
-    """Who gave it, as JSON."""
-    details: str
-    """More about it, as JSON."""
-    author_name: str | None = None
-    """Name of who gave it."""
+    target: str  # What it was about: the run, or the session of a plan.
+    file: str = sqlmodel.Field(primary_key=True, max_length=16)  # File of the run that holds it.
+    line: int = sqlmodel.Field(primary_key=True)  # Number of its line.
+    at: str = sqlmodel.Field(max_length=24)  # When it was given.
+    action: str  # What was ordered.
+    author: str  # Who gave it, as JSON.
+    details: str  # More about it, as JSON.
+    author_name: str | None = None  # Name of who gave it.
 
 
 class RunLabelRow(sqlmodel.SQLModel, table=True):
@@ -190,10 +150,8 @@ class RunLabelRow(sqlmodel.SQLModel, table=True):
 
     run_id: str = sqlmodel.Field(primary_key=True, max_length=64, foreign_key="runs.run_id", ondelete="CASCADE")
     """Run that carries it."""
-    name: str = sqlmodel.Field(primary_key=True)
-    """Its name."""
-    value: str
-    """Its value."""
+    name: str = sqlmodel.Field(primary_key=True)  # Its name.
+    value: str  # Its value.
     created_at: str | None = sqlmodel.Field(default=None, max_length=24)
     """When its run was accepted, so that the runs of a label are found in the order of a list."""
 
@@ -207,14 +165,10 @@ class ReceiptRow(sqlmodel.SQLModel, table=True):
         Index("ix_receipts_run", "run_id", "session_id", "offset_bytes"),
     )
 
-    receipt_id: str = sqlmodel.Field(primary_key=True, max_length=64)
-    """The receipt."""
-    session_id: str
-    """Work session whose file holds it."""
-    run_id: str = sqlmodel.Field(max_length=64)
-    """Run that it proves a step of."""
-    offset_bytes: int
-    """Where its line begins in that file."""
+    receipt_id: str = sqlmodel.Field(primary_key=True, max_length=64)  # The receipt.
+    session_id: str  # Work session whose file holds it.
+    run_id: str = sqlmodel.Field(max_length=64)  # Run that it proves a step of.
+    offset_bytes: int  # Where its line begins in that file.
 
 
 class IssueRow(sqlmodel.SQLModel, table=True):
@@ -231,28 +185,17 @@ class IssueRow(sqlmodel.SQLModel, table=True):
         Index("ix_issues_recipe", "recipe_id", "created_at", "issue_id"),
     )
 
-    issue_id: str = sqlmodel.Field(primary_key=True, max_length=200)
-    """Its id; names its file."""
-    run_id: str | None = sqlmodel.Field(default=None, max_length=64)
-    """Run that made it, or that it is about."""
-    title: str
-    """One line."""
-    status: str
-    """`open` or `closed`."""
-    created_at: str | None = None
-    """When it was made."""
-    session_id: str | None = None
-    """Work session that it belongs to."""
-    kind: str | None = None
-    """What sort of issue it is."""
-    severity: str | None = None
-    """How bad it is."""
-    recipe_id: str | None = None
-    """Recipe whose check found it."""
-    key: str | None = None
-    """Step that made it."""
-    updated_at: str | None = sqlmodel.Field(default=None, max_length=24)
-    """When it was last changed."""
+    issue_id: str = sqlmodel.Field(primary_key=True, max_length=200)  # Its id; names its file.
+    run_id: str | None = sqlmodel.Field(default=None, max_length=64)  # Run that made it, or that it is about.
+    title: str  # One line.
+    status: str  # `open` or `closed`.
+    created_at: str | None = None  # When it was made.
+    session_id: str | None = None  # Work session that it belongs to.
+    kind: str | None = None  # What sort of issue it is.
+    severity: str | None = None  # How bad it is.
+    recipe_id: str | None = None  # Recipe whose check found it.
+    key: str | None = None  # Step that made it.
+    updated_at: str | None = sqlmodel.Field(default=None, max_length=24)  # When it was last changed.
     revision: int = sqlmodel.Field(default=0, sa_column_kwargs={"server_default": text("0")})
     """Number of its changes."""
     marked: bool = sqlmodel.Field(default=True, sa_column_kwargs={"server_default": true()})
