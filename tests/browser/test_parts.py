@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.pages import Page
 from tests.integration import conferring, served
+from tests.integration import project as projects
 from tests.integration.project import Project
 
 pytestmark = pytest.mark.slow
@@ -127,3 +128,25 @@ def test_ids_are_copied(page: Page) -> None:
     page.tab.locator(".id .icon-done").wait_for()
 
     assert page.tab.evaluate("navigator.clipboard.readText()") == run["run_id"]
+
+
+def test_resume_names_the_step_whose_evidence_was_rejected(chromium: Browser, project: Project) -> None:
+    """A reply without the evidence that its step demands is asked for anew; what is said of Resume names its step."""
+    recipe = projects.draft("proven")
+    recipe["phase_b"][0]["evidence"] = True
+    project.add_recipe(recipe)
+    agents = json.loads((project.data / "agents.json").read_text(encoding="utf-8"))
+    for agent in agents["agents"]:
+        agent["evidence"] = "any"
+    project.write(".control-room/agents.json", json.dumps(agents))
+    project.say("draft", text="It is dark.")
+    with served.in_a_thread(project) as address, chromium.new_context(base_url=address) as context:
+        page = Page(context).open("/runs")
+        body = {"recipe_id": "proven", "args": {"scene_path": "Story/Scenes/SCN-the-arrival.md"}}
+        page.open(f"/runs/{page.api('POST', '/api/runs', body)['run_id']}")
+        page.shows("This run continues at draft.")
+        page.shows("The step draft runs again; if it calls an agent, that call is paid for again.")
+        page.button("Resume").click()
+
+        expect(page.tab.locator("dialog")).to_contain_text("Performed next: draft draft.evidence")
+        assert page.complaints == []

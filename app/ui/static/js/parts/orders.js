@@ -29,10 +29,12 @@ const LANGUAGES = ["control_room", "agent_recipes", "orchestrate", "amplifier"];
 
 /** @param {any} run */
 function resumed({ status, error, steps = [] }) {
-  const at = error?.key ? `at ${error.key}` : "where it stopped";
-  const again = status === "paused" ? "A step that was cut off, if any," : `The step ${error?.key || "that was cut off"}`;
+  // A check of the evidence in a reply fails the step that replied.
+  const key = error?.key?.replace(/\.evidence$/, "");
+  const at = key ? `at ${key}` : "where it stopped";
+  const again = status === "paused" ? "A step that was cut off, if any," : `The step ${key || "that was cut off"}`;
   if (error?.code === "budget_exhausted") return `This run continues ${at}. It is paused again at once while the limit is reached.`;
-  const step = steps.find((/** @type {any} */ each) => each.key === error?.key);
+  const step = steps.find((/** @type {any} */ each) => each.key === key);
   const cost = step?.tool || step?.phase === "dod" ? "it calls no agent. First remove the cause, such as a missing file; to change an argument, start again." : "if it calls an agent, that call is paid for again.";
   return `This run continues ${at}. Finished steps are kept and not paid for again. ${again} runs again; ${cost}`;
 }
