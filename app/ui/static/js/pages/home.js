@@ -44,7 +44,7 @@ export function Home() {
       ${busy === 0 && stats && html`<p class="muted">Nothing is running. <a href="/start">Start a run</a>, or from a terminal:</p><${Command} text=${EXAMPLE} served />`}
     </${Section}>
     <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed runs</a>`}>
-      ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">Nothing failed.</p>`}
+      ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data.filter((/** @type {any} */ run) => run.reason !== "denied")} />` : stats && html`<p class="muted">Nothing failed.</p>`}
     </${Section}>
     ${done.data?.length > 0 && html`<${Section} title="Recently done" actions=${html`<a href="/runs?status=done">All ${format.number(stats.runs.done)} done</a>`}><${RunLines} runs=${done.data} /></${Section}>`}`;
 }
