@@ -113,11 +113,16 @@ def test_a_gate_is_denied(project: Project, page: Page) -> None:
     expect(page.tab.locator("dialog")).to_contain_text("Performed next: count")
     expect(page.tab.locator("dialog").get_by_role("button", name="Fork")).to_be_enabled()
 
+    page.open(f"/runs/{run['run_id']}?step=approval:look")
+    expect(page.tab.locator(".attempt")).to_contain_text("denied · attempt 1")
     failed = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": "none.md"}})
     page.open(f"/runs/{failed['run_id']}").shows("file_not_found")
     page.open("/")
     section = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Failed in the last 24 hours"))
 
+    ended = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Recently finished"))
+
+    expect(ended.locator("li", has_text="approval_denied")).to_contain_text("denied")
     expect(section.locator("a[href^='/runs/2']")).to_have_count(1)
     expect(section).to_contain_text("file_not_found")
 

@@ -23,7 +23,7 @@ export function Home() {
   const stuck = useLive(parked ? `/api/runs?status=paused&limit=${MOST}` : null, { on: aboutRuns });
   const running = useLive(busy ? `/api/runs?status=running&status=pending&limit=${MOST}` : null);
   const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { status: "failed", limit: MOST, created_after: since }) : null, { on: aboutRuns });
-  const done = useLive(stats?.runs.done ? "/api/runs?status=done&limit=5" : null, { on: aboutRuns });
+  const ended = useLive("/api/runs?status=done&status=failed&status=cancelled&limit=5", { on: aboutRuns });
   const asking = (plans.data || []).filter(asksForPerson);
   const waiting = gates + parked + Math.max(drafts, asking.length);
   return html`
@@ -44,9 +44,9 @@ export function Home() {
       ${busy === 0 && stats && html`<p class="muted">Nothing is running. <a href="/start">Start a run</a>, or from a terminal:</p><${Command} text=${EXAMPLE} served />`}
     </${Section}>
     <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed runs</a>`}>
-      ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data.filter((/** @type {any} */ run) => run.reason !== "denied")} />` : stats && html`<p class="muted">Nothing failed.</p>`}
+      ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data.filter((/** @type {any} */ run) => run.reason !== "denied")} />` : stats && html`<p class="muted">No run failed.</p>`}
     </${Section}>
-    ${done.data?.length > 0 && html`<${Section} title="Recently done" actions=${html`<a href="/runs?status=done">All ${format.number(stats.runs.done)} done</a>`}><${RunLines} runs=${done.data} /></${Section}>`}`;
+    ${ended.data?.length > 0 && html`<${Section} title="Recently finished" actions=${html`<a href="/runs">All runs</a>`}><${RunLines} runs=${ended.data} /></${Section}>`}`;
 }
 
 /** @param {{stats: any, waiting: number, busy: number}} props */

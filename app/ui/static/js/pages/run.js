@@ -218,23 +218,23 @@ function Steps({ state, onNear }) {
         <span role="columnheader" class="axis"><span class="hidden">Time</span>${ticks(to - from).map((at) => html`<span style=${{ left: `${(100 * at) / (to - from)}%` }}>${at === 0 ? "0" : format.duration(at / 1000)}</span>`)}</span>
         <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Duration</span></div>
       <${Virtual} items=${items} name=${nameOf} depends=${[range, run.status]} onNear=${onNear}
-        row=${(/** @type {any} */ step) => html`<${StepRow} step=${step} range=${range} denied=${wasDenied(run) && run.error.key === step.key} />`} />
+        row=${(/** @type {any} */ step) => html`<${StepRow} step=${step} range=${range} />`} />
     </div>`}
   </${Section}>`;
 }
 
-/** @param {{step: any, range: {from: number, to: number}, denied: boolean}} props */
-function StepRow({ step, range, denied }) {
+/** @param {{step: any, range: {from: number, to: number}}} props */
+function StepRow({ step, range }) {
   const by = step.tool || step.agent_archetype || (step.gate_id ? "a person" : "");
   const tries = (step.attempts || []).filter((/** @type {any} */ each) => each.attempt !== step.attempt);
   const at = useNow(isOpen(step));
   return html`
-    <span role="cell"><${Status} of=${denied ? "denied" : standing(step)} note=${placeOf(step)} /></span>
+    <span role="cell"><${Status} of=${standing(step)} note=${placeOf(step)} /></span>
     <span role="cell" class="name"><span class="cut"><a class="row-link" href=${stepLink(step.key)}>${step.key}</a>${step.attempt > 1 && html` <span class="muted">attempt ${step.attempt}</span>`}</span>
       <span class="cut muted">${step.error ? step.error.message : step.output_preview || heartbeat(step, at)}</span></span>
     <span role="cell" class="by cut">${by}${step.agent_id && step.agent_id !== by && html` <span class="muted">${step.agent_id}</span>`}</span>
     <span role="cell" class="timeline">${each(tries, (each) => html`<${Bar} step=${each} range=${range} at=${0} kind="tried" />`)}
-      <${Bar} step=${step} range=${range} at=${at} kind=${denied ? "failed" : standing(step)} /></span>
+      <${Bar} step=${step} range=${range} at=${at} kind=${standing(step)} /></span>
     <span role="cell" class="right number tokens">${step.usage ? format.number(format.tokens(step.usage)) : ""}</span>
     <span role="cell" class="right"><${Took} from=${step.started_at} to=${step.completed_at} /></span>`;
 }
@@ -242,6 +242,7 @@ function StepRow({ step, range, denied }) {
 /** What a step is shown as: one that asks a person waits, a check of the definition of done that does not hold has failed. @param {any} step */
 function standing(step) {
   if (step.queued) return "queued";
+  if (wasDenied(step) || step.output?.denied) return "denied";
   if (step.phase === "dod" && step.holds === false) return "failed";
   return step.gate_id && step.status === "running" ? "waiting" : step.status;
 }

@@ -29,7 +29,7 @@ function RunRow({ run, to, chosen, onChoose }) {
   const title = run.description || run.recipe_id;
   return html`${onChoose && html`<span role="cell" class="check"><label><input type="checkbox" aria-label=${`Select ${title}`} checked=${chosen?.has(run.run_id)}
       onChange=${(/** @type {any} */ event) => onChoose(run.run_id, event.target.checked)} /></label></span>`}
-    <span role="cell"><${Status} of=${run.status} note=${run.unreadable ? "unreadable" : run.pinned && "pinned"} /></span>
+    <span role="cell"><${Status} of=${run.reason === "denied" ? run.reason : run.status} note=${run.unreadable ? "unreadable" : run.pinned && "pinned"} /></span>
     <span role="cell" class="name"><a class="row-link cut" href=${to + run.run_id} title=${title}>${title}</a>
       <span class="cut muted">${run.error_code ? html`<span class="wrong-text">${run.error_code}</span>` : run.live_step ? liveStep(run.live_step) : html`<span class="mono">${run.run_id}</span>`}</span></span>
     <span role="cell" class="recipe cut"><a href=${`/runs?recipe_id=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a></span>
@@ -49,7 +49,7 @@ function liveStep(step) {
 export function RunLines({ runs }) {
   return html`<ul class="lines of-runs">${runs.map(
     (run) => html`<li key=${run.run_id} data-row>
-      <${Status} of=${run.status} />
+      <${Status} of=${run.reason === "denied" ? run.reason : run.status} />
       <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
       <span class="muted">${run.error_code ? html`<span class="wrong-text">${run.error_code}</span>` : run.live_step ? liveStep(run.live_step) : run.recipe_id}</span>
       <${Progress} done=${run.current_step_index} total=${run.total_steps} />
