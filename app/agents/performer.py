@@ -127,8 +127,9 @@ class AgentPerformer:
             # the agent's time. Its turn comes before the backend's: a step that waits for its conversation must not
             # hold a place there.
             async with AsyncExitStack() as held:
-                claimed = self._conversations.claimed(session_id, prompt.run_id)
-                await prompt.retry_until_space(lambda: held.enter_async_context(claimed))
+                # A claim can be entered once, so each try makes its own.
+                claim = functools.partial(self._conversations.claimed, session_id, prompt.run_id)
+                await prompt.retry_until_space(lambda: held.enter_async_context(claim()))
                 return await self._in_time(backend, prompt, call, untimed)
         except TimeoutError as error:
             raise errors.AgentFailed(

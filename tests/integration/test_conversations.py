@@ -78,7 +78,7 @@ async def test_a_conversation_of_a_run_is_its_own(service: served.Served) -> Non
 
 
 async def test_a_write_that_is_refused_once_stops_no_conversation(
-    service: served.Served, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run whose conversation cannot be noted down waits for room as for its journal, and goes on by itself."""
     asked: list[str] = []
@@ -93,14 +93,15 @@ async def test_a_write_that_is_refused_once_stops_no_conversation(
         unhindered(files, path, content, sync=sync)
 
     monkeypatch.setattr(os_disk.OsDisk, "write", write)
-    run_id = await service.start("small", **SAID)
-    shown = await service.until(run_id, step="fix")
-    await service.http.post(f"/api/runs/{run_id}/cancel")
-    await service.until(run_id, "cancelled")
-    # The stream ends when everything is written.
-    await service.http.get(f"/api/runs/{run_id}/events")
-    events = (service.project.data / "runs" / run_id / "events.jsonl").read_text(encoding="utf-8")
-    happened = [json.loads(line)["type"] for line in events.splitlines()]
+    async with served.in_process(project) as service:
+        run_id = await service.start("small", **SAID)
+        shown = await service.until(run_id, step="fix")
+        await service.http.post(f"/api/runs/{run_id}/cancel")
+        await service.until(run_id, "cancelled")
+        # The stream ends when everything is written.
+        await service.http.get(f"/api/runs/{run_id}/events")
+        events = (service.project.data / "runs" / run_id / "events.jsonl").read_text(encoding="utf-8")
+        happened = [json.loads(line)["type"] for line in events.splitlines()]
 
     assert (shown["status"], shown["error"]) == ("running", None)
     assert {step["attempt"] for step in shown["steps"]} == {1}
