@@ -118,6 +118,9 @@ class RunReader:
             return live
         await self._was_touched(run_id)
         view = await self._at_rest(run_id)
+        if view.status is states.RunState.PAUSED and self._engine.standing(run_id) is not None:
+            # Its folder was changed while it rests: lines are missing. It would only find that when its answer comes.
+            await self._engine.reload(run_id)
         # It may have been loaded while its folder was read, and what it shows by itself is newer.
         live, standing = await self._live(run_id), self._engine.standing(run_id)
         if live is not None:
