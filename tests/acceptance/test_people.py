@@ -58,5 +58,5 @@ def test_the_page_on_access_works(project: programs.Project) -> None:
         )
     actions = [line.split()[2] for line in done.stdout.splitlines()[1:]]
 
-    assert actions == ["key.revoked", "key.rotated", "key.added", "key.added"]
+    assert actions == ["key.added", "key.revoked", "key.added", "key.rotated", "key.added", "key.added"]
     assert "needs the role admin" in refused.stderr

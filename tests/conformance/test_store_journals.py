@@ -474,12 +474,13 @@ async def test_an_opening_that_nobody_waits_for_is_undone(harness: StoreHarness)
     """A caller that is cut off while a run is opened leaves it closed."""
     log = await store_harness.begun(harness)
     await log.close()
+    before = asyncio.all_tasks()
     opening = asyncio.ensure_future(harness.store.open(RUN))
     await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+    while others := asyncio.all_tasks() - before:
         await asyncio.wait(others)
     again = await harness.store.open(RUN)
 
