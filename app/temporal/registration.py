@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 
@@ -17,6 +18,7 @@ from app.temporal import attributes
 _TRIES = 60
 _AGAIN_SECONDS = 0.5
 _FRESH_SECONDS = 1.0
+_LOOK_SECONDS = 2.0
 _PASSING = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
 _WANTED = {key.name: IndexedValueType.ValueType(int(key.indexed_value_type)) for key in attributes.KEYS}
 
@@ -41,6 +43,17 @@ class Registration:
             await self._wanted.wait()
             self._wanted.clear()
             self._looked_at, self.is_known = self._clock.monotonic(), await self.register()
+            if self.is_known:
+                await self._until_lost()
+
+    async def _until_lost(self) -> None:
+        # A workflow that was handed them in the moment of the loss repeats its task until the server knows them again.
+        while not self._wanted.is_set():
+            await self._clock.sleep(_LOOK_SECONDS)
+            with contextlib.suppress(RPCError):
+                if await self._lacking():
+                    self.is_known = False
+                    self._wanted.set()
 
     async def are_known(self) -> bool:
         """Return whether the server knows them now; a workflow task with an unknown one would fail for ever."""
