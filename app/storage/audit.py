@@ -110,7 +110,7 @@ def check(files: Disk) -> tuple[int, str, int | None, str | None]:
 def _end(disk: Disk) -> tuple[int, str]:
     """Return how many lines the log has and the hash of the last, after cutting off what was never confirmed."""
     if disk.has_file(layout.AUDIT_ORDERS) and disk.size(layout.AUDIT_ORDERS) > disk_port.LARGEST_BYTES:
-        # No projection: it is not moved aside for a new one.
+        # The log is an authority: unlike a projection, it is not moved aside for a new one.
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), layout.AUDIT_ORDERS)
     size = disk_port.mend(disk, layout.AUDIT_ORDERS)
     if not size:

@@ -56,7 +56,7 @@ class Registration:
                     self._wanted.set()
 
     async def are_known(self) -> bool:
-        """Return whether the server knows them now; a workflow task with an unknown one would fail for ever."""
+        """Return whether the server knows them now; a workflow task with an unknown one fails until then."""
         if not self.is_known or self._clock.monotonic() - self._looked_at < _FRESH_SECONDS:
             return self.is_known
         try:

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 from app.engine import probes
 
 LARGEST_BYTES = 2 * 1024**3
-"""Largest file that is loaded as a whole: a sparse one of a terabyte has no room on the disk, but fills all memory."""
+"""Largest file that is loaded as a whole: a sparse file takes no room on the disk, but fills the memory."""
 
 _CHUNK_BYTES = 64 * 1024
 _IN_THE_WAY = (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST)

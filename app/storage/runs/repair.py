@@ -142,7 +142,8 @@ def _keep(context: StorageContext, run_id: str, journal: _Journal, *, dry_run: b
     is_too_large = is_file and files.size(path) > disk_port.LARGEST_BYTES
     old = files.read(path) if is_file and not is_too_large else b""
     kept = journal.reading.first(journal.kept, Verdict.WHOLE, "")
-    lost = old[kept.end :] or b"?" * is_too_large
+    # A file that is too large is not read; all of it counts as one line.
+    lost = b"?" if is_too_large else old[kept.end :]
     aside = _free_name(files, path) if lost else None
     if is_too_large and not dry_run:
         disk_port.make_way(files, path)
