@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 EXIT_CODE = 130  # Exit code of a process that a third signal ended.
@@ -27,6 +28,7 @@ class StopSignals:
         """Args: stop: Stops, and returns when all rests; called once more, told to hurry, at the second signal."""
         self._stop = stop
         self._stopping: list[asyncio.Task[None]] = []
+        self._heard = 0
         self.asked = 0
         """How many signals have come."""
 
@@ -35,7 +37,9 @@ class StopSignals:
         """Catch the signals within the block; only on the loop of the main thread."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._ask, number)
+            loop.add_signal_handler(number, self._stop_once_more, number)
+            # The loop hears of a signal in its next turn, and never if the block ends in this one.
+            signal.signal(number, self._counted(signal.getsignal(number)))
         try:
             yield
         finally:
@@ -47,9 +51,16 @@ class StopSignals:
         for stopping in self._stopping:
             await stopping
 
-    def _ask(self, number: signal.Signals) -> None:
-        self.asked += 1
-        _log.info("stopping", extra={"signal": number.name, "asked": self.asked})
-        if self.asked > 2:
+    def _counted(self, of_loop: Any) -> Callable[[int, FrameType | None], None]:
+        def count(number: int, frame: FrameType | None) -> None:
+            self.asked += 1
+            of_loop(number, frame)
+
+        return count
+
+    def _stop_once_more(self, number: signal.Signals) -> None:
+        self._heard += 1
+        _log.info("stopping", extra={"signal": number.name, "asked": self._heard})
+        if self._heard > 2:
             os._exit(EXIT_CODE)
-        self._stopping.append(asyncio.create_task(self._stop(self.asked == 2), name=f"stop {self.asked}"))
+        self._stopping.append(asyncio.create_task(self._stop(self._heard == 2), name=f"stop {self._heard}"))

@@ -1,0 +1,59 @@
+"""Stop signals."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+import uvloop
+
+from app.worker import stop_signals
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_last_turn_of_the_loop_counts(loop_factory, number: signal.Signals) -> None:
+    """The loop itself never hears of it."""
+    before = signal.getsignal(number)
+    stops: list[bool] = []
+
+    async def stop(hurried: bool) -> None:
+        stops.append(hurried)
+
+    async def work() -> int:
+        signals = stop_signals.StopSignals(stop)
+        with signals.caught():
+            os.kill(os.getpid(), number)
+        return signals.asked
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            assert runner.run(work()) == 1
+    finally:
+        signal.signal(number, before)
+    assert stops == []
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_each_signal_stops_once_more(loop_factory) -> None:
+    """The second hurries the stop, however close they come; after the block the signals are what they were."""
+    stops: list[bool] = []
+    begun = asyncio.Semaphore(0)
+
+    async def stop(hurried: bool) -> None:
+        stops.append(hurried)
+        begun.release()
+
+    async def work() -> int:
+        signals = stop_signals.StopSignals(stop)
+        with signals.caught():
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGTERM)
+                await begun.acquire()
+        await signals.stopped()
+        return signals.asked
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        assert runner.run(work()) == 2
+    assert stops == [False, True]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
