@@ -28,7 +28,7 @@ class StopSignals:
         """Args: stop: Stops, and returns when all rests; called once more, told to hurry, at the second signal."""
         self._stop = stop
         self._stopping: list[asyncio.Task[None]] = []
-        self._heard = 0
+        self._handled = 0
         self.asked = 0
         """How many signals have come."""
 
@@ -38,7 +38,7 @@ class StopSignals:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._stop_once_more, number)
-            # The loop hears of a signal in its next turn, and never if the block ends in this one.
+            # The loop handles a signal in its next turn, and never does if the block ends in this one.
             signal.signal(number, self._counted(signal.getsignal(number)))
         try:
             yield
@@ -59,8 +59,8 @@ class StopSignals:
         return count
 
     def _stop_once_more(self, number: signal.Signals) -> None:
-        self._heard += 1
-        _log.info("stopping", extra={"signal": number.name, "asked": self._heard})
-        if self._heard > 2:
+        self._handled += 1
+        _log.info("stopping", extra={"signal": number.name, "asked": self._handled})
+        if self._handled > 2:
             os._exit(EXIT_CODE)
-        self._stopping.append(asyncio.create_task(self._stop(self._heard == 2), name=f"stop {self._heard}"))
+        self._stopping.append(asyncio.create_task(self._stop(self._handled == 2), name=f"stop {self._handled}"))

@@ -13,7 +13,7 @@ from app.worker import stop_signals
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_last_turn_of_the_loop_counts(loop_factory, number: signal.Signals) -> None:
-    """The loop itself never hears of it."""
+    """The loop itself never handles it."""
     before = signal.getsignal(number)
     stops: list[bool] = []
 
