@@ -65,6 +65,8 @@ def main() -> None:
     if unknown:
         parser.error(f"no such check: {', '.join(unknown)}; there are {', '.join(checks)}")
     with contextlib.nullcontext() if chosen.long else _in_memory():
+        if "tests" in (chosen.only or checks):
+            _compile_tests(python)
         failed = _failed({name: command for name, command in checks.items() if name in (chosen.only or checks)})
     if failed:
         sys.exit(f"== failed: {', '.join(failed)}")
@@ -84,6 +86,16 @@ def _checks(python: Path, tests: list[str], *, long: bool) -> dict[str, list[str
         "tests": [str(python), "-m", "pytest", "-q", "-n", WORKERS, "--dist", "worksteal", *tests],
         "ordinary": [str(python), "scripts/ordinary_user.py"],
     } | ({"versions": [str(python), "scripts/versions.py"]} if long else {})
+
+
+def _compile_tests(python: Path) -> None:
+    # On a fresh checkout each worker would compile all tests for itself, at the same time as the others.
+    if (environment.ROOT / "tests" / "__pycache__").exists():
+        return
+    command = [str(python), "-m", "pytest", "--collect-only", "--quiet"]
+    halves = [["tests/unit"], ["tests", "--ignore=tests/unit"]]
+    for running in [_begun([*command, *half], subprocess.DEVNULL) for half in halves]:
+        running.wait()
 
 
 @contextlib.contextmanager
@@ -118,7 +130,7 @@ def _passes(name: str, command: list[str]) -> bool:
     return _judged(name, _begun(command).wait(), started)
 
 
-def _begun(command: list[str], said: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+def _begun(command: list[str], said: IO[bytes] | int | None = None) -> subprocess.Popen[bytes]:
     # A venv's tools must find its other tools, whoever calls this; what one process has compiled serves the others.
     path = f"{environment.PYTHON.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

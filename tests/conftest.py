@@ -14,7 +14,6 @@ LONG = (
     "acceptance/test_crash_laboratory.py",
     "unit/storage/test_kills.py",
     "unit/agents/test_local.py",
-    "unit/bench/test_crowded_workloads.py",
     "integration/test_fuzz.py",
     "acceptance/test_demo.py",
     "acceptance/test_service_kills.py",

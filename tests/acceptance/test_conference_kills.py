@@ -19,14 +19,9 @@ from tests.integration import conferring
 
 SAMPLE = (
     ("storage.create.before_rename", 1),
-    ("step.after_started", 1),
     ("step.performed", 2),
-    ("step.before_receipt", 1),
     ("step.after_append", 3),
-    ("step.performing", 5),
     ("step.before_append", 6),
-    ("step.after_append", 8),
-    ("storage.issue.before_write", 1),
     ("storage.issue.after_rename", 1),
     ("run.before_ended", 1),
     ("run.after_ended", 1),

@@ -35,10 +35,8 @@ ENGINE_POINTS = (
 SAMPLE = (
     ("storage.create.before_rename", 1),
     ("pool.granted", 1),
-    ("run.after_taken", 1),
     ("step.performing", 4),
     ("storage.commit.before_sync", 5),
-    ("step.before_receipt", 2),
     ("step.performed", 9),
     ("step.after_append", 9),
     ("run.after_ended", 1),

@@ -56,6 +56,7 @@ async def test_the_reply_tells_its_price(backend: local.LocalBackend) -> None:
     assert (reply.usage.input_tokens or 0) > 5
 
 
+@pytest.mark.slow
 async def test_the_standing_instruction_reaches_the_model(backend: local.LocalBackend) -> None:
     """A system text is part of what the model reads, and changes what it says."""
     plain = await backend.prompt(prompt("Who are you?", max_tokens=20))
@@ -82,6 +83,7 @@ async def test_a_reply_is_held_to_its_schema(backend: local.LocalBackend) -> Non
     assert set(answer) == {"outcome", "findings"}
 
 
+@pytest.mark.slow
 async def test_a_reply_that_reached_its_longest_is_told(backend: local.LocalBackend) -> None:
     """Half a JSON document comes with the reason why it is half."""
     schema = {"type": "object", "properties": {"story": {"type": "string", "minLength": 200}}, "required": ["story"]}
@@ -90,6 +92,7 @@ async def test_a_reply_that_reached_its_longest_is_told(backend: local.LocalBack
     assert (reply.error, reply.finish, reply.usage and reply.usage.output_tokens) == (None, "length", 10)
 
 
+@pytest.mark.slow
 async def test_a_schema_that_cannot_be_kept_is_refused(backend: local.LocalBackend) -> None:
     """A schema that the library does not understand is told, and the next prompt is answered."""
     refused = await backend.prompt(prompt(reply_schema={"type": "nonsense"}))
@@ -146,6 +149,7 @@ async def test_a_cancellation_stops_the_generation(
     assert (await backend.prompt(prompt())).error is None
 
 
+@pytest.mark.slow
 async def test_a_cancelled_wait_disturbs_nobody(backend: local.LocalBackend) -> None:
     """A prompt that is cancelled while it waits for its turn leaves the speaking one alone."""
     speaking = asyncio.ensure_future(backend.prompt(prompt("Tell a story.", max_tokens=60)))

@@ -80,6 +80,7 @@ async def test_an_environment_is_made_once(cache: Path) -> None:
     assert not (third.folder / "kept").exists()
 
 
+@pytest.mark.slow
 async def test_a_broken_installation_is_told(tmp_path: Path) -> None:
     """A package that pip refuses makes the product absent, with what pip said."""
     wheel = tmp_path / "broken-1-py3-none-any.whl"
