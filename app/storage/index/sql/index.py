@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 20.0
+_WRITERS = 2  # Other processes that may write the same row one after the other while this one tries to.
 _FINISHED = frozenset(state for state in states.RunState if state.finished)
 
 P = ParamSpec("P")
@@ -300,11 +301,19 @@ def _damaged(error: exc.DatabaseError) -> bool:
 
 def _patiently(work: Callable[[], T]) -> T:
     try:
-        return _retried(work)
+        return _repeated(work)
     except exc.IntegrityError:
         raise
     except exc.DatabaseError as error:
         raise errors.StorageFault(f"the index could not be used: {error.orig}", detail={"file": "index"}) from error
+
+
+def _repeated(work: Callable[[], T]) -> T:
+    # On Postgres another process may write a row between this one's look and its own write; the next try sees the row.
+    for _ in range(_WRITERS):
+        with contextlib.suppress(exc.IntegrityError):
+            return _retried(work)
+    return _retried(work)
 
 
 def _retried(work: Callable[[], T]) -> T:
