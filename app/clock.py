@@ -138,7 +138,7 @@ def instant(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r:.80} is not a valid instant; write it as 2026-02-10T14:30:00Z") from error
+        raise ValueError(f"{text!r:.80} is not an instant; write it as 2026-02-10T14:30:00Z") from error
     if at.tzinfo is None:
         raise ValueError(f"{text!r} has no UTC offset")
     try:
