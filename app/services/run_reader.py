@@ -298,13 +298,14 @@ class RunResponseCache:
         """
         living = view.living()
         self._catch_up(view, living)
-        opened = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in view.open]
+        shown = view.open[-views.NEWEST_STEPS :]
+        opened = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in shown]
         times = {"started_at": view.started_at, "duration_ms": views.duration_ms(view.started_at, view.completed_at)}
         stalled = next((step.stalled for step in view.open if step.stalled is not None), None)
         return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"orders":%b,"holder":%b%b,"unreadable":%b%b}' % (
             plain.encode(views.manifest(view) | times)[:-1],
             b",".join([*self._steps, *opened][-views.NEWEST_STEPS :]),
-            len(living) + len(opened),
+            len(living) + len(view.open),
             b",".join(self._summaries(view.board.slots)),
             plain.encode(allowed_orders.refusals(view)),
             plain.encode(holder),
