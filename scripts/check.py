@@ -65,7 +65,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no such check: {', '.join(unknown)}; there are {', '.join(checks)}")
     with contextlib.nullcontext() if chosen.long else _in_memory():
-        if "tests" in (chosen.only or checks):
+        if not chosen.only:
             _compile_tests(python)
         failed = _failed({name: command for name, command in checks.items() if name in (chosen.only or checks)})
     if failed:
@@ -89,10 +89,11 @@ def _checks(python: Path, tests: list[str], *, long: bool) -> dict[str, list[str
 
 
 def _compile_tests(python: Path) -> None:
-    # On a fresh checkout each worker would compile all tests for itself, at the same time as the others.
+    # On a fresh checkout each worker would compile all tests for itself. What cannot be collected fails there again.
     if (environment.ROOT / "tests" / "__pycache__").exists():
         return
     command = [str(python), "-m", "pytest", "--collect-only", "--quiet"]
+    print("== compiling the tests", flush=True)
     halves = [["tests/unit"], ["tests", "--ignore=tests/unit"]]
     for running in [_begun([*command, *half], subprocess.DEVNULL) for half in halves]:
         running.wait()

@@ -41,7 +41,7 @@ class FolderClient:
     @property
     def stopping(self) -> bool:
         """Return whether a signal has asked for a stop."""
-        return self._signals is not None and self._signals.asked > 0
+        return self._signals is not None and self._signals.received
 
     async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the answer of the services."""

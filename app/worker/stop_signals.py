@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import signal
@@ -28,18 +29,19 @@ class StopSignals:
         """Args: stop: Stops, and returns when all rests; called once more, told to hurry, at the second signal."""
         self._stop = stop
         self._stopping: list[asyncio.Task[None]] = []
-        self._handled = 0
         self.asked = 0
-        """How many signals have come."""
+        """How many signals have been handled."""
+        self.received = False
+        """Whether a signal has come, even in the last turn of the loop, when none is handled any more."""
 
     @contextmanager
     def caught(self) -> Iterator[None]:
         """Catch the signals within the block; only on the loop of the main thread."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._stop_once_more, number)
+            loop.add_signal_handler(number, self._ask, number)
             # The loop handles a signal in its next turn, and never does if the block ends in this one.
-            signal.signal(number, self._counted(signal.getsignal(number)))
+            signal.signal(number, functools.partial(self._receive, signal.getsignal(number)))
         try:
             yield
         finally:
@@ -51,16 +53,14 @@ class StopSignals:
         for stopping in self._stopping:
             await stopping
 
-    def _counted(self, of_loop: Any) -> Callable[[int, FrameType | None], None]:
-        def count(number: int, frame: FrameType | None) -> None:
-            self.asked += 1
-            of_loop(number, frame)
+    def _receive(self, of_loop: Any, number: int, frame: FrameType | None) -> None:
+        self.received = True
+        of_loop(number, frame)
 
-        return count
-
-    def _stop_once_more(self, number: signal.Signals) -> None:
-        self._handled += 1
-        _log.info("stopping", extra={"signal": number.name, "asked": self._handled})
-        if self._handled > 2:
+    def _ask(self, number: signal.Signals) -> None:
+        self.received = True
+        self.asked += 1
+        _log.info("stopping", extra={"signal": number.name, "asked": self.asked})
+        if self.asked > 2:
             os._exit(EXIT_CODE)
-        self._stopping.append(asyncio.create_task(self._stop(self._handled == 2), name=f"stop {self._handled}"))
+        self._stopping.append(asyncio.create_task(self._stop(self.asked == 2), name=f"stop {self.asked}"))

@@ -59,7 +59,7 @@ BOUNDS = settings(
 """A sample that is the same every time; `scripts/check.py --long` takes a larger one."""
 
 EVERY = 1 if SEARCHING else 3
-"""Of so many operations one is tried."""
+"""One in so many operations is tried."""
 
 
 # Its cases are made when it runs: as tests of their own each worker would make all of them to collect them.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from app.storage.index.sql.index import SqlIndex
 from tests import postgres_server
 from tests.acceptance import processes, programs
 from tests.conformance import store_harness
-from tests.integration import served
+from tests.integration import served, temporal_server
 from tests.integration.project import Project
 from tests.integration.test_start_put_off import until_ready
 from tests.postgres_server import Postgres
@@ -63,19 +63,21 @@ async def test_runs_outlive_the_service_in_the_database(project: Project, url: s
     assert not list((project.data / "runs").glob("2*"))
 
 
-async def test_a_row_that_another_process_writes_meanwhile_is_replaced(server: Postgres, url: str) -> None:
+async def test_a_row_that_another_process_writes_meanwhile_is_replaced(url: str) -> None:
     """A service that finds a new run's folder may write its row before the one that creates the run does."""
     index = SqlIndex(url)
     await index.start()
-    row = index_port.row_of(
-        store_harness.start("r1"), RunState.PENDING, "2026-02-10T14:30:00.000Z", name="r1", owner="service"
+    start = store_harness.start("r1")
+    theirs, ours = (
+        index_port.row_of(start, RunState.PENDING, "2026-02-10T14:30:00.000Z", name="r1", owner=owner)
+        for owner in ("process", "service")
     )
     other = sessions.connect(url)
     try:
         with sessions.writing(other) as session:
-            writes.add_missing(session, [row])
-            putting = asyncio.create_task(index.put_run(row))
-            await asyncio.to_thread(_until_one_waits, server)
+            writes.add_missing(session, [theirs])
+            putting = asyncio.create_task(index.put_run(ours))
+            await temporal_server.until(functools.partial(_one_waits, url))
         await putting
         found = await index.get_run("r1")
     finally:
@@ -83,13 +85,13 @@ async def test_a_row_that_another_process_writes_meanwhile_is_replaced(server: P
         await index.close()
 
     assert found is not None
+    assert found.summary.owner == "service"
 
 
-def _until_one_waits(server: Postgres) -> None:
-    with psycopg.connect(server.url_of("postgres"), autocommit=True) as connection:
-        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        while connection.execute(waits).fetchone() == (0,):
-            time.sleep(0.01)
+async def _one_waits(url: str) -> bool:
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        return await (await connection.execute(waits)).fetchone() == (1,)
 
 
 async def test_commands_look_into_the_database(project: Project, url: str) -> None:

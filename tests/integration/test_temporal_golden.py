@@ -137,16 +137,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server
 
 
 def _backends(run: golden.Golden) -> set[str]:
-    # Of a large operation the line holds the hash alone; what is frozen names all backends that a recipe may ask.
+    # The line of a large operation holds only its hash; what is frozen names all backends that a recipe may ask.
     asked = [line.line["operation"] for line in run.records()]
     return {capabilities.of_backend(name) for name in _named([each.get("body") for each in asked] + [run.start.frozen])}
 
 
 def _named(value: Any) -> Iterator[str]:
-    for key, each in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else []):
-        if key == "backend" and isinstance(each, str):
-            yield each
-        yield from _named(each)
+    if isinstance(value, dict):
+        if isinstance(name := value.get("backend"), str):
+            yield name
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _named(each)
 
 
 def _first_of_each_driver() -> list[str]:

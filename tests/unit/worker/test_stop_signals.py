@@ -1,4 +1,4 @@
-"""Stop signals."""
+"""What SIGINT and SIGTERM do to a command, on both event loops."""
 
 import asyncio
 import os
@@ -12,23 +12,23 @@ from app.worker import stop_signals
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_the_last_turn_of_the_loop_counts(loop_factory, number: signal.Signals) -> None:
-    """The loop itself never handles it."""
+def test_a_signal_in_the_last_turn_of_the_loop_is_noted(loop_factory, number: signal.Signals) -> None:
+    """The loop itself never handles it, and starts no stop."""
     before = signal.getsignal(number)
     stops: list[bool] = []
 
     async def stop(hurried: bool) -> None:
         stops.append(hurried)
 
-    async def work() -> int:
+    async def work() -> bool:
         signals = stop_signals.StopSignals(stop)
         with signals.caught():
             os.kill(os.getpid(), number)
-        return signals.asked
+        return signals.received
 
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            assert runner.run(work()) == 1
+            assert runner.run(work())
     finally:
         signal.signal(number, before)
     assert stops == []
@@ -36,7 +36,7 @@ def test_a_signal_in_the_last_turn_of_the_loop_counts(loop_factory, number: sign
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_each_signal_stops_once_more(loop_factory) -> None:
-    """The second hurries the stop, however close they come; after the block the signals are what they were."""
+    """The second hurries the stop; after the block the signals are what they were."""
     stops: list[bool] = []
     begun = asyncio.Semaphore(0)
 

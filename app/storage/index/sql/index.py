@@ -70,7 +70,7 @@ class SqlIndex:
         self._searches.close()
 
     async def put_run(self, run: IndexedRun) -> None:
-        await self._write(writes.put_run, run)
+        await self._write_over(writes.put_run, run)
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
@@ -88,7 +88,7 @@ class SqlIndex:
         """Do nothing; every transaction is committed when it is answered."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
-        await self._write(writes.add_missing, found)
+        await self._write_over(writes.add_missing, list(found))
 
     async def remove_run(self, run_id: str) -> None:
         await self._write(writes.remove_run, run_id)
@@ -165,7 +165,7 @@ class SqlIndex:
         return await self._read(reads.list_receipts, query)
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
-        await self._write(issue_writes.put_issues, list(found), doubtful)
+        await self._write_over(issue_writes.put_issues, list(found), doubtful)
 
     async def mark_issue(self, issue_id: str) -> None:
         await self._write_durably(issue_writes.mark_issue, issue_id)
@@ -181,7 +181,7 @@ class SqlIndex:
 
     async def add_orders(self, found: Iterable[RunOrder]) -> None:
         if given := list(found):
-            await self._write(writes.add_orders, given)
+            await self._write_over(writes.add_orders, given)
 
     async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
         return await self._search(reads.list_orders, query)
@@ -217,6 +217,15 @@ class SqlIndex:
 
     async def _write(self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._change(False, query, *args, **kwargs)
+
+    async def _write_over(
+        self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        # On Postgres another process may write a row between this one's look and its write; the next try sees the row.
+        for _ in range(_WRITERS):
+            with contextlib.suppress(exc.IntegrityError):
+                return await self._write(query, *args, **kwargs)
+        return await self._write(query, *args, **kwargs)
 
     async def _write_durably(
         self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs
@@ -301,19 +310,11 @@ def _damaged(error: exc.DatabaseError) -> bool:
 
 def _patiently(work: Callable[[], T]) -> T:
     try:
-        return _repeated(work)
+        return _retried(work)
     except exc.IntegrityError:
         raise
     except exc.DatabaseError as error:
         raise errors.StorageFault(f"the index could not be used: {error.orig}", detail={"file": "index"}) from error
-
-
-def _repeated(work: Callable[[], T]) -> T:
-    # On Postgres another process may write a row between this one's look and its own write; the next try sees the row.
-    for _ in range(_WRITERS):
-        with contextlib.suppress(exc.IntegrityError):
-            return _retried(work)
-    return _retried(work)
 
 
 def _retried(work: Callable[[], T]) -> T:
