@@ -56,6 +56,8 @@ def test_a_gate_is_answered_on_a_terminal(project: programs.Project) -> None:
             os.write(terminal, b"a")
             seen += _read_until(terminal, b"for good")
             os.write(terminal, b"\r")
+            # Before the dialog has closed, a `q` would be a letter of its message.
+            seen += _read_until(terminal, b"look: approve")
             assert service.wait(run_id)["status"] == "done"
             os.write(terminal, b"q")
             seen += _read_until(terminal, LEFT)
