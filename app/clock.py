@@ -17,6 +17,14 @@ _BITS_EACH = 6
 _SPARE_BITS = 64
 
 
+def before(now: datetime, seconds: int) -> datetime:
+    """Return the instant so many seconds earlier, or the first that there is: an age may be any number."""
+    try:
+        return now - timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
 class Clock(Protocol):
     """Return the time, and wait."""
 

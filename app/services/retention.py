@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from app import clock, errors
 from app.domain import authors, retention, shapes, states
@@ -202,7 +201,7 @@ class Retention:
     def _why(self, rule: retention.Rule, row: stores.RunSummary, room: int | None) -> str | None:
         if rule.older_than_seconds is not None and row.completed_at is not None:
             age = self._clock.now() - clock.instant(row.completed_at)
-            if age >= timedelta(seconds=rule.older_than_seconds):
+            if age.total_seconds() >= rule.older_than_seconds:
                 return f"it ended {age.days} days ago" if age.days else "it is older than the rule allows"
         if room is not None and room < 0:
             return f"newer runs fill {rule.keep_bytes} bytes"

@@ -55,6 +55,7 @@ async def test_a_run_keeps_its_blobs_and_logs_in_a_bucket(large: Project, server
         shown = await service.http.get(f"/api/runs/{run_id}/cache/draft")
         counted = await service.http.post("/api/runs/collect", json={})
         refused = await service.http.post("/api/runs/collect", json={"older_than_seconds": 60})
+        oldest = await service.http.post("/api/runs/collect", json={"older_than_seconds": 2**53})
     blobs = [name for name in server.objects if f"/runs/{run_id}/blobs/" in name]
     command(large, "runs", "export", "--to", "copied")
     command(large, "backup", "copied.tar.gz")
@@ -65,6 +66,7 @@ async def test_a_run_keeps_its_blobs_and_logs_in_a_bucket(large: Project, server
     assert (counted.status_code, counted.json()["unnamed"], counted.json()["dry_run"]) == (200, 0, True)
     assert counted.json()["objects"] >= len(blobs)
     assert refused.status_code == 400
+    assert (oldest.status_code, oldest.json()["unnamed"]) == (200, 0)
 
     server.objects.clear()
     copy = Project(large.root / "copy")

@@ -115,6 +115,15 @@ def test_every_character_is_as_likely_as_any_other():
     assert all(len(each) == 36 and 50 < min(each.values()) <= max(each.values()) < 160 for each in often)
 
 
+def test_an_age_that_is_longer_than_the_calendar_ends_at_its_beginning():
+    """Whatever age is asked for, there is an instant from which it counts."""
+    now = datetime(2026, 2, 10, tzinfo=UTC)
+    ages = [clock.before(now, seconds) for seconds in (0, 3600, 10**11, 2**53)]
+
+    assert ages[:2] == [now, datetime(2026, 2, 9, 23, tzinfo=UTC)]
+    assert ages[2] == ages[3] < _EPOCH
+
+
 @given(st.integers(-(10**16), 10**17), st.integers(-23, 23))
 def test_stamp_reads_back_to_the_millisecond(microseconds: int, hours: int):
     """An instant of any zone survives being written, to the millisecond."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from app.cli import terminal, use_cases
@@ -38,12 +38,11 @@ def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json:
         return _tell([], 0, dry_run=dry_run, as_json=as_json)
 
     async def work(client: FolderClient) -> tuple[list[str], int]:
-        from app import clock
         from app.engine import stores
 
         store = client.application.store
         found = [run async for run in stores.every_run(store, stores.RunQuery())]
-        old = [run for run in found if _is_old(run, clock.SystemClock().now() - older_than)]
+        old = [run for run in found if _age(run) >= older_than]
         gone = [run.run_id for run in old if run.status in _FINISHED]
         if not dry_run:
             for run_id in gone:
@@ -57,10 +56,10 @@ def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json:
     return _tell(gone, unfinished, dry_run=dry_run, as_json=as_json)
 
 
-def _is_old(run: stores.RunSummary, limit: datetime) -> bool:
+def _age(run: stores.RunSummary) -> timedelta:
     from app import clock
 
-    return clock.instant(run.completed_at or run.updated_at) <= limit
+    return clock.SystemClock().now() - clock.instant(run.completed_at or run.updated_at)
 
 
 def _tell(gone: list[str], unfinished: int, *, dry_run: bool, as_json: bool) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 
-from app import errors
+from app import clock, errors
 from app.engine import maintenance
 from app.storage import layout
 from app.storage.disk import worker_threads
@@ -57,7 +56,7 @@ class Maintenance(Inspection):
         """Remove objects that no line of a run names, or count them."""
         from app.storage.runs import collection
 
-        before = self._context.clock.now() - timedelta(seconds=older_than_seconds)
+        before = clock.before(self._context.clock.now(), older_than_seconds)
         opened = frozenset(self._opener.logs)
         found = await self._context.workers.run(
             lambda: collection.collect(self._context, opened, before, dry_run=dry_run)
