@@ -118,26 +118,28 @@ class Account:
                 return name
         return None
 
-    def must_wait(self, need: Need, aside: Container[str] = ()) -> bool:
-        """Return whether a call with an unknown amount must wait for another one: of such calls one is under way at a
-        time, so that no more than one exceeds a limit.
+    def must_wait(self, need: Need, aside: Container[str], but: tuple[str, str]) -> str | None:
+        """Return the limit because of which a call with an unknown amount waits for another one; None: it need not.
+
+        Of such calls one is under way at a time, so that no more than one exceeds a limit.
 
         Args:
             aside: Runs whose calls are not meant.
+            but: Run and step whose earlier tries are not meant.
         """
         unknown = [name for name in ("tokens", "cost_usd") if getattr(need, name) is None]
         limited = [name for name in unknown if getattr(self.limits, name) is not None]
-        others = [held.reserved for call, held in self._held.items() if held.is_open and call[0] not in aside]
-        return any(getattr(other, name) is None for name in limited for other in others)
+        others = self._open(aside, but) if limited else []
+        return next((name for name in limited for other in others if getattr(other, name) is None), None)
 
-    def has_open(self, aside: Container[str] = (), but: tuple[str, str] | None = None) -> bool:
+    def has_open(self, aside: Container[str], but: tuple[str, str]) -> bool:
         """Return whether calls are under way, which may take less than is reserved for them.
 
         Args:
             aside: Runs whose calls are not meant.
             but: Run and step whose earlier tries are not meant.
         """
-        return any(held.is_open and call[0] not in aside and call[:2] != but for call, held in self._held.items())
+        return bool(self._open(aside, but))
 
     def state(self, now: datetime) -> budgets.BudgetState:
         """Return how it stands."""
@@ -148,6 +150,10 @@ class Account:
         cut_off = [part for is_open, part in held if not is_open and part.quarter >= since]
         under_way = [part for is_open, part in held if is_open]
         return budgets.BudgetState.of(self.limits, [*self._settled.values(), *cut_off], under_way)
+
+    def _open(self, aside: Container[str], but: tuple[str, str]) -> list[Reserved]:
+        under_way = ((call, held.reserved) for call, held in self._held.items() if held.is_open)
+        return [reserved for call, reserved in under_way if call[0] not in aside and call[:2] != but]
 
     def _put(self, part: UsageSum) -> None:
         quarter = part.quarter if self._period is not None and self._period.per else ""

@@ -15,7 +15,7 @@ from app import clock, errors
 from app.domain import budgets, operations, plain, records, runs
 from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved
-from app.engine import aio, spending, stores
+from app.engine import aio, equipment, spending, stores
 from app.worker import reserving
 from app.worker.accounts import Account, Call, Need
 
@@ -97,13 +97,11 @@ class Ledger:
             return self._unlimited(start.run_id, key, quote)
         chain = await self._chain(start.run_id)
         while True:
-            verdict, above = await self._verdict(chain, quote), chain[1:]
-            # A call of a run above may itself wait for this one.
-            waits = any(account.must_wait(verdict.need, above) for account in verdict.accounts)
-            if verdict.lacking is None and not waits:
+            verdict = await self._verdict(chain, key, quote)
+            if verdict.fits:
                 break
-            if verdict.lacking is not None and not verdict.lacking[0].has_open(aside=above):
-                raise reserving.exhausted(key, *verdict.lacking, verdict.need, self._clock)
+            if not verdict.may_fit_later:
+                raise verdict.exhausted(key, self._clock)
             self._changed.take_back()
             await self._changed.given()
         reservation = verdict.reservation(self, start.run_id, key, quote)
@@ -121,11 +119,10 @@ class Ledger:
     def _unlimited(self, run_id: str, key: str, quote: spending.Quote) -> Reservation:
         return Reservation(self, (run_id, key, 0), cap_usd=quote.cost_usd if quote.is_capped else None)
 
-    async def _verdict(self, chain: list[str], quote: spending.Quote) -> Verdict:
+    async def _verdict(self, chain: list[str], key: str, quote: spending.Quote) -> Verdict:
         accounts = await self._counted(chain)
         need, cap = reserving.need_of(quote, accounts, self._clock)
-        lacks = ((account, lack) for account in accounts if (lack := account.lacks(need, self._clock.now())))
-        return Verdict(accounts=accounts, need=need, cap=cap, lacking=next(lacks, None))
+        return Verdict.of(chain, key, accounts, need, self._clock, cap)
 
     async def _chain(self, run_id: str) -> list[str]:
         """Return a run and those above it, as far as they can be read."""
@@ -231,26 +228,72 @@ class Ledger:
 
     async def has_room(self, loaded: stores.Loaded) -> bool:
         """Return whether the call that a parked run waits for fits by now."""
+        verdict = await self._verdict_of_parked(loaded)
+        return verdict is None or verdict.lacking is None
+
+    async def _verdict_of_parked(self, loaded: stores.Loaded) -> Verdict | None:
         error = loaded.decisions.pause_error or {}
         detail = error.get("detail")
         needed = detail.get("needed") if isinstance(detail, dict) else None
         if not isinstance(needed, dict):
-            return True
+            return None
         need = Need(tokens=reserving.needed(needed.get("tokens")), cost_usd=reserving.needed(needed.get("cost_usd")))
         self._known[loaded.start.run_id] = _Known.of(loaded.start, loaded.limits)
-        accounts = await self._counted(await self._chain(loaded.start.run_id))
-        now = self._clock.now()
-        return all(account.lacks(need, now) is None for account in accounts)
+        chain = await self._chain(loaded.start.run_id)
+        return Verdict.of(chain, str(error.get("key")), await self._counted(chain), need, self._clock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether a call fits into what limits it."""
+    """Whether a call fits into what limits it, beside the calls under way."""
 
     accounts: list[Account]  # What limits it.
     need: Need  # Amounts to reserve.
     cap: float | None  # The most that it may cost; None: no limit.
     lacking: tuple[Account, str] | None  # Account and limit that it does not fit into; None: it fits.
+    behind: tuple[Account, str] | None
+    """Account and limit because of which it waits for another call with an unknown amount; None: it need not."""
+    may_fit_later: bool  # Whether a call under way may leave room for it.
+
+    @classmethod
+    def of(
+        cls,
+        chain: list[str],
+        key: str,
+        accounts: list[Account],
+        need: Need,
+        time: clock.Clock,
+        cap: float | None = None,
+    ) -> Verdict:
+        """Decide on the call of a step.
+
+        Args:
+            chain: Its run and those above.
+        """
+        now, but = time.now(), (chain[0], key)
+        # A call of a run above may itself wait for this one.
+        above = chain[1:]
+        lacking = next(((each, lack) for each in accounts if (lack := each.lacks(need, now))), None)
+        waits = ((each, limit) for each in accounts if (limit := each.must_wait(need, above, but)))
+        return cls(
+            accounts=accounts,
+            need=need,
+            cap=cap,
+            lacking=lacking,
+            behind=next(waits, None),
+            may_fit_later=lacking is None or lacking[0].has_open(above, but),
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the call may begin."""
+        return self.lacking is None and self.behind is None
+
+    def exhausted(self, key: str, time: clock.Clock) -> equipment.Parked:
+        """Return what parks the run of a call that does not fit."""
+        found = self.lacking or self.behind
+        assert found is not None
+        return reserving.exhausted(key, *found, self.need, time, waits=self.lacking is None)
 
     def reservation(
         self, ledger: Ledger, run_id: str, key: str, quote: spending.Quote, release: Callable[[], None] | None = None

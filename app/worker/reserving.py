@@ -50,8 +50,14 @@ def need_of(quote: spending.Quote, accounts: list[Account], time: clock.Clock) -
     return Need(tokens=quote.tokens, cost_usd=cost), cap
 
 
-def exhausted(key: str, account: Account, name: str, need: Need, time: clock.Clock) -> equipment.Parked:
-    """Return what parks the run of a call that does not fit."""
+def exhausted(
+    key: str, account: Account, name: str, need: Need, time: clock.Clock, *, waits: bool = False
+) -> equipment.Parked:
+    """Return what parks the run of a call that does not fit.
+
+    Args:
+        waits: Whether it would, if no other call with an unknown amount were under way.
+    """
     state = account.state(time.now())
     limit, left = (getattr(each, name) for each in (state.limits, state.left))
     of = f"run {account.name['run_id']}" if "run_id" in account.name else f"budget {account.name['name']}"
@@ -67,6 +73,13 @@ def exhausted(key: str, account: Account, name: str, need: Need, time: clock.Clo
         f" {_told(name, wanted) if (wanted := getattr(need, name)) else 'more'}; raise it to let the run continue:"
         f" {raising}"
     )
+    if waits:
+        amount = "price" if name == "cost_usd" else "number of tokens"
+        message = (
+            f"the {amount} of the call of the step {key!r} is not known before it is made, and neither is that of"
+            f" another call under way; within the limit of {of} such calls are made one after another, and the run"
+            " continues once that call has ended"
+        )
     detail: dict[str, plain.Json] = {
         "budget": dict(account.name),
         "limit": name,

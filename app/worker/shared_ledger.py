@@ -14,7 +14,6 @@ from app import clock
 from app.domain import budgets, operations, usage_sums
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
 from app.engine import spending, stores
-from app.worker import reserving
 from app.worker.accounts import Account
 from app.worker.ledger import Ledger, Reservation
 
@@ -29,16 +28,19 @@ class _Journal:
     version: object
     sums: tuple[UsageSum, ...]
     unsettled: Mapping[tuple[str, int], Reserved]
-    goes_on: bool
+    under_way: frozenset[tuple[str, int]]
 
     @classmethod
     def of(cls, version: object, loaded: stores.Loaded) -> _Journal:
         decided = loaded.decisions
+        # Of a step that was tried again, only the newest try is under way.
+        newest = {(key, decided.highest_attempt[key]) for key in decided.tries}
+        goes_on = decided.ended is None and decided.paused is None
         return cls(
             version=version,
             sums=tuple(UsageTally(loaded.records, decided.reserved).sums()),
             unsettled=usage_sums.unsettled(decided.reserved, loaded.records),
-            goes_on=decided.ended is None and decided.paused is None,
+            under_way=frozenset(newest) if goes_on else frozenset(),
         )
 
 
@@ -67,17 +69,15 @@ class SharedLedger(Ledger):
             release = await self._taken()
             try:
                 self._count_anew()
-                verdict = await self._verdict(chain, quote)
-                if verdict.lacking is None:
+                verdict = await self._verdict(chain, key, quote)
+                if verdict.fits:
                     return verdict.reservation(self, start.run_id, key, quote, release)
             except BaseException:
                 release()
                 raise
             release()
-            account, lack = verdict.lacking
-            is_over = self._clock.monotonic() > until
-            if is_over or not account.has_open(aside=chain[1:], but=(start.run_id, key)):
-                raise reserving.exhausted(key, account, lack, verdict.need, self._clock)
+            if not verdict.may_fit_later or self._clock.monotonic() > until:
+                raise verdict.exhausted(key, self._clock)
             await self._clock.sleep(_LOOK_SECONDS)
 
     def accounts(self, run_id: str) -> Iterator[Account]:
@@ -92,7 +92,9 @@ class SharedLedger(Ledger):
     async def has_room(self, loaded: stores.Loaded) -> bool:
         """Return whether the call that a parked run waits for fits by now."""
         self._count_anew()
-        return await super().has_room(loaded)
+        verdict = await self._verdict_of_parked(loaded)
+        # A run that is sent on waits for some seconds only, and must not be paused again and again meanwhile.
+        return verdict is None or verdict.fits
 
     async def _taken(self) -> Callable[[], None]:
         # Of a process only one waits for the others.
@@ -132,7 +134,7 @@ class SharedLedger(Ledger):
                 continue
             account.add(journal.sums)
             for (key, attempt), reserved in journal.unsettled.items():
-                account.hold((run_id, key, attempt), reserved, is_open=journal.goes_on)
+                account.hold((run_id, key, attempt), reserved, is_open=(key, attempt) in journal.under_way)
         account.count()
 
     async def _journal(self, run_id: str, version: object) -> _Journal | None:

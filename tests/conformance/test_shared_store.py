@@ -25,6 +25,7 @@ from tests.postgres_server import Postgres
 
 Make = Callable[..., PostgresStoreHarness]
 BUDGET = budgets.Budget(name="all", limits=limits.RunLimits(cost_usd=3))
+QUOTE = spending.Quote(cost_usd=1.0)
 OPERATION = operations.AgentCall(agent_id="a", backend="said", prompt=("Write it.",))
 
 
@@ -255,11 +256,54 @@ async def test_a_run_taken_again_while_it_is_returned_keeps_its_lines(make: Make
     assert await keys(harness) == ["one"]
 
 
-def _ledger(store: Any) -> shared_ledger.SharedLedger:
-    quote = spending.Quote(cost_usd=1.0)
+def _ledger(store: Any, quote: spending.Quote = QUOTE) -> shared_ledger.SharedLedger:
     made = shared_ledger.SharedLedger(store, lambda _: quote, clock.SystemClock(), store.shared_spending)
     made.set_budgets([BUDGET])
     return made
+
+
+async def _begin(ledger: shared_ledger.SharedLedger, log: FolderLog, attempt: int = 1) -> None:
+    reservation = await ledger.reserve(log.loaded, "write", OPERATION)
+    try:
+        facts = {"key": "write", "attempt": attempt, "operation": "sha256:0", **reservation.begin(attempt)}
+        await log.decide(DecisionKind.STARTED, facts)
+    finally:
+        assert reservation.release is not None
+        reservation.release()
+
+
+async def test_of_calls_with_unknown_prices_one_is_under_way_in_all_processes(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where money is limited, a call whose price is unknown waits for that of another process, then its run parks."""
+    monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
+    stores = [await process.open() for process in (make(), make())]
+    ledgers = [_ledger(store, spending.Quote()) for store in stores]
+    logs = []
+    for number, store in enumerate(stores):
+        await store.create(store_harness.start(f"{RUN}-{number}"))
+        logs.append(await store.open(f"{RUN}-{number}"))
+    first, second = logs
+    await _begin(ledgers[0], first)
+    await _begin(ledgers[0], first, attempt=2)
+    with pytest.raises(equipment.Parked) as parked:
+        await ledgers[1].reserve(second.loaded, "write", OPERATION)
+    # A call with a known price fits beside it.
+    await _begin(_ledger(stores[1]), second)
+    await second.append_step(store_harness.step("write"))
+    await second.decide(DecisionKind.PAUSED, {"reason": parked.value.reason, "error": parked.value.error.to_json()})
+    before = await ledgers[1].has_room(second.loaded)
+    await first.append_step(store_harness.step("write", attempt=2))
+    after = await ledgers[1].has_room(second.loaded)
+    await second.decide(DecisionKind.UNPAUSED, {})
+    await _begin(ledgers[1], second, attempt=2)
+
+    assert parked.value.reason == "budget_exhausted"
+    assert "made one after another" in parked.value.error.message
+    assert parked.value.error.detail["limit"] == "cost_usd"
+    assert (before, after) == (False, True)
+    for log in logs:
+        await log.close()
 
 
 async def test_a_budget_is_given_away_once(make: Make) -> None:
