@@ -11,7 +11,7 @@ import hmac
 import json
 from dataclasses import dataclass
 from http import cookies
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
@@ -19,35 +19,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app import clock, errors
-from app.api import connections, problems, refusals, request_models, routers
+from app import clock
+from app.api import callers, connections, problems, refusals, request_models, routers
 from app.api.responses import as_json, declared
-from app.domain import access, authors, keys, plain, shapes
+from app.domain import access, authors, plain, shapes
 
 LIFE = dt.timedelta(hours=12)  # How long a sign-in counts.
 HEADER = "x-control-room-session"  # Header that carries the second secret.
 PATH = "/api/session"  # Address of the sign-in; it needs no token.
 
-_BEARER = access.Caller(author=authors.Author(name=None, claimed=False, via="token"))
 _PURPOSE = b"control-room browser session 1"
 _WRONG = (
     "this is neither the token of the service nor the secret of a key that counts; ask an admin, or add a key with "
     "`control-room keys add NAME --role admin` in the project's folder on the service's machine"
 )
-
-
-class Keys(Protocol):
-    """API keys."""
-
-    @property
-    def is_locked(self) -> bool:
-        """Return whether there is, or was, a key."""
-
-    def find(self, sha256: str) -> keys.Key | None:
-        """Return the key of a secret, expired or not."""
-
-    def caller(self, sha256: str) -> access.Caller | None:
-        """Return who asks with a secret, while it counts."""
 
 
 class BrowserSessions:
@@ -56,40 +41,13 @@ class BrowserSessions:
     With a token a restart keeps them; without one they are signed with a secret of the process, and end with it.
     """
 
-    def __init__(self, token: str | None, time: clock.Clock, ids: clock.Ids, ring: Keys = keys.NONE) -> None:
-        self._token = token.encode() if token else None
-        self._key = hmac.digest(self._token or ids.token(ids.token(ids.token(""))).encode(), _PURPOSE, "sha256")
+    def __init__(self, credentials: callers.Credentials, time: clock.Clock, ids: clock.Ids) -> None:
+        self.credentials = credentials
+        """The token and the keys with which one signs in."""
+        secret = credentials.token or ids.token(ids.token(ids.token(""))).encode()
+        self._key = hmac.digest(secret, _PURPOSE, "sha256")
         self._clock = time
         self._ids = ids
-        self._ring = ring
-
-    @property
-    def required(self) -> bool:
-        """Return whether requests need a token, a key or a sign-in."""
-        return self._token is not None or self._ring.is_locked
-
-    def bearer(self, given: str) -> access.Caller | None:
-        """Return who asks with the token or with the secret of a key; None: it is neither.
-
-        Raises:
-            errors.Unauthenticated: `key_expired`.
-        """
-        secret = given.encode("utf-8", "replace")
-        if self._token is not None and hmac.compare_digest(secret, self._token):
-            return _BEARER
-        # Keys are looked up by hash: the time that this takes reveals nothing about a secret, and no file holds one.
-        digest = plain.sha256(secret)
-        key = self._ring.find(digest)
-        if key is None:
-            return None
-        if (caller := self._ring.caller(digest)) is None:
-            message = f"the key {key.name} expired at {key.expires_at}; ask an admin for another"
-            raise errors.Unauthenticated(message, code="key_expired")
-        return caller
-
-    def holder(self, sha256: str) -> access.Caller | None:
-        """Return who asks with the secret of a hash; None: its key does not count any more."""
-        return self._ring.caller(sha256)
 
     def issue(self, name: str, sha256: str | None = None) -> tuple[str, str, str]:
         """Return the cookie's value, the header's value and the instant of expiry of a new sign-in.
@@ -99,7 +57,7 @@ class BrowserSessions:
             sha256: Hash of the secret of the key that the person has; None: it is the token.
         """
         now, header = self._clock.now(), self._ids.token(self._ids.token("bs_"))
-        key = None if sha256 is None else self._ring.find(sha256)
+        key = None if sha256 is None else self.credentials.ring.find(sha256)
         expires = min(clock.stamp(now + LIFE), (key and key.expires_at) or "9999")
         content = {
             "name": name,
@@ -134,9 +92,9 @@ class BrowserSessions:
 
     def _signed_in(self, content: dict[str, str]) -> access.Caller | None:
         if content.get("key"):
-            return self._ring.caller(content["key"])
+            return self.credentials.holder(content["key"])
         author = authors.Author(name=content["name"] or None, claimed=False, via="browser")
-        return access.Caller(author=author) if self._token is not None else None
+        return access.Caller(author=author) if self.credentials.token is not None else None
 
     def _signature(self, payload: str) -> str:
         digest = hmac.digest(self._key, payload.encode("utf-8", "replace"), "sha256")
@@ -190,10 +148,10 @@ async def show_session(request: Request) -> Response:
     sessions: BrowserSessions = request.app.state.browser_sessions
     found, caller = sessions.find(request.scope), sessions.caller(request.scope)
     shown = BrowserSession(
-        required=sessions.required,
+        required=sessions.credentials.required,
         signed_in=found is not None,
         name=found["name"] if found else None,
-        role=caller.role if caller else None if sessions.required else access.Role.ADMIN,
+        role=caller.role if caller else None if sessions.credentials.required else access.Role.ADMIN,
         expires_at=found["expires"] if found else None,
     )
     return as_json(shown, headers={"Cache-Control": "no-store"})
@@ -213,10 +171,10 @@ async def sign_in(request: Request, body: SignInBody) -> Response:
     A service without a token needs no sign-in, and answers so.
     """
     sessions: BrowserSessions = request.app.state.browser_sessions
-    if not sessions.required:
+    if not sessions.credentials.required:
         everything = BrowserSession(required=False, signed_in=False, name=None, role=access.Role.ADMIN, expires_at=None)
         return as_json(everything, status=201)
-    caller = sessions.bearer(body.token)
+    caller = sessions.credentials.bearer(body.token)
     if caller is None:
         warnings: connections.Warnings = request.app.state.warnings
         address = request.client.host if request.client else "unknown"

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import authors, queries, refusals, request_models, responses, routers, scoping
-from app.api.authors import LimitsDep
+from app.api import callers, queries, refusals, request_models, responses, routers, scoping
+from app.api.callers import LimitsDep
 from app.api.dependencies import Services, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import access, graphs, library, plain, receipts
@@ -136,7 +136,7 @@ async def show_recipe_graph(services: ServicesDep, recipe_id: _RecipeId) -> Resp
 )
 async def examine_request(services: ServicesDep, request: Request, body: request_models.StartBody) -> Response:
     """Return steps, agents with their readiness, the worst case of agent calls, and problems. Nothing is started."""
-    wanted = await scoping.started(services, authors.caller_of(request), body.request(None))
+    wanted = await scoping.started(services, callers.caller_of(request), body.request(None))
     return as_json(await services.preflight.report(wanted))
 
 

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from app import errors
-from app.api import authors, polling, queries, request_models, responses, scoping
+from app.api import callers, polling, queries, request_models, responses, scoping
 from app.api.dependencies import Services
 from app.domain import plain
 from app.domain.authors import Author
@@ -58,7 +58,7 @@ async def start(
     services: Services, connection: HTTPConnection, request: requests.StartRequest, author: Author
 ) -> Response:
     """Start a run and return the answer."""
-    caller = authors.caller_of(connection)
+    caller = callers.caller_of(connection)
     if caller.limits is not None:
         request = await scoping.started(services, caller, request)
     found = await services.runs.start(request, author=author)
@@ -75,7 +75,7 @@ async def _start(services: Services, scope: Scope, body: Any) -> Response | None
     try:
         wanted = request_models.StartBody.model_validate(body)
         connection = HTTPConnection(scope)
-        author = authors.author_of(connection)
+        author = callers.author_of(connection)
     except (pydantic.ValidationError, errors.RequestInvalid):
         return None
     if requests.key_flaws(key):

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import authors, refusals, request_models, responses, routers, scoping
-from app.api.authors import AuthorDep
+from app.api import callers, refusals, request_models, responses, routers, scoping
+from app.api.callers import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.runs import RunId
 from app.domain import plain
@@ -103,7 +103,7 @@ async def fork_run(
     wanted = dataclasses.replace(
         body.request() if body else fork_requests.ForkRequest(), idempotency_key=idempotency_key
     )
-    await scoping.forked(services, authors.caller_of(request), run_id, wanted.labels, wanted.args)
+    await scoping.forked(services, callers.caller_of(request), run_id, wanted.labels, wanted.args)
     forked = await services.runs.forks.fork(run_id, wanted, author)
     headers = {"Location": f"/api/runs/{forked.run_id}"}
     return responses.as_json(forked, status=200 if forked.existed else 201, headers=headers)

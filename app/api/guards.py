@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
 from app import errors, settings
-from app.api import authors, browser_sessions, problems, refusals, roles, scoping, tickets
+from app.api import browser_sessions, callers, problems, refusals, roles, scoping, tickets
 from app.api.dependencies import Services
 from app.domain import access
 
@@ -96,6 +96,7 @@ class TokenGuard:
     ) -> None:
         self._tickets = issued
         self._sign_ins = sign_ins
+        self._credentials = sign_ins.credentials
         self._table = roles.Table(routes)
 
     def admitted(self, scope: Scope) -> tuple[Scope, problems.Problem | None]:
@@ -110,14 +111,14 @@ class TokenGuard:
         except errors.Unauthenticated as error:
             return asked, refusals.problem(error)
         if caller is not None:
-            asked[authors.CALLER] = caller
+            asked[callers.CALLER] = caller
             return asked, None
         detail = _UNAUTHORIZED if ticket is None else _TICKET_REFUSED
         return asked, problems.of_status(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
     async def refusal(self, services: Services | None, scope: Scope) -> problems.Problem | None:
         """Return why a caller may not ask this; None if it may."""
-        caller: access.Caller = scope[authors.CALLER]
+        caller: access.Caller = scope[callers.CALLER]
         # Without a key it is the token or a service that has none, which may do everything; or a stranger, who gets
         # only to addresses that are open.
         if caller.sha256 is None:
@@ -132,7 +133,7 @@ class TokenGuard:
 
     def while_valid(self, scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
         """Return the ways to and from a client, which end when its key does not count any more."""
-        caller: access.Caller = scope[authors.CALLER]
+        caller: access.Caller = scope[callers.CALLER]
         if caller.sha256 is None:
             return receive, send
 
@@ -161,16 +162,16 @@ class TokenGuard:
 
     def still(self, caller: access.Caller) -> access.Caller | None:
         """Return a caller as its key lets it in now; None: the key does not count any more."""
-        return caller if caller.sha256 is None else self._sign_ins.holder(caller.sha256)
+        return caller if caller.sha256 is None else self._credentials.holder(caller.sha256)
 
     def _caller(self, scope: Scope) -> access.Caller | None:
-        if not self._sign_ins.required:
+        if not self._credentials.required:
             return access.ANYONE
         if scope["path"] in OPEN_PATHS or scope["path"].startswith(OPEN_PREFIX):
             return _STRANGER
         headers = Headers(scope=scope)
         for secret in filter(None, (_carried(headers), *_offered(scope))):
-            if (found := self._sign_ins.bearer(secret)) is not None:
+            if (found := self._credentials.bearer(secret)) is not None:
                 return found
         return self._sign_ins.caller(scope)
 

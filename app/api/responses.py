@@ -10,7 +10,7 @@ from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import authors, polling, queries, refusals, schemas
+from app.api import callers, polling, queries, refusals, schemas
 from app.api.dependencies import Services
 from app.domain import plain, shapes
 from app.services import requests
@@ -128,7 +128,7 @@ async def paged(
         place: Returns the place of an element in the list, for cursors.
     """
     # Every list of this form leaves out what its caller may not see.
-    wanted = dataclasses.replace(query.query(), scope=authors.caller_of(request).limits)
+    wanted = dataclasses.replace(query.query(), scope=callers.caller_of(request).limits)
 
     async def page() -> Page:
         found, more = await read(wanted)

@@ -8,8 +8,8 @@ from fastapi import Body, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import authors, direct, polling, queries, refusals, request_models, responses, routers, scoping
-from app.api.authors import AuthorDep
+from app.api import callers, direct, polling, queries, refusals, request_models, responses, routers, scoping
+from app.api.callers import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import views
@@ -145,7 +145,7 @@ async def resume_run(
 ) -> Response:
     """Continue a failed or cancelled run from the failed step, or from an earlier one."""
     wanted = body.request() if body else requests.ResumeRequest()
-    await scoping.conversing(services, authors.caller_of(request), wanted.args)
+    await scoping.conversing(services, callers.caller_of(request), wanted.args)
     return as_json(await services.runs.resume(run_id, wanted, author))
 
 
@@ -154,7 +154,7 @@ async def mark_run(
     services: ServicesDep, request: Request, run_id: RunId, author: AuthorDep, body: request_models.MarksBody
 ) -> Response:
     """Change a run's labels or its pin, whatever its state. A pinned run is never pruned."""
-    await scoping.labelled(services, authors.caller_of(request), run_id, body.marks().labels)
+    await scoping.labelled(services, callers.caller_of(request), run_id, body.marks().labels)
     return as_json(await services.runs.mark(run_id, body.marks(), author))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import HTTPConnection
 
 from app import errors
-from app.api import authors, roles
+from app.api import callers, roles
 from app.api.dependencies import Services
 from app.api.roles import Reach
 from app.domain import access, concurrency, gates
@@ -155,7 +155,7 @@ async def within(services: Services, limits: access.Scope | None, run_id: str | 
 
 def limits_of(connection: HTTPConnection) -> access.Scope | None:
     """Return the scope that the caller of a request is limited to; None: it is not limited."""
-    return authors.caller_of(connection).limits
+    return callers.caller_of(connection).limits
 
 
 async def _below(services: Services, limits: access.Scope, parent_run_id: str | None, runs_above: int | None) -> None:

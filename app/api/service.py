@@ -19,6 +19,7 @@ from app.api import (
     browser_sessions,
     budgets,
     bulk,
+    callers,
     conferences,
     connections,
     definitions,
@@ -92,7 +93,7 @@ def create(
     server: settings.ServerSettings,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Any]] | None = None,
     pages: gateway.Pages | None = None,
-    ring: browser_sessions.Keys = keys.NONE,
+    ring: callers.Keys = keys.NONE,
 ) -> FastAPI:
     """Return the application; `lifespan` sets `app.state.services`, and until then routes answer 503.
 
@@ -116,7 +117,8 @@ def create(
     )
     for router in _ROUTERS:
         api.router.routes.extend(router.routes)
-    sign_ins = browser_sessions.BrowserSessions(server.token, clock.SystemClock(), clock.RandomIds(), ring)
+    credentials = callers.Credentials(server.token, ring)
+    sign_ins = browser_sessions.BrowserSessions(credentials, clock.SystemClock(), clock.RandomIds())
     guard = guards.TokenGuard(issued, sign_ins, api.routes)
     api.surround = lambda app: gateway.Gateway(
         app, server, guard, warnings, clock.SystemClock(), clock.RandomIds(), pages

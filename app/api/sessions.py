@@ -8,8 +8,8 @@ from fastapi import Body, Depends, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import authors, plan_requests, polling, queries, refusals, request_models, responses, routers, scoping
-from app.api.authors import AuthorDep
+from app.api import callers, plan_requests, polling, queries, refusals, request_models, responses, routers, scoping
+from app.api.callers import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import plans
@@ -95,7 +95,7 @@ async def create_plan(
     person has approved and started it.
     """
     created = await authored.create(
-        await scoping.planned(services, authors.caller_of(request), body.plan(idempotency_key))
+        await scoping.planned(services, callers.caller_of(request), body.plan(idempotency_key))
     )
     return shown(created.plan, 200 if created.existed else 201, place=True)
 

@@ -10,7 +10,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from app.api import queries, responses, routers
-from app.api.authors import LimitsDep
+from app.api.callers import LimitsDep
 from app.api.dependencies import ServicesDep
 from app.domain import plain
 from app.services import statistics

@@ -16,8 +16,8 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from app import clock
-from app.api import authors, refusals, request_models, routers
-from app.api.authors import AuthorDep
+from app.api import callers, refusals, request_models, routers
+from app.api.callers import AuthorDep
 from app.api.responses import as_json, declared
 from app.domain import access, plain, shapes
 
@@ -103,6 +103,6 @@ async def issue_ticket(
 ) -> Response:
     """Issue a one-use ticket, valid for 60 seconds, for streams of clients that cannot send headers."""
     issued: Tickets = request.app.state.tickets
-    ticket, expires = issued.issue(dataclasses.replace(authors.caller_of(request), author=author))
+    ticket, expires = issued.issue(dataclasses.replace(callers.caller_of(request), author=author))
     headers = {"Cache-Control": "no-store"}
     return as_json(Ticket(ticket=ticket, expires_at=clock.stamp(expires)), status=201, headers=headers)

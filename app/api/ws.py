@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from app import clock, errors
-from app.api import authors, dependencies, guards, problems, refusals
+from app.api import callers, dependencies, guards, problems, refusals
 from app.api.dependencies import Services
 from app.api.ws_connection import Connection
 
@@ -29,7 +29,7 @@ async def converse(socket: WebSocket) -> None:
         await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
         return
     try:
-        caller = dataclasses.replace(authors.caller_of(socket), author=authors.author_of(socket))
+        caller = dataclasses.replace(callers.caller_of(socket), author=callers.author_of(socket))
     except errors.RequestInvalid as error:
         refusal = refusals.problem(error)
         assert refusal is not None

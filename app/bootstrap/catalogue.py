@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from app import clock, resources, settings
 from app.agents import backends, configuration
 from app.engine import ports
 from app.processes import supervisor
-from app.services import definition_cache, prompts, recipe_versions, recipes
+from app.services import definition_cache, prompts, recipe_files, recipe_versions, recipes
 from app.storage import agent_sessions
 from app.tools import registry as tools
 
@@ -51,7 +51,7 @@ def catalogue_of(
     )
     unused = unused_backends(chosen, people)
     catalogue = recipes.Catalogue(
-        layers=recipes.layers(resources.bundled("recipes"), project.data_directory, dialects),
+        layers=recipe_layers(resources.bundled("recipes"), project.data_directory, dialects),
         dialects=dialects,
         library=cache.library,
         readiness=recipe_versions.Readiness(
@@ -65,6 +65,30 @@ def catalogue_of(
         watched=cache.watched,
     )
     return Catalogued(registry=registry, definition_cache=cache, catalogue=catalogue, route=route)
+
+
+def recipe_layers(
+    bundled: Path, data_directory: Path, dialects: Iterable[str]
+) -> tuple[recipe_files.Layer, recipe_files.Layer]:
+    """Return the two layers of a project, the bundled one first.
+
+    Args:
+        bundled: Folder of the bundled recipes, with one folder per dialect.
+        data_directory: `.control-room` of the project.
+    """
+    names = tuple(dialects)
+    own = data_directory / "recipes"
+    return (
+        recipe_files.Layer(name=recipes.BUNDLED, folders=_by_dialect(bundled, names), fixed=True),
+        recipe_files.Layer(
+            name="project",
+            folders=(recipe_files.Folder(dialect=recipes.PROJECT_DIALECT, path=own), *_by_dialect(own, names)),
+        ),
+    )
+
+
+def _by_dialect(root: Path, dialects: Iterable[str]) -> tuple[recipe_files.Folder, ...]:
+    return tuple(recipe_files.Folder(dialect=name, path=root / name) for name in dialects)
 
 
 def prompt_folders(project: settings.ProjectSettings) -> tuple[Path, ...]:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import app
 from app import clock, resources, settings
 from app.api import service
+from app.bootstrap import catalogue
 from app.dialects import registry
-from app.services import recipe_files, recipes
+from app.services import recipe_files
 
 _LATE = (
     "alembic.command",
@@ -36,7 +37,7 @@ def _prepare() -> None:
         importlib.import_module(name)
     service.create(settings.ServerSettings())
     folder = resources.bundled("recipes")
-    bundled, _ = recipes.layers(folder, folder, registry.DIALECTS)
+    bundled, _ = catalogue.recipe_layers(folder, folder, registry.DIALECTS)
     recipe_files.RecipeFiles(bundled, registry.DIALECTS, clock.SystemClock()).read()
 
 

@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,22 +48,6 @@ class Watched(NamedTuple):
     mark: Mark  # Its mark then.
     until: float = math.inf
     """When what was read of it has to be read again, whether or not its mark is another."""
-
-
-def stand(seen: Sequence[Watched], now: float) -> bool:
-    """Return whether everything that was looked at is as it was; False also where only another look can tell."""
-    for path, mark, until in seen:
-        if now >= until:
-            return False
-        try:
-            found = os.stat(path)
-        except OSError as error:
-            if mark.fault != (error.errno or -1):
-                return False
-            continue
-        if mark != (0, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode):
-            return False
-    return True
 
 
 class Listing:

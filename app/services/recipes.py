@@ -10,16 +10,16 @@ import asyncio
 import dataclasses
 import difflib
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from app import clock, errors
 from app.domain import graphs, library, plain
 from app.engine import ports
 from app.services import folder_listings, recipe_files, run_graphs
-from app.services.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, folders, parsed
+from app.services.recipe_files import Layer, RecipeFile, RecipeFiles, folders, parsed
 from app.services.recipe_versions import Entry, Examined, Readiness, RecipeDetail, RecipeListed, RecipeVersion
 
 PROJECT_DIALECT = "control_room"  # Dialect of the recipes directly in a project's `recipes/`.
@@ -92,7 +92,7 @@ class Catalogue:
             if self._is_settled():
                 return
             now = self._clock.monotonic()
-            if not ((self._seen and folder_listings.stand(self._seen, now)) or self._stands()):
+            if not ((self._seen and _stand(self._seen, now)) or self._stands()):
                 self._seen = ()
                 await asyncio.to_thread(self._entries)
                 self._moment_seconds = FILE_MOMENT_SECONDS * (1 + sum(layer.changing for layer in self._layers))
@@ -341,25 +341,6 @@ class Catalogue:
             return error.flaws
 
 
-def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tuple[Layer, Layer]:
-    """Return the two layers of a project, the bundled one first.
-
-    Args:
-        bundled: Folder of the bundled recipes, with one folder per dialect.
-        data_directory: `.control-room` of the project.
-    """
-    names = tuple(dialects)
-    own = data_directory / "recipes"
-    return (
-        Layer(name=BUNDLED, folders=_by_dialect(bundled, names), fixed=True),
-        Layer(name="project", folders=(Folder(dialect=PROJECT_DIALECT, path=own), *_by_dialect(own, names))),
-    )
-
-
-def _by_dialect(root: Path, dialects: Iterable[str]) -> tuple[Folder, ...]:
-    return tuple(Folder(dialect=name, path=root / name) for name in dialects)
-
-
 def _entry(file: RecipeFile, layer: Layer, shadows: tuple[str, ...]) -> Entry:
     return Entry(
         recipe_id=file.recipe_id,
@@ -389,3 +370,19 @@ def _unknown(recipe_id: str, known: list[str]) -> errors.UnknownRecipe:
         detail={"recipe_id": recipe_id[:80], "nearest": nearest},
         flaws=[errors.Flaw(path="$.recipe_id", code="unknown_recipe", message=f"no recipe has this id{hint}")],
     )
+
+
+def _stand(seen: Sequence[folder_listings.Watched], now: float) -> bool:
+    """Return whether everything that was looked at is as it was; False also where only another look can tell."""
+    for path, mark, until in seen:
+        if now >= until:
+            return False
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            if mark.fault != (error.errno or -1):
+                return False
+            continue
+        if mark != (0, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode):
+            return False
+    return True

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 
 from app import errors
 from app.domain import states, views
-from app.engine import aio, evicted_runs, ports, runner, stores
+from app.engine import aio, event_feed, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
 from app.worker.capacity import CapacityRequest, WorkerCapacity, ignored, request_of, workspace_of
 from app.worker.eviction import IdleEvictor
 from app.worker.lineage import NOBODY, Lineage
 from app.worker.loading import Loader, Reloads, is_passing
-from app.worker.run_versions import RunVersions
 from app.worker.workspace_reservations import LockWorkspace
 
 _MOST_LOADS_AT_ONCE = 16
@@ -48,7 +47,7 @@ class ActiveRuns:
         self._reach = equipment.probes.reach
         self._spending = equipment.spending
         self._arrivals = itertools.count()
-        self.changes = RunVersions()
+        self.changes = event_feed.RunVersions()
         """Change numbers of runs."""
         self.capacity = WorkerCapacity(limit, self.changes.note)
         """The pool's bounded capacity."""

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app import clock
-from app.api import browser_sessions
+from app.api import browser_sessions, callers
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -87,7 +87,7 @@ def scope(cookie: str, header: str, port: int = 8000) -> dict[str, object]:
 
 def sessions(time: clock.Clock, token: str | None = TOKEN) -> browser_sessions.BrowserSessions:
     """Return the sign-ins of a service."""
-    return browser_sessions.BrowserSessions(token, time, clock.RandomIds())
+    return browser_sessions.BrowserSessions(callers.Credentials(token), time, clock.RandomIds())
 
 
 def test_a_sign_in_expires() -> None:

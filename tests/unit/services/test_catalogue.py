@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app import clock, errors
+from app.bootstrap import catalogue as bootstrap_catalogue
 from app.dialects import registry
 from app.domain import library, plain
 from app.services import folder_listings, recipe_files, recipes
@@ -22,7 +23,7 @@ class Project:
     def __init__(self, root: Path) -> None:
         self.bundled = root / "bundled" / "control_room"
         self.own = root / "project" / ".control-room" / "recipes"
-        layers = recipes.layers(root / "bundled", self.own.parent, registry.DIALECTS)
+        layers = bootstrap_catalogue.recipe_layers(root / "bundled", self.own.parent, registry.DIALECTS)
         self.library = small_recipes.LIBRARY
         self.clock = clock.FakeClock()
         self.catalogue = recipes.Catalogue(

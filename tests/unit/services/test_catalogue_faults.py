@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from app import clock
+from app.bootstrap import catalogue as bootstrap_catalogue
 from app.dialects import registry
 from app.domain import library
 from app.services import recipes
@@ -30,7 +31,7 @@ def _catalogue(root):
     definition_cache = library.Library(
         tools={"finder": library.ToolSpec(name="finder", description="", args_schema=schema)}
     )
-    layers = recipes.layers(root / "bundled", root / "project", registry.DIALECTS)
+    layers = bootstrap_catalogue.recipe_layers(root / "bundled", root / "project", registry.DIALECTS)
     return recipes.Catalogue(
         layers=layers,
         dialects=registry.DIALECTS,

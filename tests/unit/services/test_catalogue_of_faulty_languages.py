@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app import clock, errors
+from app.bootstrap import catalogue as bootstrap_catalogue
 from app.dialects import registry
 from app.dialects.agent_recipes import AgentRecipes
 from app.dialects.control_room import ControlRoom
@@ -63,7 +64,7 @@ class FaultyAgentRecipes(AgentRecipes):
 def _catalogue(root, **changed):
     dialects = {**registry.DIALECTS, **changed}
     return recipes.Catalogue(
-        layers=recipes.layers(root / "bundled", root, dialects),
+        layers=bootstrap_catalogue.recipe_layers(root / "bundled", root, dialects),
         dialects=dialects,
         library=lambda: small_recipes.LIBRARY,
         readiness=small_recipes.READY,

@@ -1,18 +1,20 @@
-"""Authors of requests: who gives an order or an answer, by the way in which the request was let in."""
+"""Callers: who asks, by the token of the service or an API key, and who is the author of an order or an answer."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import hmac
+from typing import Annotated, Protocol
 
 from fastapi import Depends, Header
 from starlette.requests import HTTPConnection, Request
 
 from app import errors
-from app.domain import access, authors
+from app.domain import access, authors, keys, plain
 
 HEADER = "X-Control-Room-Author"  # Header in which a caller may give its name.
 CALLER = "control_room.caller"  # Key of a connection's scope that holds who asks, as the guard has let it in.
 
+_BEARER = access.Caller(author=authors.Author(name=None, claimed=False, via="token"))
 _CLAIMING = ("local", "token")
 _Name = Annotated[
     str | None,
@@ -22,6 +24,58 @@ _Name = Annotated[
         "A signed-in browser has the name of its sign-in, and a key its own.",
     ),
 ]
+
+
+class Keys(Protocol):
+    """API keys."""
+
+    @property
+    def is_locked(self) -> bool:
+        """Return whether there is, or was, a key."""
+
+    def find(self, sha256: str) -> keys.Key | None:
+        """Return the key of a secret, expired or not."""
+
+    def caller(self, sha256: str) -> access.Caller | None:
+        """Return who asks with a secret, while it counts."""
+
+
+class Credentials:
+    """The token of the service and its API keys."""
+
+    def __init__(self, token: str | None, ring: Keys = keys.NONE) -> None:
+        self.token = token.encode() if token else None
+        """The token; None: there is none."""
+        self.ring = ring
+        """The keys."""
+
+    @property
+    def required(self) -> bool:
+        """Return whether requests need a token, a key or a sign-in."""
+        return self.token is not None or self.ring.is_locked
+
+    def bearer(self, given: str) -> access.Caller | None:
+        """Return who asks with the token or with the secret of a key; None: it is neither.
+
+        Raises:
+            errors.Unauthenticated: `key_expired`.
+        """
+        secret = given.encode("utf-8", "replace")
+        if self.token is not None and hmac.compare_digest(secret, self.token):
+            return _BEARER
+        # Keys are looked up by hash: the time that this takes reveals nothing about a secret, and no file holds one.
+        digest = plain.sha256(secret)
+        key = self.ring.find(digest)
+        if key is None:
+            return None
+        if (caller := self.ring.caller(digest)) is None:
+            message = f"the key {key.name} expired at {key.expires_at}; ask an admin for another"
+            raise errors.Unauthenticated(message, code="key_expired")
+        return caller
+
+    def holder(self, sha256: str) -> access.Caller | None:
+        """Return who asks with the secret of a hash; None: its key does not count any more."""
+        return self.ring.caller(sha256)
 
 
 def caller_of(connection: HTTPConnection) -> access.Caller:
