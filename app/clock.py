@@ -18,7 +18,7 @@ _SPARE_BITS = 64
 
 
 def before(now: datetime, seconds: int) -> datetime:
-    """Return the instant so many seconds earlier, or the first that there is: an age may be any number."""
+    """Return the instant so many seconds earlier, at the earliest the first of the calendar: an age may be any number."""
     try:
         return now - timedelta(seconds=seconds)
     except OverflowError:
