@@ -18,7 +18,7 @@ _SPARE_BITS = 64
 
 
 def before(now: datetime, seconds: int) -> datetime:
-    """Return the instant so many seconds earlier, at the earliest the first of the calendar: an age may be any number."""
+    """Return the instant so many seconds earlier, which may be any number, or the first of the calendar."""
     try:
         return now - timedelta(seconds=seconds)
     except OverflowError:
