@@ -28,6 +28,7 @@ _FORKED = responses.created(
     "resume_unchangeable",
     "idempotency_conflict",
     "approvals_need_keys",
+    "concurrency_limit",
     meaning="The new run is on disk with the steps that it took over.",
     repeated="An earlier request with this Idempotency-Key made the run.",
     headers={"Location": "Address of the run."},

@@ -112,7 +112,6 @@ async def forked(
     if caller.limits is not None:
         await labelled(services, caller, run_id, labels)
         await conversing(services, caller, args)
-        await _superseding(services, caller, (await services.runs.view(run_id)).start.concurrency)
 
 
 async def conversing(services: Services, caller: access.Caller, args: Mapping[str, Any] | None) -> None:

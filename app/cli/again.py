@@ -34,7 +34,7 @@ async def fork_run(folder: FolderClient, run_id: str, request: fork_requests.For
     found = await folder.application.store.summary(run_id)
     if found.exclusive_workspace:
         await folder.claims.take(found.working_dir)
-    return (await folder.application.runs.forks.fork(run_id, request, authors.LOCAL)).to_json()
+    return (await folder.application.runs.forks.fork(run_id, request, authors.LOCAL, waits=False)).to_json()
 
 
 def _preview_body(run_id: str, order: fork_requests.Order, request: fork_requests.ForkRequest) -> dict[str, Any]:

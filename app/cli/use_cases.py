@@ -28,7 +28,7 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Ans
     wanted = application.starter.prepare(request)
     if wanted.exclusive_workspace and not await _is_repeated(folder, request):
         await folder.claims.take(wanted.working_dir, parent_run_id=request.parent_run_id)
-    keyed = request.concurrency and dataclasses.replace(request.concurrency, policy="reject")
+    keyed = request.concurrency and request.concurrency.without_waiting()
     own = dataclasses.replace(request, owner="process", concurrency=keyed)
     started = await application.runs.start(own, author=authors.LOCAL)
     return {"run_id": started.run_id, "status": started.status.value}

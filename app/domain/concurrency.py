@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -41,6 +42,14 @@ class Concurrency(shapes.Shape):
         for flaw in flaws(found):
             raise TypeError(flaw.message)
         return found
+
+    def of_fork(self) -> Concurrency:
+        """Return the key of a fork: it cancels nothing, since the run that it would cancel first is its source."""
+        return dataclasses.replace(self, policy="queue") if self.policy.startswith("cancel_") else self
+
+    def without_waiting(self) -> Concurrency:
+        """Return the key of a run whose process cannot wait for runs of other processes."""
+        return dataclasses.replace(self, policy="reject")
 
 
 def flaws(given: Concurrency) -> list[errors.Flaw]:

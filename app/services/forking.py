@@ -48,14 +48,19 @@ class Forks:
         self._dialects = dialects
         self._begun = begun
 
-    async def fork(self, run_id: str, request: ForkRequest, author: authors.Author | None = None) -> Forked:
+    async def fork(
+        self, run_id: str, request: ForkRequest, author: authors.Author | None = None, *, waits: bool = True
+    ) -> Forked:
         """Make a run that takes over the steps of another one up to the first that it would perform otherwise.
+
+        Args:
+            waits: Whether it can wait for other runs of its concurrency key.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
             errors.RequestInvalid: the step, the arguments or what replaces the prompt do not fit.
             errors.Conflict: `conversation_shared`, the run continues the conversation of others;
-                `idempotency_conflict`; `approvals_need_keys`.
+                `idempotency_conflict`; `approvals_need_keys`; `concurrency_limit`.
             errors.DiskFull: the disk is full or failing.
         """
         # A repetition is looked up before anything is examined: the source may have been deleted since the first
@@ -64,9 +69,10 @@ class Forks:
         if key is not None and (found := await self._store.find_repeated(key, sha256)) is not None:
             return await self._repeated(found)
         planned = await self.planned(run_id, request)
-        kept = planned.replayed.kept
+        kept, concurrency = planned.replayed.kept, planned.start.concurrency
         start = dataclasses.replace(
             planned.start,
+            concurrency=concurrency if concurrency is None or waits else concurrency.without_waiting(),
             started_by=None if author is None else author.to_json(),
             idempotency_key=key,
             request_sha256=None if key is None else sha256,

@@ -251,6 +251,7 @@ class Starter:
             started_by=None,
             limits=found.limits_of(source.recipe_id, start.limits),
             approvals=found.approvals_of(source.recipe_id, start.approvals),
+            concurrency=start.concurrency and start.concurrency.of_fork(),
         )
 
     def agent(self, start: runs.RunStart, name: str) -> Mapping[str, Any] | None:

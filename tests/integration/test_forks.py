@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from app import errors
+from app.cli import again, folder_client
+from app.cli.client import Access
+from app.services import fork_requests
 from tests.integration import served
 from tests.integration.project import Project
+from tests.integration.test_waiting_pages import WHY, blocks
 
 ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 BRIDGE = {"scene_path": "Story/Scenes/SCN-the-bridge.md"}
@@ -141,6 +146,42 @@ async def test_a_running_run_is_forked(project: Project) -> None:
     assert answer["next"] == ["draft"]
     assert answer["taken_over"] == len(fork["steps"]) - 1 > 0
     assert both == ["running", "running"]
+
+
+@pytest.mark.parametrize("policy", ["queue", "cancel_running", "cancel_waiting", "reject"])
+async def test_a_fork_waits_for_its_concurrency_key(project: Project, policy: str) -> None:
+    """A fork holds the key of its source without cancelling it: it waits until that has ended, or is refused."""
+    project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
+    key = {"key": "press", "limit": 1, "policy": policy}
+    async with served.in_process(project) as service:
+        source = (await service.http.post("/api/runs", json={"recipe_id": "publish", "concurrency": key})).json()
+        await service.until(source["run_id"], "waiting")
+        answer = await service.http.post(f"/api/runs/{source['run_id']}/fork", json={})
+        if policy == "reject":
+            assert (answer.status_code, answer.json()["code"]) == (409, "concurrency_limit")
+            return
+        why = (await service.http.get(f"/api/runs/{answer.json()['run_id']}/why")).json()
+        shown = (await service.http.get(f"/api/runs/{source['run_id']}")).json()
+        await service.http.post(f"/api/runs/{source['run_id']}/cancel")
+        fork = await service.until(answer.json()["run_id"], "waiting")
+
+    assert [link["kind"] for link in why["chain"]] == ["concurrency", "gate"]
+    assert shown["status"] == "waiting"
+    assert fork["forked_from"] == source["run_id"]
+
+
+async def test_a_fork_in_the_process_of_a_command_waits_for_no_key(project: Project) -> None:
+    """Where no service would let the fork begin later, a key that its paused source holds refuses it."""
+    project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
+    async with served.in_process(project) as service:
+        asked = {"recipe_id": "publish", "concurrency": {"key": "press"}}
+        source = (await service.http.post("/api/runs", json=asked)).json()["run_id"]
+        await service.until(source, "waiting")
+    async with folder_client.connect(served.chosen(project), Access.CHANGE) as folder:
+        with pytest.raises(errors.Conflict) as refused:
+            await folder.call(again.fork_run, source, fork_requests.ForkRequest())
+
+    assert (refused.value.code, refused.value.detail["run_id"]) == ("concurrency_limit", source)
 
 
 async def test_a_large_output_is_copied_and_outlives_its_source(project: Project) -> None:

@@ -49,7 +49,7 @@ async def test_why_ends_before_runs_outside(project: Project) -> None:
 
 
 async def test_a_policy_cancels_no_runs_outside(project: Project) -> None:
-    """A start and a fork whose policy would cancel runs of others are refused; runs of the scope are cancelled."""
+    """A start whose policy would cancel runs of others is refused; runs of the scope are cancelled; a fork waits."""
     taken = {"recipe_id": "publish", "concurrency": {"key": "press", "policy": "cancel_running"}}
     async with served.in_process(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", role="runner", labels=["book:one"])
@@ -65,14 +65,15 @@ async def test_a_policy_cancels_no_runs_outside(project: Project) -> None:
             for path, body in (
                 ("/api/runs", taken),
                 ("/api/runs", {**taken, "concurrency": {"key": "press", "policy": "cancel_waiting"}}),
-                (f"/api/runs/{own}/fork", {}),
             )
         ]
+        fork = await service.http.post(f"/api/runs/{own}/fork", json={}, headers=limited)
         shown = (await service.http.get(f"/api/runs/{other}", headers=ADMIN)).json()["status"]
         count = len((await service.http.get("/api/runs", headers=ADMIN)).json())
 
-    assert [code(each) for each in refused] == [(403, "out_of_scope")] * 3
-    assert (shown, count) == ("waiting", 3)
+    assert [code(each) for each in refused] == [(403, "out_of_scope")] * 2
+    assert (fork.status_code, fork.json()["status"]) == (201, "pending")
+    assert (shown, count) == ("waiting", 4)
 
 
 async def test_no_run_outside_becomes_a_parent(project: Project) -> None:
