@@ -74,6 +74,8 @@ class PlanInputs:
         """Plans whose runs wait for an input."""
         self.begins: set[str] = set()
         """Plans whose tasks begin in this process."""
+        self.begins_all = False
+        """Whether the tasks of every plan do."""
         self.broken: dict[str, BaseException] = {}
         """Plans on which the work has broken down."""
         self.stopped = asyncio.Event()
@@ -183,7 +185,7 @@ class PlanInputs:
         return None
 
     async def _look(self, plan: plans.Plan, waiting: Waiting) -> dict[str, plain.Json] | None:
-        begins = plan.session_id in self.begins and not self._engine.status().stopping and not self.stopped.is_set()
+        begins = self._begins(plan) and not self._engine.status().stopping and not self.stopped.is_set()
         facts = await self._seen(plan, waiting)
         if begins:
             for run_id in running(plan):
@@ -199,6 +201,9 @@ class PlanInputs:
             return None
         scoped: plain.Json = (await self._facts.scoped(plan)).to_json() if unscoped else None
         return {"kind": "look", "facts": {each: _told(facts[each]) for each in facts}, "limit": limit, "scoped": scoped}
+
+    def _begins(self, plan: plans.Plan) -> bool:
+        return self.begins_all or plan.session_id in self.begins
 
     async def _seen(self, plan: plans.Plan, waiting: Waiting) -> dict[str, rules.RunFact]:
         for run_id, ending in [each for each in waiting.endings.items() if each[1].done()]:
@@ -225,7 +230,7 @@ class PlanInputs:
         waiting.reviews = [
             asyncio.create_task(self._facts.review_differs(run_id, facts[run_id])) for run_id in _reviews(plan)
         ]
-        lacks = _lacks_room(plan) and plan.session_id in self.begins
+        lacks = _lacks_room(plan) and self._begins(plan)
         waiting.rests = {
             run_id: asyncio.create_task(self._facts.rests_otherwise(run_id, run_id in waiting.resting))
             for run_id in (running(plan) if lacks else ())

@@ -64,7 +64,7 @@ class Planner:
         if self._works or self._inputs.stopped.is_set():
             return
         self._works = True
-        self._serves = recover
+        self._serves = self._inputs.begins_all = recover
         self._runs.started_listeners.listen_to_sessions(self._note)
         if recover:
             self._begin(self._look_through(), "")
@@ -247,6 +247,6 @@ class Planner:
 
 
 def _may_go_on(plan: plans.PlanSummary) -> bool:
-    # A run of a failed task may have been sent on by hand just before the end.
-    waiting = (plans.TaskState.RUNNING.value, plans.TaskState.FAILED.value)
-    return plan.status == plans.PlanState.RUNNING or not plan.tasks or any(state in plan.tasks for state in waiting)
+    # The journal may be ahead of the file that is listed here: it has an order as soon as that is given, so a plan that
+    # is shown as a draft, approved or paused may have been started just before the end.
+    return plan.status != plans.PlanState.DONE or plan.tasks.keys() != {plans.TaskState.DONE}

@@ -5,6 +5,7 @@ task.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 
 import pytest
@@ -71,6 +72,22 @@ async def test_the_end_is_the_same_wherever_a_process_dies(place: plan_harness.P
 
     points = await plan_harness.crash_everywhere(lambda: begin(place), check, LOST)
     assert points >= {"storage.plan.before_write", "storage.create.before_rename"}
+
+
+async def test_a_start_that_only_the_journal_has_is_carried_out(place: plan_harness.Place) -> None:
+    """A process that dies before the plan's file says so leaves a start behind, and nobody needs to give it again."""
+    harness, session_id = await begin(place)
+    left = harness.crash_when("storage.plan.before_write", 1)
+    starting = asyncio.ensure_future(harness.application.plans.start(session_id))
+    assert await harness.dies(left, starting)
+    shown = json.loads(harness.store.disk.read(f"sessions/{session_id}/plan.json"))["status"]
+    await harness.restart()
+    plan = await harness.until(session_id, lambda plan: plan.status is plans.PlanState.FAILED)
+
+    assert shown == plans.PlanState.APPROVED
+    assert plan_harness.stand(plan) == {"t1": "done", "t2": "done", "t3": "failed"}
+
+    await harness.close()
 
 
 async def _made(harness: plan_harness.Harness) -> None:
