@@ -267,6 +267,7 @@ def _announce(
     announce(f"project: {chosen.project.project.resolve()}")
     announce(f"data: {chosen.project.data_directory.resolve()}")
     announce(f"web UI: {_first_page(chosen.server, listener)}")
+    announce(f"process: {os.getpid()}")
     if bootstrap.speak_locally(chosen):
         announce(
             "agents speak through a small local model, which only shows the machinery; for real work, choose a backend:"

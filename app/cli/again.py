@@ -161,9 +161,8 @@ def fork(
 
 
 def _forked(found: Answer) -> str:
-    return printable.one_line(
-        f"run {found['run_id']} {found['status']}: {found['taken_over']} steps taken over from {found['forked_from']}"
-    )
+    taken = f"{found['taken_over']} step{'' if found['taken_over'] == 1 else 's'} taken over"
+    return printable.one_line(f"run {found['run_id']} {found['status']}: {taken} from {found['forked_from']}")
 
 
 def _report(found: Answer) -> str:

@@ -112,6 +112,8 @@ async def connect(
     if access is Access.READ and not (chosen.project.database_url or chosen.project.store_url):
         from app.bootstrap import reading
 
+        if not (folder := chosen.project.data_directory).is_dir():
+            terminal.warn(f"{folder} does not exist: nothing has run in this project; --project DIR names another")
         async with reading.opened(chosen) as project:
             yield FolderClient(cast("bootstrap.Application", project))
         return

@@ -95,6 +95,7 @@ async def _until_rest(client: Client, run_id: str, after: int) -> AsyncGenerator
 def _tell_gates(found: Sequence[Answer]) -> None:
     for gate in found:
         terminal.warn(f"{gate['key']}: {formats.cell(gate['prompt'])}")
+        terminal.warn(f"  read it whole with: control-room gates show {gate['gate_id']}{options.again()}")
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")
 
 
@@ -150,7 +151,7 @@ class Progress:
                 return self._end(key, "retrying", f"at {data.get('retry_at')}: {_message(data)}", data)
             case "step.interrupted":
                 return self._end(key, "interrupted", None, data)
-            case "run.started" | "run.unpaused" | "recovery.continued" | "recipe.note" | "gate.decided":
+            case "run.started" | "run.waiting" | "run.unpaused" | "recovery.continued" | "recipe.note" | "gate.decided":
                 return None
             case "gate.opened":
                 return f"  {key} asks: {formats.cell(data.get('prompt'))}"

@@ -160,6 +160,12 @@ class HttpClient:
         return value
 
     def _unreachable(self, error: Exception) -> errors.ConfigurationError:
+        if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+            return errors.ConfigurationError(
+                f"{self._server} closed the connection: its service stopped, or was killed. Its runs continue when it "
+                "starts again; then repeat the command.",
+                code="server_unreachable",
+            )
         reason = str(error) or type(error).__name__
         return errors.ConfigurationError(f"{self._server} cannot be reached: {reason}", code="server_unreachable")
 

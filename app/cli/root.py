@@ -54,8 +54,8 @@ _MODULES = {
 def control_room() -> None:
     """Run agent recipes durably.
 
-    Exit codes: 0 done, 1 failed, 2 usage or validation, 3 cancelled, 4 not found, 5 configuration or server,
-    130 interrupted and resumable.
+    Exit codes: 0 done, 1 failed, paused or waiting, 2 usage or validation, 3 cancelled, 4 not found, 5 configuration
+    or server, 130 interrupted and resumable.
     """
 
 

@@ -9,7 +9,7 @@ import click
 
 from app import errors
 from app.cli import arguments, exit_codes, formats, options
-from app.cli.client import Answer, use_case
+from app.cli.client import Access, Answer, use_case
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -17,18 +17,23 @@ if TYPE_CHECKING:
 
 _STEP_MINUTES = 15
 _MOST_MINUTES = 14 * 60
+_MOST_GATES = 1000
 
 
-@use_case("GET /api/stats")
+@use_case("GET /api/stats", Access.EXAMINE)
 async def show_stats(folder: FolderClient) -> Answer:
-    """Return counts over all runs."""
+    """Return counts over all runs; the gates that runs of any process have left open are read from their files."""
     import json
 
+    from app.services import gate_inbox
+
     shown: Answer = json.loads((await folder.application.statistics.stats()).body)
+    open_gates, _ = await folder.application.gates.page(gate_inbox.GateQuery(limit=_MOST_GATES))
+    shown["waits"]["gates"] = len(open_gates)
     return shown
 
 
-@use_case("GET /api/usage")
+@use_case("GET /api/usage", Access.EXAMINE)
 async def show_usage(
     folder: FolderClient, by: run_sums.By, label_key: str | None, utc_offset: str, query: stores.RunQuery
 ) -> Answer:
@@ -97,14 +102,17 @@ def _stats(found: Mapping[str, Any]) -> str:
 
 
 def _spend(amounts: Mapping[str, Any]) -> str:
-    cost = "no price told" if amounts["cost_usd"] is None else f"{amounts['cost_usd']:.4f} USD"
+    told, estimated = amounts["cost_usd"], amounts["cost_estimated_usd"]
+    parts = [f"{told:.4f} USD"] if told is not None else []
+    parts += [f"about {estimated:.4f} USD estimated"] if estimated is not None else []
     unpriced = amounts["calls_without_price"]
-    more = f" and {unpriced} calls without a price" if unpriced and amounts["cost_usd"] is not None else ""
-    return f"{cost}{more}, {amounts['input_tokens']} tokens read, {amounts['output_tokens']} written"
+    parts += [f"{unpriced} call{'s' if unpriced != 1 else ''} without a price"] if unpriced else []
+    tokens = f"{amounts['input_tokens']} input tokens, {amounts['output_tokens']} output tokens"
+    return ", ".join([*(parts or ["nothing"]), tokens])
 
 
 def _usage(found: Mapping[str, Any]) -> str:
-    names = ("runs", "calls", "input_tokens", "output_tokens", "cost_usd", "calls_without_price")
+    names = ("runs", "calls", "input_tokens", "output_tokens", "cost_usd", "cost_estimated_usd", "calls_without_price")
     rows = [[row["name"] or "-", *(row[name] for name in names)] for row in found["rows"]]
     rows.append(["total", *(found["total"][name] for name in names)])
     return formats.table((found["by"], *names), rows)

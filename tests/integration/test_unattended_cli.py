@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from app.cli import notifications, root, triggers
+from app.cli import notifications, triggers
 from app.domain import notifications as notified
 from app.domain import triggers as values
 from tests import example_project
@@ -18,19 +18,6 @@ from tests.integration import served
 from tests.integration.project import Project
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what executes a command line: its exit code, what it printed, and its errors."""
-
-    def execute(*words: str) -> tuple[int, str, str]:
-        code = root.execute(list(words))
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    monkeypatch.delenv("CONTROL_ROOM_SERVER", raising=False)
-    return execute
 
 
 def test_choices_are_those_of_the_engine() -> None:

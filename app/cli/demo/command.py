@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,8 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
             shown.find_contradictions()
             shown.ask_about(shown.draft_through_a_kill())
             tour.heading("what to do next")
+            if shutil.which("control-room") is None:
+                terminal.say(f'   export PATH="{Path(sys.executable).parent}:$PATH"')
             terminal.say_block(_NEXT.format(project=folder))
             if not ends:
                 shown.say_pages()

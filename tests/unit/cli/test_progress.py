@@ -50,6 +50,11 @@ def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str])
     assert lines[3] == "run r1 done"
 
 
+def test_waiting_is_told_once(capsys: pytest.CaptureFixture[str]):
+    """What a run waits for is told when it rests, not by an empty line before."""
+    assert shown(capsys, told("run.waiting", keys=["ship"])) == ""
+
+
 def test_failure_tells_its_reason_and_code(capsys: pytest.CaptureFixture[str]):
     """A failed step shows why."""
     text = shown(capsys, told("step.failed", "draft", step_id="draft", error=ERROR, duration_ms=1200))

@@ -1,0 +1,104 @@
+"""Commands that look at a folder without a service: counts, sums, and what every reading use case needs."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.bootstrap import reading
+from app.cli import http_client
+from tests.integration.project import Project
+
+COMMANDS = Path(__file__).parents[2] / "app" / "cli"
+ASKS = """\
+schema: "1.7"
+name: "asks"
+description: "Ask"
+version: "1.0.0"
+stages:
+  - name: "look"
+    steps:
+      - id: "look"
+        type: "bash"
+        command: "true"
+    approval: {required: true, prompt: "Go on?"}
+  - name: "act"
+    steps:
+      - id: "act"
+        type: "bash"
+        command: "true"
+"""
+
+
+def test_counts_and_sums_of_a_folder(tmp_path: Path, cli: Any) -> None:
+    """Without a service, `stats` counts what waits in the files and `usage` adds up what runs cost."""
+    made = Project(tmp_path)
+    made.write(".control-room/recipes/amplifier/asks.yaml", ASKS)
+    project = ("--project", str(made.root))
+    cli("run", "asks", *project)
+    stats, usage = cli("stats", *project), cli("usage", *project)
+
+    assert (stats[0], usage[0]) == (0, 0), stats[2] + usage[2]
+    assert [line.split() for line in stats[1].splitlines()][1:3] == [
+        ["waiting", "1"],
+        ["waiting", "for", "you:", "gates", "1"],
+    ]
+    assert "COST_ESTIMATED_USD" in usage[1]
+
+
+def test_a_folder_without_project_is_named(tmp_path: Path, cli: Any) -> None:
+    """An empty list in a folder where nothing has ever run says so; the folder stays as it is."""
+    code, out, err = cli("gates", "--project", str(tmp_path))
+
+    assert (code, out) == (0, "nothing waits for an answer\n")
+    assert f"{tmp_path / '.control-room'} does not exist" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_service_that_dies_is_named() -> None:
+    """A stream that breaks off says that the service stopped, and how to go on."""
+
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(die, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with http_client.HttpClient(f"http://127.0.0.1:{port}", None) as client:
+            with pytest.raises(errors.ConfigurationError, match="closed the connection") as caught:
+                await anext(client.follow("x"))
+
+    assert caught.value.code == "server_unreachable"
+
+
+def test_reading_use_cases_ask_for_what_reading_offers() -> None:
+    """A use case that only reads a folder asks for nothing that is put together only for a service."""
+    lacking = [
+        (path.name, function.name, name)
+        for path in COMMANDS.rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.AsyncFunctionDef) and any(map(_reads, function.decorator_list))
+        for name in _services(function)
+        if not hasattr(reading.Reading, name)
+    ]
+
+    assert lacking == []
+
+
+def _reads(decorator: ast.expr) -> bool:
+    called = ast.unparse(decorator)
+    return called.startswith("use_case(") and ("Access." not in called or "Access.READ" in called)
+
+
+def _services(function: ast.AsyncFunctionDef) -> set[str]:
+    return {
+        node.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "folder.application"
+    }
