@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +51,9 @@ class Run(Protocol):
 
 class News(Protocol):
     """What other processes write to a store that they share, as it is announced."""
+
+    on_begun: Callable[[str], Awaitable[None]] | None
+    """Called with each run that another process has begun or resumed."""
 
     @property
     def is_listening(self) -> bool:

@@ -32,7 +32,7 @@ class RunStartedListeners:
         self._of_sessions: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Notify a listener of every run from now on."""
+        """Notify a listener of every run from now on, also of those that other processes begin and announce."""
         self._listeners.append(listener)
 
     def listen_to_sessions(self, listener: Listener) -> None:
@@ -48,6 +48,16 @@ class RunStartedListeners:
     def tell(self, start: runs.RunStart) -> None:
         """Notify all listeners that the run concerns."""
         for listener in (*self._listeners, *(self._of_sessions if _may_belong(start) else ())):
+            listener(start)
+
+    @property
+    def has_any(self) -> bool:
+        """Return whether a listener is there for every run."""
+        return bool(self._listeners)
+
+    def tell_of_another(self, start: runs.RunStart) -> None:
+        """Notify the listeners of a run that another process has begun or resumed, and takes care of."""
+        for listener in list(self._listeners):
             listener(start)
 
 
@@ -111,6 +121,15 @@ class Runs(RunQueries):
         status = await self._engine.submit(created.run_id, created.summary)
         self.started_listeners.tell(start)
         return Started(run_id=created.run_id, status=status, existed=False)
+
+    async def note_begun_elsewhere(self, run_id: str) -> None:
+        """Notify those who follow conversations of a run that another process has begun or resumed.
+
+        Raises:
+            errors.NotFound, errors.StorageFault: there is no such run, or it cannot be read.
+        """
+        if self.started_listeners.has_any:
+            self.started_listeners.tell_of_another((await self.view(run_id)).start)
 
     async def start_child(self, call: ports.Call) -> str:
         """Start the run that a `ChildRun` requests, or find the one of an earlier attempt; return its id.

@@ -19,7 +19,7 @@ from app.services import budgets, event_streams  # noqa: E402
 # The engine copies the interval that is changed below when it is imported, and keeps it.
 from app.temporal import engine, follower  # noqa: E402, F401
 from app.worker import shared_ledger  # noqa: E402
-from tests.integration import served  # noqa: E402
+from tests.integration import listening, served  # noqa: E402
 from tests.integration.test_budgets import DRAFT, USAGE  # noqa: E402
 from tests.integration.test_event_feed import Stream, following  # noqa: E402
 from tests.integration.test_keys import bearer  # noqa: E402
@@ -34,7 +34,7 @@ LISTENERS = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = curr
 async def pair(
     machines: Machines,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[tuple[served.Served, served.Served]]:
+) -> AsyncIterator[tuple[listening.Listening, listening.Listening]]:
     """Serve a project on two machines, with a worker on a third; no service looks by itself for what others do."""
     for module, name in (
         (follower, "LOOK_SECONDS"),
@@ -44,8 +44,8 @@ async def pair(
         monkeypatch.setattr(module, name, NEVER)
     await temporal_server.connected(machines.address)
     async with (
-        served.on_a_port(machines.project, **machines.given("one")) as one,
-        served.on_a_port(machines.project, **machines.given("two")) as two,
+        listening.on_a_port(machines.project, **machines.given("one")) as one,
+        listening.on_a_port(machines.project, **machines.given("two")) as two,
         bootstrap.build(machines.chosen("worker"), WORK),
     ):
         await temporal_server.until(functools.partial(hear, machines.url))
@@ -66,7 +66,7 @@ async def answer(service: served.Served, run_id: str) -> None:
     assert answered.status_code == 200, answered.text
 
 
-async def test_each_service_shows_what_others_do(pair: tuple[served.Served, served.Served]):
+async def test_each_service_shows_what_others_do(pair: tuple[listening.Listening, listening.Listening]):
     """Streams and long polls of one service show a run that another one began and a worker executes."""
     one, two = pair
     async with following(two) as everything:
@@ -92,8 +92,60 @@ async def test_each_service_shows_what_others_do(pair: tuple[served.Served, serv
     assert [run["status"] for run in listed] == ["done"]
 
 
+@pytest.mark.slow
+async def test_streams_go_on_where_they_were(pair: tuple[listening.Listening, listening.Listening]):
+    """What others did meanwhile comes once: of a run at any service, of all runs at the service that gave the id."""
+    one, two = pair
+    async with following(two) as everything:
+        run_id = await one.start("asking")
+        seen = await everything.until("run.waiting")
+        place, own = everything.last_id, seen[-1][1]["seq"]
+    await answer(one, run_id)
+    await one.until(run_id, "done")
+    async with following(two, last_id=place) as everything:
+        later = await everything.until("run.ended")
+    async with following(one, last_id=place) as everything:
+        foreign = await everything.hear()
+    alone = []
+    for service in pair:
+        headers = {"Last-Event-ID": str(own)}
+        async with service.http.stream("GET", f"/api/runs/{run_id}/events", headers=headers) as opened:
+            alone.append(await Stream(opened).until("run.ended"))
+
+    assert [event["seq"] for _, event in later if event] == [event["seq"] for _, event in alone[0]]
+    assert alone[0] == alone[1]
+    assert alone[0][0][1]["seq"] > own
+    assert foreign == ("reset", {"reason": "unknown_cursor"})
+
+
+async def test_a_conversation_is_followed_at_any_service(
+    pair: tuple[listening.Listening, listening.Listening],
+    machines: Machines,  # noqa: F811
+):
+    """A client hears runs that another service begins in its conversation, and comes back to any service."""
+    one, two = pair
+    machines.project.say("prompt", text="Hello.")
+    machines.given("worker")
+    async with one.client() as speaking, two.client() as hearing:
+        await speaking.say("prompt", text="Hi!", backend="said")
+        first = await speaking.until("turn_complete")
+        session = {"session_id": first[-1]["session_id"]}
+        await hearing.say("subscribe", **session)
+        heard = await hearing.until("turn_complete")
+        await speaking.say("prompt", text="Again!", **session)
+        second = await speaking.until("turn_complete")
+        also = await hearing.until("turn_complete")
+    async with one.client() as back:
+        await back.say("subscribe", **session, after_seq=also[0]["seq"])
+        rest = await back.until("turn_complete")
+
+    assert heard == first
+    assert also == second
+    assert rest == second[1:]
+
+
 async def test_a_service_that_stopped_listening_reads_again(
-    pair: tuple[served.Served, served.Served],
+    pair: tuple[listening.Listening, listening.Listening],
     machines: Machines,  # noqa: F811
 ):
     """After a lost connection clients of all runs are reset, and whatever was committed meanwhile is shown."""
@@ -134,7 +186,7 @@ async def comes(service: served.Served, secret: str, status: int) -> None:
     await temporal_server.until(answers)
 
 
-async def test_a_key_counts_at_every_service(pair: tuple[served.Served, served.Served]):
+async def test_a_key_counts_at_every_service(pair: tuple[listening.Listening, listening.Listening]):
     """A key that one service adds opens the other; revoked at one, it is refused by the other; none is lost."""
     one, two = pair
     root = await keyed(one, "root", "admin")

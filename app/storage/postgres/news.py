@@ -11,8 +11,8 @@ import functools
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
 
 from app import errors
 from app.domain import events, states
@@ -33,6 +33,7 @@ _RECONNECT_SECONDS = 0.5
 _ENDING_LOOKS = 100
 _ENDING_LOOK_SECONDS = 0.1
 _RUNS_KNOWN = 4096
+_BEGUN = (events.EventType.RUN_CREATED, events.EventType.RUN_RESUMED)
 _FORM = re.compile(rb"([A-Za-z0-9_-]{1,64})(?: (\d{1,15}))?(?: (\d{1,15}))?")
 
 _log = logging.getLogger(__name__)
@@ -65,7 +66,9 @@ class PostgresNews:
         self._begins: dict[str, int] = {}
         self._reached: OrderedDict[str, int] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
-        self._endings: set[asyncio.Task[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
+        self.on_begun: Callable[[str], Awaitable[None]] | None = None
+        """Called with each run that another process has begun or resumed."""
         self.is_listening = False
         """Whether every commit is announced here at present."""
 
@@ -80,7 +83,7 @@ class PostgresNews:
 
     async def stop(self) -> None:
         """Stop, and wait for it."""
-        for task in (tasks := [*self._endings, *([self._task] if self._task else [])]):
+        for task in (tasks := [*self._telling, *([self._task] if self._task else [])]):
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
@@ -169,9 +172,20 @@ class PostgresNews:
         held = [event for event in found if event.type == events.EventType.RUN_ENDED]
         self._source.feed.publish(run, [event for event in found if event not in held], len(content))
         if held:
-            task = asyncio.create_task(self._publish_ending(run.run_id, held), name=f"ending {run.run_id}")
-            self._endings.add(task)
-            task.add_done_callback(self._endings.discard)
+            self._begin(self._publish_ending(run.run_id, held), f"ending {run.run_id}")
+        if self.on_begun is not None and any(event.type in _BEGUN for event in found):
+            self._begin(self._tell_begun(self.on_begun, run.run_id), f"begun {run.run_id}")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell_begun(self, on_begun: Callable[[str], Awaitable[None]], run_id: str) -> None:
+        try:
+            await on_begun(run_id)
+        except (errors.ControlRoomError, errors.StorageFault) as error:
+            _log.warning("a run that began elsewhere is not followed: %s", error.message, extra={"run_id": run_id})
 
     async def _publish_ending(self, run_id: str, held: list[events.Event]) -> None:
         # A client that learns of an ending may look at the list next.
