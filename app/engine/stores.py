@@ -251,6 +251,13 @@ class RunStore(Readable, KeptUp, Protocol):
             errors.Conflict: `idempotency_conflict`, the key belongs to another request.
         """
 
+    async def unfinished_under(self, key_prefix: str) -> list[str]:
+        """Return the unfinished runs that were made under keys with this beginning, oldest first.
+
+        Raises:
+            errors.Unreadable: a run cannot be read now.
+        """
+
     async def open(self, run_id: str) -> RunLog:
         """Open a run for writing: verify the chains, cut a torn tail, adopt a folder written by hand.
 

@@ -96,6 +96,27 @@ async def test_a_key_is_found_though_its_row_was_never_written(harness: StoreHar
     assert again.existed
 
 
+async def test_unfinished_runs_are_found_by_the_beginning_of_their_key(harness: StoreHarness) -> None:
+    """Only runs of that beginning, letter by letter, that have not ended; also one whose row was never written."""
+    store = await harness.open()
+    keys = {RUN: "t:a:1", "ended": "t:a:2", "other": "t:A:3", "wild": "t_a:4", "last": "t:a:5", "without": None}
+    for run_id, key in keys.items():
+        if run_id == "last":
+            harness.passed.at["storage.create.before_row"] = store_harness.die
+            with pytest.raises(store_harness.Died):
+                await store.create(store_harness.start(run_id, idempotency_key=key, request_sha256="a" * 64))
+            harness.passed.at.clear()
+            store = await harness.crash()
+        else:
+            await store.create(store_harness.start(run_id, idempotency_key=key, request_sha256="a" * 64))
+    log = await store.open("ended")
+    await store_harness.end(log)
+    await log.close()
+
+    assert await store.unfinished_under("t:a:") == [RUN, "last"]
+    assert await store.unfinished_under("t:b:") == []
+
+
 async def test_a_run_that_must_be_alone_waits_for_no_other(harness: StoreHarness) -> None:
     """`exclusive` refuses a second unfinished run of a recipe and names the first; a finished one is in no way."""
     store = await harness.open()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app import clock
+from app.domain import triggers
 from tests.integration import held, scheduled
 from tests.integration.project import Project
 
@@ -186,6 +187,41 @@ async def test_overlap_counts_every_unfinished_run(tmp_path: Path, overlap: str)
     assert (found["occurrence"][11:16], found["result"]) == ("14:32", "skipped" if overlap == "skip" else "started")
     assert overlap != "skip" or found["reason"] == f"run {first['run_id']} is unfinished"
     assert overlap != "queue" or waiting == 1
+
+
+async def test_overlap_counts_runs_that_the_history_has_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many results came since, a run that executes again after a resume is unfinished; its fork is not one."""
+    monkeypatch.setattr(triggers, "MOST_HISTORY", 1)
+    project = Project(tmp_path)
+    project.say("draft", hang=True)
+    async with scheduled.in_process(project) as service:
+        trigger_id = (await service.add(recipe_id="unguarded", schedule={"every_seconds": 60}))["trigger_id"]
+        first, second = [await _fired(service, trigger_id) for _ in range(2)]
+        await service.http.post(f"/api/runs/{first}/fork", json={})
+        await service.http.post(f"/api/runs/{first}/resume", json={})
+        shown = await service.trigger(trigger_id)
+        await service.advance(60)
+        (found,) = (
+            await service.until_so(trigger_id, lambda now: bool(now["history"][0]["occurrence"].startswith("2026")))
+        )["history"]
+        await service.http.post(f"/api/runs/{first}/cancel")
+        await service.until(first, "cancelled")
+        await service.advance(60)
+        (last,) = (await service.until_so(trigger_id, lambda now: now["history"][0]["result"] == "started"))["history"]
+
+    assert ([each["run_id"] for each in shown["history"]], shown["last_run_id"]) == ([second], second)
+    assert (found["result"], found["reason"]) == ("skipped", f"run {first} is unfinished")
+    assert last["occurrence"][11:16] == "14:32"
+
+
+async def _fired(service: scheduled.Scheduled, trigger_id: str) -> str:
+    """Return a run that was fired by hand, and cancelled."""
+    run_id = str((await service.http.post(f"/api/triggers/{trigger_id}/fire", json={})).json()["run_id"])
+    await service.http.post(f"/api/runs/{run_id}/cancel")
+    await service.until(run_id, "cancelled")
+    return run_id
 
 
 async def test_the_wall_clock_may_be_set_back_and_forth(tmp_path: Path) -> None:

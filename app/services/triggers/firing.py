@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from app import clock, errors
-from app.domain import authors, states, triggers
+from app.domain import authors, triggers
 from app.engine import stores
 from app.services.requests import Started, StartRequest
 from app.services.runs import Runs
@@ -83,9 +83,15 @@ class Firing:
         return started
 
     async def unfinished(self, trigger: triggers.Trigger) -> list[str]:
-        """Return the unfinished runs of a trigger, those fired by hand included, as far as its history names them."""
-        known = dict.fromkeys([trigger.last_run_id, *(each.run_id for each in trigger.history[::-1])])
-        return [run_id for run_id in known if run_id is not None and await self._is_unfinished(run_id)]
+        """Return the unfinished runs of a trigger, oldest first, those fired by hand included.
+
+        They are found by their keys: a run that was resumed is among them, and one whose service died before the
+        trigger's file named it.
+
+        Raises:
+            errors.Unavailable: not every run can be read now.
+        """
+        return await self._store.unfinished_under(requests.key_prefix(trigger.trigger_id))
 
     async def _outcome(self, trigger: triggers.Trigger, one: triggers.Waiting) -> triggers.Occurrence | None:
         request = requests.start_request(trigger, one.occurrence, one.args)
@@ -119,12 +125,6 @@ class Firing:
         except errors.Conflict as other:
             # The trigger was changed after the run was made.
             return str(other.detail.get("run_id"))
-
-    async def _is_unfinished(self, run_id: str) -> bool:
-        try:
-            return not states.RunState((await self._store.summary(run_id)).status).finished
-        except errors.NotFound:
-            return False
 
     async def _cancel(self, run_id: str, trigger: triggers.Trigger) -> None:
         try:

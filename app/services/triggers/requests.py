@@ -171,8 +171,13 @@ def start_request(trigger: triggers.Trigger, occurrence: str, args: Mapping[str,
         labels=trigger.labels,
         priority=trigger.priority,
         working_dir=trigger.working_dir,
-        idempotency_key=f"trigger:{trigger.trigger_id}:{occurrence}",
+        idempotency_key=f"{key_prefix(trigger.trigger_id)}{occurrence}",
     )
+
+
+def key_prefix(trigger_id: str) -> str:
+    """Return what the idempotency keys of a trigger's runs begin with."""
+    return f"trigger:{trigger_id}:"
 
 
 def flaws(trigger: triggers.Trigger) -> Iterator[errors.Flaw]:

@@ -114,13 +114,13 @@ class TriggerScheduler:
                 await self._take_files(trigger.trigger_id)
             await self._take_due(trigger.trigger_id)
             left = await self._firing.drain(trigger.trigger_id)
+            if left is None or left.paused:
+                return None
+            if left.waiting and left.trigger_id not in self._waits:
+                await self._wait_for(left)
         except firing.PASSING as fault:
             _log.warning("trigger %s waits: %s", trigger.trigger_id, fault.message, extra={"code": fault.code})
             return _RETRY_SECONDS
-        if left is None or left.paused:
-            return None
-        if left.waiting and left.trigger_id not in self._waits:
-            await self._wait_for(left)
         return SCAN_SECONDS if left.kind == "files" else self._pause(left)
 
     def _pause(self, trigger: triggers.Trigger) -> float | None:

@@ -132,8 +132,12 @@ class Index(Protocol):
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return runs, newest first."""
 
-    async def list_unfinished(self) -> list[stores.RunSummary]:
-        """Return every unfinished run of any owner, oldest first."""
+    async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
+        """Return every unfinished run of any owner, oldest first.
+
+        Args:
+            key_prefix: Beginning of the idempotency keys of those that are meant; empty: all.
+        """
 
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""

@@ -201,9 +201,9 @@ class IndexQueue:
         found += [row.summary for row in ahead.values() if index_port.fits(row.summary, query)]
         return sorted(found, key=index_port.age, reverse=True)[: query.limit]
 
-    async def list_unfinished(self) -> list[stores.RunSummary]:
+    async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
         await self._settle_if_possible()
-        return await self._inner.list_unfinished()
+        return await self._inner.list_unfinished(key_prefix)
 
     async def count_by_status(self) -> dict[str, int]:
         await self._settle_if_possible()

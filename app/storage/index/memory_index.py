@@ -136,8 +136,9 @@ class MemoryIndex:
             : query.limit
         ]
 
-    async def list_unfinished(self) -> list[stores.RunSummary]:
-        return sorted(self._matching(lambda run: not _finished(run)), key=index_port.age)
+    async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
+        keyed = (run for run in self._runs.values() if (run.idempotency_key or "").startswith(key_prefix))
+        return sorted((run.summary for run in keyed if not _finished(run.summary)), key=index_port.age)
 
     async def count_by_status(self) -> dict[str, int]:
         shown = (run.summary for run in self._runs.values() if not runs.is_internal(run.summary.run_id))

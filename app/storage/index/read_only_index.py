@@ -114,9 +114,9 @@ class ReadOnlyIndex(MemoryIndex):
         found += await super().list_runs(query)
         return sorted(found, key=index_port.age, reverse=True)[: query.limit]
 
-    async def list_unfinished(self) -> list[stores.RunSummary]:
-        found = [run for run in self._read(reads.list_unfinished) if not self._hides(run.run_id)]
-        return sorted([*found, *await super().list_unfinished()], key=index_port.age)
+    async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
+        found = [run for run in self._read(reads.list_unfinished, key_prefix) if not self._hides(run.run_id)]
+        return sorted([*found, *await super().list_unfinished(key_prefix)], key=index_port.age)
 
     async def count_by_status(self) -> dict[str, int]:
         counts = Counter(self._read(reads.count_by_status))

@@ -91,9 +91,15 @@ def uncounted(index: Connection, behind: tuple[str, str] | None, limit: int) -> 
     return [(row[0], row[1]) for row in index.rows(sql, values | {"most": limit})]
 
 
-def list_unfinished(index: Connection) -> list[stores.RunSummary]:
-    """Return every unfinished run, oldest first; the partial index holds just these."""
-    found = _runs(index, f"SELECT {_RUN} FROM runs WHERE {_UNFINISHED} ORDER BY created_at, run_id")
+def list_unfinished(index: Connection, key_prefix: str = "") -> list[stores.RunSummary]:
+    """Return every unfinished run, oldest first; the partial index holds just these.
+
+    The beginning of a key is compared as an expression, so that this index leads: that of the keys holds all runs that
+    ever had one, and no two databases sort its texts alike.
+    """
+    begins: Condition = ("substr(idempotency_key, 1, length(:begin)) = :begin", {"begin": key_prefix})
+    conditions, values = where([(_UNFINISHED, {}), *([begins] if key_prefix else [])])
+    found = _runs(index, f"SELECT {_RUN} FROM runs {conditions} ORDER BY created_at, run_id", values)
     return [run.summary for run in found]
 
 

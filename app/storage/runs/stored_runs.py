@@ -149,6 +149,14 @@ class StoredRuns:
         await self._parts.reconciliation.compare()
         return [run for run in await self._parts.reconciliation.unread.list_unfinished() if run.owner == "service"]
 
+    async def unfinished_under(self, key_prefix: str) -> list[str]:
+        """Return the unfinished runs that were made under keys with this beginning, oldest first."""
+        parts = self._parts
+        await parts.reconciliation.once()
+        await parts.reconciliation.unread.make_sure()
+        found = await parts.context.index.list_unfinished(key_prefix)
+        return [run.run_id for run in found if not self.lags(run.run_id)]
+
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""
         return await self._parts.reconciliation.unread.count_by_status()

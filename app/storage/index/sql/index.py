@@ -132,8 +132,8 @@ class SqlIndex:
         read = self._read if query.q is None else self._search
         return await read(reads.list_runs, query)
 
-    async def list_unfinished(self) -> list[stores.RunSummary]:
-        return await self._read(reads.list_unfinished)
+    async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
+        return await self._read(reads.list_unfinished, key_prefix)
 
     async def count_by_status(self) -> dict[str, int]:
         return await self._read(reads.count_by_status)
