@@ -11,11 +11,11 @@ sys.path.insert(0, str(ROOT))
 
 def main() -> None:
     """Write the document."""
-    from app.api import published
+    from app.api import service
 
     target = ROOT / "openapi" / "openapi.json"
     target.parent.mkdir(exist_ok=True)
-    target.write_text(published.text(), encoding="utf-8")
+    target.write_text(service.openapi_text(), encoding="utf-8")
     print(target)
 
 

@@ -16,7 +16,7 @@ from app.agents.programs import backend as program_backend
 from app.agents.programs import catalogue, template
 from app.agents.programs.program import Program
 from app.agents.scripted import RecordingBackend, ScriptedBackend
-from app.agents.servers import acp_backend, services, vendors
+from app.agents.servers import acp_backend, anthropic_http, openai_http, services
 from app.engine import ports
 
 
@@ -243,8 +243,8 @@ TYPES: Mapping[str, BackendType] = {
         forgets=_template_forgets,
         ends_silence=True,
     ),
-    "openai": _service(vendors.OPENAI),
-    "anthropic": _service(vendors.ANTHROPIC),
+    "openai": _service(openai_http.OPENAI),
+    "anthropic": _service(anthropic_http.ANTHROPIC),
     "acp": BackendType(
         make=acp_backend.AcpBackend,
         lacks=lambda config, context: _message(acp_backend.lacks(config, context.environ)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -130,3 +131,9 @@ def create(
     errors.install(api)
     document.install(api)
     return api
+
+
+def openapi_text() -> str:
+    """Return the document in `openapi/openapi.json`, the same for the same code."""
+    shown = create(settings.ServerSettings()).openapi()
+    return json.dumps(shown, ensure_ascii=False, indent=1, sort_keys=True) + "\n"

@@ -15,7 +15,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from app import clock, errors
 from app.api import body_limits, refusals, ws_access, ws_messages
 from app.domain import access, plain, runs, states
-from app.services import aio, conversation_binding, conversation_messages, conversations
+from app.engine import aio
+from app.services import conversation_binding, conversation_messages, conversations
 
 SERVICE_RESTART = 1012
 """Code that a connection is closed with when the service stops: the client should come again."""

@@ -21,13 +21,19 @@ from app.bootstrap import leading, spending, temporal
 from app.bootstrap.catalogue import surroundings_of
 from app.bootstrap.definitions import Definitions, reference_of
 from app.bootstrap.engines import Engine, EngineParts, Store, workspace_lock
-from app.bootstrap.explaining import explanations_of
 from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import OpenMode, Platform, directory_of, real_platform, sessions_of, store_of
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
-from app.bootstrap.statistics import statistics_of
 from app.bootstrap.unattended import Unattended, unattended_of
-from app.bootstrap.use_cases import api_keys_of, conversation_service_of, gates_of, inventory_of, issues_of
+from app.bootstrap.use_cases import (
+    api_keys_of,
+    conversation_service_of,
+    explanations_of,
+    gates_of,
+    inventory_of,
+    issues_of,
+    statistics_of,
+)
 from app.dialects import registry as dialects
 from app.domain import capabilities, file_operations, operations, plain
 from app.engine import conversation_claims, ports, refusals, runner

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from app import settings
-from app.bootstrap import spending
+from app import clock, settings
+from app.bootstrap import checks, spending
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.engines import Engine, Store
-from app.bootstrap.platform import Platform
-from app.domain import plain
+from app.bootstrap.platform import Platform, directory_of
+from app.domain import access, plain, plans
+from app.engine import run_engine
+from app.processes import supervisor
 from app.services import conversations as conversation_services
+from app.services import explanations, inventory, runs
 from app.services import gates as control_gates
-from app.services import inventory, runs
 from app.services import issues as control_issues
 from app.services import keys as key_services
+from app.services import statistics as statistic_services
 from app.storage import agent_sessions
 from app.storage import keys as key_files
+from app.storage.disk import disk_health
+
+_MOST_PLANS = 1000
 
 
 def inventory_of(definitions: Definitions, store: Store, engine: Engine) -> inventory.Inventory:
@@ -71,4 +77,61 @@ def conversation_service_of(
         catalogue=definitions.catalogue,
         started_listeners=run_listeners,
         ids=platform.ids,
+    )
+
+
+def explanations_of(
+    chosen: settings.Settings,
+    platform: Platform,
+    use_cases: runs.Runs,
+    store: Store,
+    engine: run_engine.RunEngine,
+    processes: supervisor.Supervisor,
+    masker: plain.Masker,
+) -> explanations.Explanations:
+    """Return what explains the runs of a process that may execute them."""
+
+    def pids(run_id: str) -> list[int]:
+        return [command.pid for command in processes.active(run_id=run_id) if command.pid is not None]
+
+    return explanations.Explanations(
+        store=store,
+        engine=engine,
+        dialects=platform.drivers,
+        view=use_cases.view,
+        clock=platform.clock,
+        masker=masker,
+        surroundings=explanations.Surroundings(
+            service=directory_of(chosen.project, platform).service,
+            pids=pids,
+            stalled_after_seconds=chosen.pool.stalled_after_seconds,
+        ),
+    )
+
+
+def statistics_of(
+    store: Store, engine: run_engine.RunEngine, time: clock.Clock, chosen: settings.Settings
+) -> statistic_services.Statistics:
+    """Return what counts and adds up over all runs of a project."""
+
+    async def asking_plans(scope: access.Scope | None) -> tuple[int, int]:
+        found = await store.plans.list(plans.PlanQuery(limit=_MOST_PLANS, partial=True))
+        open_questions = plans.TaskState.NEEDS_SCOPING.value
+        asking = [p for p in found if p.status == plans.PlanState.DRAFT or p.tasks.get(open_questions, 0)]
+        if scope is not None:
+            whole = {plan.session_id: await store.plans.get(plan.session_id) for plan in asking}
+            asking = [plan for plan in asking if (full := whole[plan.session_id]) and full.is_within(scope)]
+        return sum(plan.tasks.get(open_questions, 0) for plan in asking), len(asking)
+
+    return statistic_services.Statistics(
+        store=store,
+        engine=engine,
+        asking=asking_plans,
+        space=lambda: disk_health.space(chosen.project.data_directory),
+        service=statistic_services.ServiceState(
+            engine=chosen.engine.engine,
+            project=str(chosen.project.project.absolute()),
+            local_model=checks.speak_locally(chosen),
+        ),
+        clock=time,
     )

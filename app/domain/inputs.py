@@ -1,13 +1,17 @@
-"""Inputs: values delivered to a run from outside, and the records of deliveries."""
+"""Inputs: values delivered to a run from outside, and what the step of an input or a gate records of a delivery."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from app import errors
 from app.domain import operations, plain
 from app.domain.authors import Author
-from app.domain.records import Record
+from app.domain.gates import Answer, OpenGate
+from app.domain.records import Record, Result
+
+SYSTEM = "system"  # Author of what a source gives.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +35,31 @@ def is_delivered(record: Record) -> bool:
     operation: Any = record.line["operation"]
     # The body of a large operation is not in its line.
     return bool(operation.get("body", operation).get("kind") == operations.Input.kind)
+
+
+def result(gate: OpenGate | None, delivery: Answer | Delivery) -> Result:
+    """Return the result of the step of an input or a gate; a gate's is bound to what was shown."""
+    if isinstance(delivery, Delivery):
+        author = delivery.author
+        source = (author.name or author.via if isinstance(author, Author) else author) or "outside"
+        return Result(output=delivery.output(), summary=f"from {source}")
+    assert gate is not None
+    message = f": {delivery.message}" if delivery.message else ""
+    return Result(output=delivery.on(gate), summary=f"{delivery.decision}{message}")
+
+
+def refuse_unknown(decision: str, asked: OpenGate) -> None:
+    """Make sure that a gate has an option.
+
+    Raises:
+        errors.RequestInvalid: `unknown_decision`.
+    """
+    options = asked.gate.options
+    if decision not in options:
+        message = f"{decision!r:.80} is not an option of this gate; options: {', '.join(options)}"
+        raise errors.RequestInvalid(message, code="unknown_decision", key=asked.key, detail={"options": list(options)})
+
+
+def lapsed(kind: str, key: str) -> errors.Conflict:
+    """Return the refusal of a delivery for a try that is not the present one."""
+    return errors.Conflict(f"the {kind} {key!r} has been asked again since", code=f"{kind}_lapsed", key=key)

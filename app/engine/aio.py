@@ -1,9 +1,9 @@
-"""Helpers over asyncio that the engine, the worker and storage share."""
+"""Helpers over asyncio."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -123,3 +123,14 @@ class GracePeriod:
     async def _lose(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
         self._lost.set()
+
+
+async def wait_first(*waits: Awaitable[object]) -> None:
+    """Wait until one of several waits is over, well or not, and give up the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

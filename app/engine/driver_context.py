@@ -11,7 +11,7 @@ from app.domain import operations, plain
 from app.domain.records import BlobRef, Place, Record
 from app.domain.runs import RunStart
 from app.domain.slots import Board, Progress, Projection, ShownState, Slot
-from app.engine import driver_scheduler, replacing
+from app.engine import driver_scheduler
 
 _NO_SECRETS = plain.Masker()
 
@@ -41,7 +41,7 @@ class DriverContext:
         """Return the final record of an operation."""
         # A plain generator: one frame to resume where a coroutine that awaits its request has two.
         if self._run.replaced is not None:
-            operation = replacing.replaced(self._run.replaced, key, operation)
+            operation = _replaced(self._run.replaced, key, operation)
         record: Record = yield driver_scheduler.Ask(key=key, operation=operation, place=place or Place(step_id=key))
         return record
 
@@ -97,3 +97,15 @@ class DriverContext:
     def _without_secrets(self, slot: Slot, text: str) -> Slot:
         sha256, summary = plain.sha256(plain.content(text)), self._masker.mask(slot.summary)
         return dataclasses.replace(slot, text=text, sha256=sha256, summary=summary)
+
+
+def _replaced(
+    fields: Mapping[str, Mapping[str, plain.Json]], key: str, operation: operations.Operation
+) -> operations.Operation:
+    """Return an operation with what a fork puts in place of its prompt or agent."""
+    found = fields.get(key)
+    if found is None or not isinstance(operation, operations.AgentCall):
+        return operation
+    # JSON has no tuples.
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    return dataclasses.replace(operation, **values)  # type: ignore[arg-type]

@@ -17,16 +17,23 @@ from app.domain.records import BlobRef, Record, Usage
 from app.domain.runs import RunStart, Transition
 from app.domain.states import RunState
 from app.domain.unreadable import Readable, Unreadable, Waiting
-from app.engine import log_parts
 from app.engine.maintenance import KeptUp
 from app.engine.missing_lines import MissingLines
 
 if TYPE_CHECKING:
     from app.domain import audit
 
-LogPart = log_parts.LogPart
-
 PAGE = 1000  # Most runs of a page.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPart:
+    """A part of a log."""
+
+    content: bytes  # The bytes.
+    offset: int  # Where they begin.
+    size_bytes: int  # Size of the whole log.
+    version: str  # What the log has no more once it has grown or was replaced.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from typing import Protocol
 from app import clock
 from app.domain import events
 from app.domain.access import Scope
-from app.engine import event_feed
-from app.services import aio, event_streams
+from app.engine import aio, event_feed
+from app.services import event_streams
 
 PAUSE_SECONDS = 0.1  # Time between two portions for one client, so that many small ones travel together.
 MOST_AT_ONCE = 1000  # Events that one portion holds at most.

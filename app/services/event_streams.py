@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from app import clock, errors
 from app.domain import events
-from app.engine import stores
-from app.services import aio
+from app.engine import aio, stores
 
 if TYPE_CHECKING:
     from app.engine import run_engine

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from app import clock
 from app.domain import views
-from app.services import aio
+from app.engine import aio
 from app.services.event_streams import EventFollower
 from app.services.run_reader import Ready, RunReader
 

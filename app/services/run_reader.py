@@ -14,8 +14,8 @@ from app import clock, errors
 from app.domain import allowed_orders, budgets, plain, records, runs, shapes, slots, states, views
 from app.domain import unreadable as unreadables
 from app.domain.limits import NO_LIMITS
-from app.engine import stores
-from app.services import aio, requests
+from app.engine import aio, stores
+from app.services import requests
 
 if TYPE_CHECKING:
     from app.engine import ports, run_engine

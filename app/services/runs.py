@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from app import clock, errors
 from app.domain import allowed_orders, authors, decisions, operations, plain, runs, states
-from app.engine import ports, run_engine, stores
-from app.services import aio, conversation_binding, faults, requests, run_reader, voting
+from app.engine import aio, ports, run_engine, stores
+from app.services import conversation_binding, faults, requests, run_reader, voting
 from app.services.conversation_binding import ConversationBinding
 from app.services.recipe_versions import RecipeVersion
 from app.services.requests import Marked, Moved, ResumeRequest, Started, StartRequest

@@ -18,7 +18,7 @@ from app import errors
 from app.domain import gates, inputs, operations, plain, records, runs, states, views
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
-from app.engine import aio, input_results, open_steps, ports, run_engine, runner, stores
+from app.engine import aio, open_steps, ports, run_engine, runner, stores
 from app.temporal import beats, codec, messages, registration, roll, steps, unsupported, worker
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
@@ -227,7 +227,7 @@ class TemporalEngine:
         try:
             record = await self._steps.deliver(order, delivery, attempt)
         except Superseded as superseded:
-            raise input_results.lapsed(delivery.of.kind, key) from superseded
+            raise inputs.lapsed(delivery.of.kind, key) from superseded
         await self.submit(run_id)
         return record
 

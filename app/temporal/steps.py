@@ -10,17 +10,7 @@ from contextlib import asynccontextmanager
 from app import clock, errors
 from app.domain import capabilities, gates, inputs, operations, plain, runs, states
 from app.domain.records import Record, Result
-from app.engine import (
-    child_results,
-    drivers,
-    equipment,
-    input_results,
-    ports,
-    runner,
-    step_attempt,
-    step_executor,
-    stores,
-)
+from app.engine import child_results, equipment, ports, runner, step_attempt, step_executor, stores
 from app.temporal import messages
 from app.temporal.leased_writer import LeasedWriter
 from app.temporal.leases import Leases
@@ -148,8 +138,8 @@ class Steps:
             lines = (line for line in reversed(log.loaded.records) if line.key == order.key)
             if found := next((line for line in lines if line.final and line.position not in dead), None):
                 return self._slice(log, found)
-            delivery = inputs.Delivery(value=value, author=input_results.SYSTEM)
-            await self._record(step, input_results.result(None, delivery))
+            delivery = inputs.Delivery(value=value, author=inputs.SYSTEM)
+            await self._record(step, inputs.result(None, delivery))
             return await self._line(step.writer)
 
     async def open_input(self, run_id: str) -> tuple[str, plain.Json] | None:
@@ -179,7 +169,7 @@ class Steps:
                 raise errors.Conflict(f"the {kind} {order.key!r} is decided", code=f"{kind}_decided", key=order.key)
             _continue(step)
             if attempt not in (None, step.attempt.attempt):
-                raise input_results.lapsed(kind, order.key)
+                raise inputs.lapsed(kind, order.key)
             await self._record(step, _delivered(step, delivery))
             assert step.writer.record is not None
             return step.writer.record
@@ -203,7 +193,7 @@ class Steps:
         Raises:
             errors.DriverFault: `unknown_dialect`, `driver_newer`.
         """
-        return drivers.of(self.drivers, log.loaded.start)
+        return ports.driver_of(self.drivers, log.loaded.start)
 
     @asynccontextmanager
     async def _open(self, order: messages.StepOrder) -> AsyncIterator[_OpenStep | Slice]:
@@ -290,5 +280,5 @@ def _delivered(step: _OpenStep, delivery: gates.Answer | inputs.Delivery) -> Res
         key, attempt = step.attempt.ask.key, step.attempt.attempt
         gate = gates.OpenGate.of(loaded.start, key, attempt, operation, loaded.decisions)
     if gate is not None and isinstance(delivery, gates.Answer):
-        input_results.refuse_unknown(delivery.decision, gate)
-    return input_results.result(gate, delivery)
+        inputs.refuse_unknown(delivery.decision, gate)
+    return inputs.result(gate, delivery)

@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from app.dialects import registry as dialects
     from app.domain import decisions, operations, runs
     from app.domain.records import Record
-    from app.engine import driver_context, driver_scheduler, drivers, replay, stores
+    from app.engine import driver_context, driver_scheduler, ports, replay, stores
     from app.flows import registry as flows
     from app.temporal import attributes, messages, slices
     from app.temporal.performing import Performing, ask, is_superseded
@@ -124,7 +124,7 @@ class RunWorkflow:
         )
         context = driver_context.DriverContext(start, lambda key, facts: None)
         try:
-            driver = drivers.of({**flows.DRIVERS, **dialects.DIALECTS}, start)
+            driver = ports.driver_of({**flows.DRIVERS, **dialects.DIALECTS}, start)
             scheduler = driver_scheduler.DriverScheduler(lambda: driver.drive(context))
             await replay.replay(scheduler, self._loaded, self._read)
         except errors.Fault:

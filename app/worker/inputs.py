@@ -8,10 +8,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from app import clock
-from app.domain import gates, operations, records
+from app.domain import gates, inputs, operations, records
 from app.domain.gates import Answer
 from app.domain.inputs import Delivery
-from app.engine import evicted_runs, input_results, ports
+from app.engine import evicted_runs, ports
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -31,7 +31,7 @@ class _OpenInput:
         """Take a delivery, unless another one was first."""
         if self.delivered.done():
             return False
-        self.delivered.set_result(input_results.result(self.gate, delivery))
+        self.delivered.set_result(inputs.result(self.gate, delivery))
         return True
 
 
@@ -112,9 +112,9 @@ class InputRegister:
         if awaited is None or type(awaited.operation) is not delivery.of:
             return None
         if attempt not in (None, awaited.attempt):
-            raise input_results.lapsed(delivery.of.kind, key)
+            raise inputs.lapsed(delivery.of.kind, key)
         if awaited.gate is not None and isinstance(delivery, Answer):
-            input_results.refuse_unknown(delivery.decision, awaited.gate)
+            inputs.refuse_unknown(delivery.decision, awaited.gate)
         if resting is not None:
             self._open.setdefault(run_id, {})[key] = awaited
         if self._left_seconds(awaited) <= 0:
@@ -146,7 +146,7 @@ class InputRegister:
         operation = awaited.operation
         assert isinstance(operation, operations.Input)
         if (source := self._sources.get(operation.name)) is not None:
-            awaited.take(Delivery(value=await source(call), author=input_results.SYSTEM))
+            awaited.take(Delivery(value=await source(call), author=inputs.SYSTEM))
         elif awaited.expires_at is not None:
             await self._clock.sleep(self._left_seconds(awaited))
             _take_default(awaited)

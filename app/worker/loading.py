@@ -10,7 +10,7 @@ from typing import cast
 
 from app import clock, errors
 from app.domain import runs, states
-from app.engine import aio, drivers, evicted_runs, ports, runner, stores
+from app.engine import aio, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
 
 RELOAD_SECONDS = 5.0  # Wait before a run whose folder could not be opened is queued again.
@@ -105,7 +105,7 @@ class Loader:
         run_id = active_run.run_id
         driver: ports.Driver | ParkingDriver
         try:
-            driver = drivers.of(self._dialects, log.loaded.start) if fault is None else ParkingDriver(fault)
+            driver = ports.driver_of(self._dialects, log.loaded.start) if fault is None else ParkingDriver(fault)
         except errors.DriverFault as unknown:
             driver = ParkingDriver(unknown)
         changed = functools.partial(self._changed, run_id)

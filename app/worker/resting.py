@@ -12,7 +12,7 @@ from typing import cast
 
 from app import errors
 from app.domain import decisions, gates, operations, records, runs, states
-from app.engine import driver_scheduler, drivers, dry_replay, evicted_runs, ports, runner, stores
+from app.engine import driver_scheduler, dry_replay, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 from app.worker.inputs import InputRegister
@@ -85,7 +85,7 @@ class Resting:
         asked_to = decided.ended or decided.paused or decided.cancel_requested_at or not decided.taken_since_resume
         timed = loaded.limits.wall_seconds is not None or loaded.limits.active_seconds is not None
         try:
-            driver = drivers.of(self._dialects, loaded.start)
+            driver = ports.driver_of(self._dialects, loaded.start)
         except errors.DriverFault:
             return ()
         if asked_to or timed:

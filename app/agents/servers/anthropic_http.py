@@ -164,3 +164,12 @@ def _usage(reported: Mapping[str, Any]) -> records.Usage | None:
     if not isinstance(read[0], int) or not isinstance(written, int):
         return None
     return records.Usage(input_tokens=sum(tokens or 0 for tokens in read), output_tokens=written)
+
+
+ANTHROPIC = services.Vendor(
+    package="anthropic",
+    key_variable="ANTHROPIC_API_KEY",
+    models={"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"},
+    open=Messages,
+)
+"""Anthropic, and services that speak its Messages API."""

@@ -142,3 +142,12 @@ def _usage(answer: Mapping[str, Any]) -> records.Usage | None:
         case {"prompt_tokens": int(read), "completion_tokens": int(written)} if read >= 0 and written >= 0:
             return records.Usage(input_tokens=read, output_tokens=written)
     return None
+
+
+OPENAI = services.Vendor(
+    package="openai",
+    key_variable="OPENAI_API_KEY",
+    models={"haiku": "gpt-6-luna", "sonnet": "gpt-6.1-terra", "opus": "gpt-6.2-sol"},
+    open=ChatCompletions,
+)
+"""OpenAI, and services that speak Chat Completions."""

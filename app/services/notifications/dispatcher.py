@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from app import clock, errors
 from app.domain import notifications
-from app.engine import event_feed, stores
-from app.services import aio
+from app.engine import aio, event_feed, stores
 from app.services.notifications import derivation, plan_questions
 from app.services.notifications.repository import EndpointRepository
 from app.services.notifications.senders import NotDelivered, Sender

@@ -8,8 +8,7 @@ from typing import NoReturn
 
 from app import errors
 from app.domain import plans, states
-from app.engine import run_engine
-from app.services import aio
+from app.engine import aio, run_engine
 from app.services.plans.plan_inputs import OpenPlan, PlanInputs, Waiting
 from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.repository import PlanRepository

@@ -10,9 +10,8 @@ from weakref import WeakValueDictionary
 
 from app import clock, errors
 from app.domain import inputs, plain, plans, runs, states
-from app.engine import run_engine, stores
+from app.engine import aio, run_engine, stores
 from app.flows.session_plan import driver
-from app.services import aio
 
 _LONGEST = 50
 _DIGITS = 24

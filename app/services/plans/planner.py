@@ -9,9 +9,8 @@ from typing import Any
 
 from app import clock, errors
 from app.domain import plans, runs
-from app.engine import run_engine
+from app.engine import aio, run_engine
 from app.flows.session_plan import rules
-from app.services import aio
 from app.services.plans.facts import Facts
 from app.services.plans.plan_inputs import FIRST_PAUSE_SECONDS, PlanInputs, longer, running
 from app.services.plans.plan_orders import Order, PlanOrders

@@ -9,8 +9,7 @@ from typing import Any, Protocol, cast
 
 from app import clock, errors
 from app.domain import plain, plan_files, plans, runs, states
-from app.engine import run_engine, stores
-from app.services import aio
+from app.engine import aio, run_engine, stores
 from app.services.plans.plan_inputs import OpenPlan, PlanInputs
 from app.services.plans.plan_orders import PlanOrders
 from app.services.plans.plan_runs import PlanRuns

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 
 from app import clock, errors
 from app.domain import triggers
-from app.engine import probes, run_engine
-from app.services import aio
+from app.engine import aio, probes, run_engine
 from app.services.triggers import drops, firing, pointers, schedules
 from app.services.triggers.firing import Firing
 from app.services.triggers.repository import TriggerRepository

@@ -14,7 +14,7 @@ import pytest
 from app import errors
 from app.agents import backends
 from app.agents.configuration import BackendConfig
-from app.agents.servers import services, vendors
+from app.agents.servers import anthropic_http, openai_http, services
 from app.domain import agent_sessions, plain
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import around, http_service
@@ -40,13 +40,13 @@ class Dialect:
 
     def cut(self, text: str) -> Said:
         """Return a reply that was cut off at its longest."""
-        if self.vendor is vendors.OPENAI:
+        if self.vendor is openai_http.OPENAI:
             return completion(text, finish_reason="length")
         return message(text, stop_reason="max_tokens")
 
     def refusal(self) -> Said:
         """Return a refusal."""
-        if self.vendor is vendors.OPENAI:
+        if self.vendor is openai_http.OPENAI:
             return completion(None, message={"refusal": "I cannot."})
         return message("I cannot.", stop_reason="refusal")
 
@@ -58,7 +58,7 @@ class Dialect:
 
 DIALECTS = {
     "openai": Dialect(
-        vendor=vendors.OPENAI,
+        vendor=openai_http.OPENAI,
         path="/v1/chat/completions",
         base="/v1",
         says=completion,
@@ -66,7 +66,7 @@ DIALECTS = {
         key_header=lambda key: ("authorization", f"Bearer {key}"),
     ),
     "anthropic": Dialect(
-        vendor=vendors.ANTHROPIC,
+        vendor=anthropic_http.ANTHROPIC,
         path="/v1/messages",
         base="",
         says=message,
@@ -184,7 +184,7 @@ class TestAsking:
         first, second = (asked.body for asked in running.asked)
 
         assert reply.text == '{"outcome":"yes"}'
-        if dialect.vendor is vendors.OPENAI:
+        if dialect.vendor is openai_http.OPENAI:
             form = first["response_format"]
             assert form == {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
             assert second["response_format"]["json_schema"]["strict"] is False
@@ -221,7 +221,7 @@ class TestAsking:
         first, second = running.asked
 
         assert begun.text == '{"a":"x"}'
-        if dialect.vendor is vendors.OPENAI:
+        if dialect.vendor is openai_http.OPENAI:
             assert first.body["response_format"]["json_schema"]["schema"] == schema
         else:
             told = plain.canonical(schema).decode()
