@@ -55,7 +55,7 @@ class LongPolls:
             if seen is not None:
                 await self._news(run_id, seen, deadline)
             seen = self._engine.change_number(run_id)
-            answer = await self._reader.ready(run_id, last)
+            answer = await self._reader.ready(run_id, last, fresh=not known or self._is_over(deadline))
             known = known or frozenset({answer.etag})
             if blind or answer.finished or answer.etag not in known or self._is_over(deadline):
                 return answer

@@ -15,7 +15,7 @@ from app.domain import allowed_orders, budgets, plain, records, runs, shapes, sl
 from app.domain import unreadable as unreadables
 from app.domain.limits import NO_LIMITS
 from app.engine import aio, stores
-from app.services import requests
+from app.services import output_times, requests
 
 if TYPE_CHECKING:
     from app.engine import ports, run_engine
@@ -62,22 +62,26 @@ class RunReader:
         self._answers: OrderedDict[str, _Cached] = OrderedDict()
         self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
         self._forgotten = 0
+        self._outputs = output_times.OutputTimes(engine, clock)
 
-    async def ready(self, run_id: str, last: views.RunView | None = None) -> Ready:
+    async def ready(self, run_id: str, last: views.RunView | None = None, *, fresh: bool = True) -> Ready:
         """Return a run's consolidated answer; the same bytes as long as nothing has changed.
 
         Args:
             last: The run as it was when it left the engine, where the caller saw it leave.
+            fresh: Whether to ask other processes when their steps had output; not to be done by one who waits.
 
         Raises:
             errors.NotFound: there is no such run.
         """
         check_run_id(run_id)
+        if fresh:
+            await self._outputs.look(run_id)
         number = self._engine.change_number(run_id)
         cached = self._answers.get(run_id)
         # Signs of life change no number: no poll waits for them, and they change the answer once a second at most.
         spending = self._engine.spending
-        signs = (*_signs(self._engine.view(run_id)), spending and spending.shown(run_id))
+        signs = (*_signs(self._engine.view(run_id)), self._outputs.known(run_id), spending and spending.shown(run_id))
         known = cached is not None and (cached.number, cached.signs) == (number, signs)
         known = known and self._store.unreadable(run_id) is None
         if cached is not None and known and not await self._was_touched(run_id):
@@ -87,6 +91,7 @@ class RunReader:
         forgotten, (view, holder, keep) = self._forgotten, await self._shown(run_id, last)
         if (unreadable := self._store.unreadable(run_id) or view.unreadable) is not None:
             view, keep = dataclasses.replace(view, unreadable=unreadable), False
+        view = await self._outputs.shown(view)
         cache = (cached.cache if cached else None) or RunResponseCache()
         budget = await spending.counted(run_id, view.limits) if spending and view.limits != NO_LIMITS else None
         body = cache.encoded(view, holder, budget)

@@ -18,6 +18,7 @@ from temporalio.client import Client  # noqa: E402
 
 from app import bootstrap  # noqa: E402
 from app.engine import stores  # noqa: E402
+from app.services import output_times  # noqa: E402
 from app.temporal import messages, rehearsal, slices, steps, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
@@ -69,6 +70,33 @@ async def test_a_run_at_a_gate_is_shown_as_waiting(service: served.Served) -> No
     assert answer.status_code == 200
     assert (await service.until(run_id, "done"))["error"] is None
     assert (await service.http.get("/api/gates")).json() == []
+
+
+async def test_a_step_of_another_process_shows_when_it_had_output(
+    project: projects.Project, service: served.Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of a run has the time of a step's last output, and a poll of it waits for more than output."""
+    monkeypatch.setattr(output_times, "LOOK_SECONDS", 0.0)
+    command = "echo said; while [ ! -e go ]; do sleep 0.05; done"
+    talking = {"schema": "1.7", "name": "talking", "description": "Talks", "version": "1.0.0"}
+    steps_of = [{"id": "talk", "type": "bash", "command": command}]
+    project.write(".control-room/recipes/amplifier/talking.yaml", json.dumps(talking | {"steps": steps_of}))
+    run_id = await service.start("talking")
+    shown: dict[str, Any] = {}
+
+    async def has_output() -> bool:
+        for step in (await service.show(run_id))["steps"]:
+            shown.update(step)
+        return shown.get("output_at") is not None
+
+    await temporal_server.until(has_output)
+    again = (await service.show(run_id))["steps"][-1]
+    project.write("go", "")
+    done = await service.until(run_id, "done")
+
+    assert shown["output_at"] >= shown["started_at"][:19]
+    assert again["output_at"] == shown["output_at"]
+    assert "output_at" not in done["steps"][-1]
 
 
 async def only_item(service: served.Served, address: str) -> dict[str, Any]:
