@@ -44,7 +44,7 @@ class Backends:
         self._limits = rate_limits.RateLimits(configs, surroundings.clock, surroundings.pauses)
         self._surroundings = dataclasses.replace(surroundings, get=self.get, limited=self._limited)
         self._made: dict[str, ports.AgentBackend] = {}
-        self._limits.restore()
+        self._limits.look()
 
     def get(self, name: str) -> ports.AgentBackend:
         """Return a backend by name.
@@ -84,6 +84,7 @@ class Backends:
         Raises:
             errors.AgentFailed, errors.ConfigurationError: as `get`.
         """
+        self._limits.look()
         return self._limit(name, prompt).turn(prompt.live)
 
     def _limit(self, name: str, prompt: ports.AgentPrompt) -> rate_limits.RateLimit:

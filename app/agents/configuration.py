@@ -112,6 +112,9 @@ class PauseFile(Protocol):
     def write(self, document: plain.Json) -> None:
         """Replace its document."""
 
+    def signature(self) -> tuple[int, ...] | None:
+        """Return what differs whenever it has changed; None if there is none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendContext:

@@ -2,14 +2,15 @@
 
 # A 429 that one run gets holds every run's prompts to that backend and model back until its `Retry-After` is over.
 # The packages of services repeat a refused request by themselves; they are heard at each response. A file keeps these
-# pauses over the end of the process; without it a restart would send every waiting prompt at once.
+# pauses over the end of the process; without it a restart would send every waiting prompt at once. It is read again
+# when it has changed: another process of the data directory got a 429, or a person lifts a pause.
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
@@ -21,6 +22,7 @@ from app.engine import live_steps
 
 _MINUTE_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 3600.0
+_LOOK_SECONDS = 5.0  # Longest time until a change of the file counts for prompts that wait.
 
 _Model: TypeAlias = tuple[str, str | None]
 
@@ -30,8 +32,10 @@ _log = logging.getLogger(__name__)
 class RateLimit(live_steps.BackendQueue):
     """The prompts to one backend and model, in the order of their coming."""
 
-    def __init__(self, config: BackendConfig, time: clock.Clock) -> None:
+    def __init__(self, config: BackendConfig, time: clock.Clock, look: Callable[[], None] = lambda: None) -> None:
+        """Args: look: Puts other pauses in force where the file has changed."""
         super().__init__(config.name)
+        self._look = look
         self._clock = time
         self._per_minute = config.max_per_minute
         self._most = config.max_parallel
@@ -49,6 +53,12 @@ class RateLimit(live_steps.BackendQueue):
         """Let no prompt begin for a time, as the service wants it; a longer pause stays."""
         until = self._clock.now() + timedelta(seconds=min(max(seconds, 0.0), _LONGEST_PAUSE_SECONDS))
         self._paused_until = max(until, self._paused_until or until)
+
+    def keep(self, until: datetime | None) -> None:
+        """Put a kept pause in the place of the present one; None: none."""
+        self._paused_until = None
+        if until is not None:
+            self.pause((until - self._clock.now()).total_seconds())
 
     def turn(self, step: live_steps.LiveStep) -> AbstractAsyncContextManager[None]:
         """Wait until the step's prompt may begin."""
@@ -75,7 +85,8 @@ class RateLimit(live_steps.BackendQueue):
             if seconds is None:
                 await self._freed.wait()
             else:
-                await self._clock.sleep(seconds)
+                await self._clock.sleep(min(seconds, _LOOK_SECONDS))
+                self._look()
 
     def _wait_seconds(self) -> float | None:
         """Return how long to wait at least; None: until another prompt is over."""
@@ -119,30 +130,46 @@ class RateLimits:
         self._clock = time
         self._file = file
         self._limits: dict[_Model, RateLimit] = {}
+        self._seen: tuple[int, ...] | None = None
         self._saving: asyncio.Task[None] | None = None
         self._is_dirty = False
 
-    def restore(self) -> None:
-        """Continue the pauses that the file has kept; one that is not valid pauses nothing."""
-        try:
-            document = None if self._file is None else self._file.read()
-        except (errors.Conflict, errors.Unavailable) as error:
-            _log.warning("no pause of a backend is continued: %s", error.message)
+    def look(self) -> None:
+        """Put the pauses of the file in force if it has changed; one that is not valid leaves those before."""
+        if self._file is None or self._is_saving:
             return
-        for (backend, model), until in _pauses(document).items():
-            self.of(backend, model).pause((until - self._clock.now()).total_seconds())
+        try:
+            seen = self._file.signature()
+            if seen == self._seen:
+                return
+            # A fault is reported once for each state of the file.
+            self._seen = seen
+            found = _pauses(self._file.read())
+        except (errors.Conflict, errors.Unavailable) as error:
+            if isinstance(error, errors.Unavailable):
+                self._seen = None
+            _log.error("the pauses of backends that were read last still count: %s", error.message)
+            return
+        for backend, model in {*self._limits, *found}:
+            self.of(backend, model).keep(found.get((backend, model)))
 
     def pause(self, backend: str, model: str | None, seconds: float) -> None:
         """Let no prompt to a model begin for a time, and keep that."""
+        # What the file says by now is not to be overwritten.
+        self.look()
         self.of(backend, model).pause(seconds)
         self._is_dirty = True
-        if self._file is not None and (self._saving is None or self._saving.done()):
+        if self._file is not None and not self._is_saving:
             self._saving = asyncio.create_task(self._save(self._file), name="rate limits")
 
     async def close(self) -> None:
         """Wait until the pauses are kept."""
         if self._saving is not None:
             await asyncio.wait([self._saving])
+
+    @property
+    def _is_saving(self) -> bool:
+        return self._saving is not None and not self._saving.done()
 
     async def _save(self, file: PauseFile) -> None:
         while self._is_dirty:
@@ -163,16 +190,33 @@ class RateLimits:
         known = self._limits.get((backend, model))
         if known is None:
             config = self._configs.get(backend) or BackendConfig(name=backend, type="")
-            known = self._limits[backend, model] = RateLimit(config, self._clock)
+            known = self._limits[backend, model] = RateLimit(config, self._clock, self.look)
         return known
 
 
 def _pauses(document: Any) -> dict[_Model, datetime]:
+    if document is None:
+        return {}
     listed = document.get("pauses") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise _damaged("$.pauses", "must be a list")
     found = dict[_Model, datetime]()
-    for each in listed if isinstance(listed, list) else ():
+    for number, each in enumerate(listed):
+        place = f"$.pauses[{number}]"
+        if not isinstance(each, dict):
+            raise _damaged(place, "must be an object")
+        backend, model, until = (each.get(name) for name in ("backend", "model", "until"))
+        if not isinstance(backend, str):
+            raise _damaged(f"{place}.backend", "must be the name of a backend")
+        if not isinstance(model, str | None):
+            raise _damaged(f"{place}.model", "must be the name of a model, or null")
         try:
-            found[str(each["backend"]), each["model"]] = clock.instant(each["until"])
-        except (TypeError, KeyError, ValueError):
-            _log.warning("a pause of a backend is not valid: %.200r", each)
+            found[backend, model] = clock.instant(until)
+        except (TypeError, ValueError, AttributeError):
+            raise _damaged(f"{place}.until", "must be an instant such as 2026-02-10T14:30:00Z") from None
     return found
+
+
+def _damaged(place: str, message: str) -> errors.Conflict:
+    text = f"rate_limits.json in the data directory: {place} {message}; mend it, or remove the file"
+    return errors.Conflict(text, code="file_damaged", detail={"file": "rate_limits.json", "path": place})

@@ -14,7 +14,7 @@ from app import errors
 from app.api import callers, roles
 from app.api.dependencies import Services
 from app.api.roles import Reach
-from app.domain import access, concurrency, gates
+from app.domain import access, gates
 from app.engine import conversation_claims
 from app.services import requests
 from app.services.plans import requests as plan_requests
@@ -79,8 +79,7 @@ async def started(services: Services, caller: access.Caller, request: requests.S
         raise out_of_scope(caller, "this run would not be among")
     await _below(services, limits, request.parent_run_id, request.runs_above)
     await conversing(services, caller, request.args)
-    await _superseding(services, caller, request.concurrency)
-    return request
+    return await _superseding(services, caller, limits, request)
 
 
 async def labelled(
@@ -167,12 +166,16 @@ async def _below(services: Services, limits: access.Scope, parent_run_id: str | 
         raise errors.RequestInvalid(message, code="unknown_parent", flaws=[flaw])
 
 
-async def _superseding(services: Services, caller: access.Caller, wanted: concurrency.Concurrency | None) -> None:
-    limits = caller.limits
-    if limits is None or wanted is None or not wanted.policy.startswith("cancel_"):
-        return
+async def _superseding(
+    services: Services, caller: access.Caller, limits: access.Scope, request: requests.StartRequest
+) -> requests.StartRequest:
+    wanted = request.concurrency
+    if wanted is None or not wanted.policy.startswith("cancel_"):
+        return request
     if not await services.runs.is_key_within(wanted.key, limits):
         raise out_of_scope(caller, f"the policy {wanted.policy} would cancel runs beyond")
+    # Runs may come, be resumed or lose their labels after this look: what is cancelled is compared again.
+    return dataclasses.replace(request, concurrency=dataclasses.replace(wanted, within=limits))
 
 
 def _labelled(limits: access.Scope, labels: Mapping[str, str]) -> dict[str, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from app.domain import authors
+from app.domain import authors, shapes
 
 
 class Role(StrEnum):
@@ -24,12 +25,25 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(shapes.Shape):
     """The runs that a key is limited to."""
 
     recipes: tuple[str, ...] = ()  # Only runs of these recipes; none: of any.
     labels: tuple[tuple[str, str], ...] = ()
     """Only runs with these labels: of each name, one of its values; none: with any."""
+
+    @classmethod
+    def from_json(cls, value: Any) -> Scope:
+        """Read a scope that was written.
+
+        Raises:
+            TypeError: it is none.
+        """
+        try:
+            labels = tuple((str(name), str(text)) for name, text in value["labels"])
+            return cls(recipes=tuple(map(str, value["recipes"])), labels=labels)
+        except (KeyError, ValueError) as error:
+            raise TypeError("a scope has recipes, and labels with their values") from error
 
     def covers(self, recipe_id: str, labels: Mapping[str, str]) -> bool:
         """Return whether a run is within the scope."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from app import errors
-from app.domain import shapes
+from app.domain import access, shapes
 
 Policy: TypeAlias = Literal["queue", "reject", "cancel_running", "cancel_waiting"]
 """What happens when the limit is reached: the new run waits, or is refused, or the earlier ones are cancelled, or those
@@ -28,6 +28,8 @@ class Concurrency(shapes.Shape):
     key: str  # Key that runs share.
     limit: int = 1  # Runs of the key that may be under way when this one begins, itself included.
     policy: Policy = "queue"  # What happens when the limit is reached.
+    within: access.Scope | None = shapes.omitted()
+    """Runs that it may cancel, by the scope of the key that started it; None: any."""
 
     @classmethod
     def from_json(cls, value: Any) -> Concurrency:
@@ -38,14 +40,17 @@ class Concurrency(shapes.Shape):
         """
         if not isinstance(value, dict):
             raise TypeError("concurrency is not an object")
-        found = cls(**{name: value[name] for name in cls.__slots__ if name in value})
+        fields = {name: value[name] for name in cls.__slots__ if name in value}
+        if fields.get("within") is not None:
+            fields["within"] = access.Scope.from_json(fields["within"])
+        found = cls(**fields)
         for flaw in flaws(found):
             raise TypeError(flaw.message)
         return found
 
     def of_fork(self) -> Concurrency:
         """Return the key of a fork: it cancels nothing, since the run that it would cancel first is its source."""
-        return dataclasses.replace(self, policy="queue") if self.policy.startswith("cancel_") else self
+        return dataclasses.replace(self, policy="queue", within=None) if self.policy.startswith("cancel_") else self
 
     def without_waiting(self) -> Concurrency:
         """Return the key of a run whose process cannot wait for runs of other processes."""

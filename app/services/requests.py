@@ -75,7 +75,9 @@ class StartRequest:
         # Requests of earlier releases, which had none, keep their hash.
         bounds: dict[str, plain.Json] = {"limits": self.limits.to_json()} if self.limits != NO_LIMITS else {}
         bounds |= {"approvals": self.approvals.to_json()} if self.approvals is not None else {}
-        bounds |= {"concurrency": self.concurrency.to_json()} if self.concurrency is not None else {}
+        if self.concurrency is not None:
+            # The caller's key may change before the repetition.
+            bounds["concurrency"] = dataclasses.replace(self.concurrency, within=None).to_json()
         return plain.sha256(plain.canonical(asked | bounds))
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from app import errors
-from app.domain import authors, operations, records, runs, states, views
+from app.domain import access, authors, operations, records, runs, states, views
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.domain.limits import RunLimits
@@ -323,7 +323,26 @@ class Pool:
         if earlier := self._active.capacity.superseded(
             key, (summary.created_at, summary.run_id), above, running=running
         ):
-            self._helpers.begin(self._commands.cancel_all(earlier), f"supersede by {summary.run_id}")
+            self._helpers.begin(self._cancel_earlier(summary.run_id, earlier), f"supersede by {summary.run_id}")
+
+    async def _cancel_earlier(self, run_id: str, earlier: set[str]) -> None:
+        try:
+            wanted = (await self._store.read(run_id)).start.concurrency
+            scope = None if wanted is None else wanted.within
+            within = {each for each in earlier if scope is None or await self._is_covered(each, scope)}
+        except (errors.ControlRoomError, errors.StorageFault) as error:
+            _log.warning("not superseded: %s", error.message, extra={"run_id": run_id, "code": error.code})
+            return
+        await self._commands.cancel_all(within)
+
+    async def _is_covered(self, run_id: str, scope: access.Scope) -> bool:
+        # Whoever may not cancel a run does not do so by starting another one. The caller's scope was compared before
+        # the run was created; a run that came or was resumed since, or whose labels changed, is compared here.
+        try:
+            row = await self._store.summary(run_id)
+        except errors.NotFound:
+            return False
+        return scope.covers(row.recipe_id, row.labels)
 
     def _run_left(self, run_id: str, state: states.RunState) -> None:
         self._inputs.forget(run_id)

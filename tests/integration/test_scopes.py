@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,11 @@ async def test_a_policy_cancels_no_runs_outside(project: Project) -> None:
         limited = await add(service, "ada", role="runner", labels=["book:one"])
         first = (await service.http.post("/api/runs", json=taken, headers=limited)).json()["run_id"]
         await until(service, first, "waiting")
-        own = (await service.http.post("/api/runs", json=taken, headers=limited)).json()["run_id"]
+        repeated = [
+            await service.http.post("/api/runs", json=taken, headers=limited | {"Idempotency-Key": "k"})
+            for _ in range(2)
+        ]
+        own = repeated[0].json()["run_id"]
         await until(service, first, "cancelled")
         await until(service, own, "waiting")
         other = await started(service, "publish", labels=TWO, concurrency={"key": "press", "limit": 2})
@@ -74,6 +79,14 @@ async def test_a_policy_cancels_no_runs_outside(project: Project) -> None:
     assert [code(each) for each in refused] == [(403, "out_of_scope")] * 2
     assert (fork.status_code, fork.json()["status"]) == (201, "pending")
     assert (shown, count) == ("waiting", 4)
+    assert [answer.status_code for answer in repeated] == [201, 200]
+    assert _concurrency(project, own)["within"] == {"recipes": [], "labels": [["book", "one"]]}
+    assert "within" not in _concurrency(project, fork.json()["run_id"])
+
+
+def _concurrency(project: Project, run_id: str) -> dict[str, Any]:
+    """Return what a run froze about its key."""
+    return dict(json.loads((project.data / "runs" / run_id / "start.json").read_text())["concurrency"])
 
 
 async def test_no_run_outside_becomes_a_parent(project: Project) -> None:

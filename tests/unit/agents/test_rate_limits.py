@@ -155,7 +155,7 @@ async def test_retry_after_holds_the_prompts_of_other_runs(kind: str) -> None:
 def limits(file: project_file.ProjectFile, time: clock.Clock) -> rate_limits.RateLimits:
     """Return the limits of a process that has just begun."""
     made = rate_limits.RateLimits({}, time, file)
-    made.restore()
+    made.look()
     return made
 
 
@@ -181,20 +181,58 @@ async def test_a_pause_outlasts_the_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[", "[]", '{"pauses": [1, {}, {"backend": "svc", "model": [], "until": "x"}]}', '{"pauses": {"until": "now"}}'],
+    ("text", "place"),
+    [
+        ("[", "is not JSON"),
+        ("[]", "$.pauses must be a list"),
+        ('{"pauses": {"until": "now"}}', "$.pauses must be a list"),
+        ('{"pauses": [1]}', "$.pauses[0] must be an object"),
+        ('{"pauses": [{}]}', "$.pauses[0].backend must be"),
+        ('{"pauses": [{"backend": "svc", "model": [], "until": "x"}]}', "$.pauses[0].model must be"),
+        ('{"pauses": [{"backend": "svc", "model": null, "until": "x"}]}', "$.pauses[0].until must be"),
+        ('{"pauses": [{"backend": "svc", "model": null, "until": 5}]}', "$.pauses[0].until must be"),
+    ],
 )
-async def test_a_broken_file_of_pauses_pauses_nothing(tmp_path: Path, text: str) -> None:
-    """Prompts begin, and the next pause replaces the file."""
+async def test_a_broken_file_of_pauses_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, place: str
+) -> None:
+    """At the start nothing is paused, later the pauses before still count; the fault is logged once with its place."""
     (tmp_path / "rate_limits.json").write_text(text)
     time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
     first = limits(file, time)
+    first.look()
     before = first.of("svc", "m-2").until
     first.pause("svc", "m-2", 30)
     await first.close()
+    first.look()
+    (tmp_path / "rate_limits.json").write_text(text + " ")
+    first.look()
 
     assert before is None
-    assert limits(file, time).of("svc", "m-2").until is not None
+    assert first.of("svc", "m-2").until is not None
+    assert [place in line for line in caplog.messages] == [True, True]
+
+
+async def test_a_changed_file_of_pauses_counts_at_once(tmp_path: Path) -> None:
+    """A pause of another process holds prompts back, and one that a person removes lets those that wait begin."""
+    time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
+    here, there = limits(file, time), limits(file, time)
+    here.pause("svc", "m-2", 600)
+    await here.close()
+    there.pause("svc", "m-3", 60)
+    await there.close()
+    here.look()
+    shared = [here.of("svc", model).until is not None for model in ("m-2", "m-3")]
+    waits = asyncio.create_task(here.of("svc", "m-2").begin(live_steps.LiveStep()))
+    await asyncio.sleep(0)
+    (tmp_path / "rate_limits.json").unlink()
+    time.advance(4)
+    await asyncio.sleep(0)
+    early = waits.done()
+    time.advance(1)
+    await asyncio.wait_for(waits, 60)
+
+    assert (shared, early) == ([True, True], False)
 
 
 async def test_a_pause_reaches_an_hour_at_most(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.domain import concurrency, states
+from app.domain import access, concurrency, states
 from app.worker import fair_rounds
 from tests.unit.worker import pools
 
@@ -96,6 +96,35 @@ async def test_a_new_run_cancels_earlier_ones(policy: concurrency.Policy, expect
 
     assert await bench.ended(first, second, third) == expected
     assert "second/1" not in bench.toolbox.executed
+    await bench.close()
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+async def test_no_earlier_run_outside_of_a_scope_is_cancelled(crashes: bool) -> None:
+    """A run that came after the caller's scope was compared is waited for; those within the scope are cancelled."""
+    bench = await Bench().open()
+    scope = access.Scope(recipes=("r",), labels=(("book", "one"), ("book", "two")))
+    key = concurrency.Concurrency(key="deploy", policy="cancel_running", within=scope)
+    others = [
+        await bench.submit({"gate": "go"}, **keyed(limit=3), labels={"book": book}, recipe_id=recipe_id)
+        for book, recipe_id in (("two", "r"), ("three", "r"), ("one", "other"))
+    ]
+    for other in others:
+        await bench.shown(other, states.RunState.WAITING)
+    await bench.pool.pause(others[0])
+    await bench.at_rest(others[0])
+    new = await bench.create({"tool": "look"}, concurrency=key, labels={"book": "one"}, recipe_id="r")
+    if crashes:
+        await bench.crash()
+        await bench.restart()
+    else:
+        await bench.pool.submit(new)
+
+    assert await bench.ended(others[0]) == [CANCELLED]
+    for other in others[1:]:
+        assert bench.pool.standing(new) is not None
+        await bench.pool.cancel(other)
+    assert await bench.ended(new) == [DONE]
     await bench.close()
 
 
@@ -198,7 +227,18 @@ def test_rounds_never_let_a_label_wait_for_two_of_another(moves: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    "value", [[], {}, {"key": ""}, {"key": "a", "limit": 0}, {"key": "a", "limit": True}, {"key": "a", "policy": "x"}]
+    "value",
+    [
+        [],
+        {},
+        {"key": ""},
+        {"key": "a", "limit": 0},
+        {"key": "a", "limit": True},
+        {"key": "a", "policy": "x"},
+        {"key": "a", "within": {"recipes": []}},
+        {"key": "a", "within": {"recipes": [], "labels": ["x"]}},
+        {"key": "a", "within": []},
+    ],
 )
 def test_what_is_no_key_is_not_read(value: Any) -> None:
     """start.json with a key of the wrong form is not believed."""
