@@ -211,8 +211,8 @@ def _pauses(document: Any) -> dict[_Model, datetime]:
         if not isinstance(model, str | None):
             raise _damaged(f"{place}.model", "must be the name of a model, or null")
         try:
-            found[backend, model] = clock.instant(until)
-        except (TypeError, ValueError, AttributeError):
+            found[backend, model] = clock.instant(str(until))
+        except ValueError:
             raise _damaged(f"{place}.until", "must be an instant such as 2026-02-10T14:30:00Z") from None
     return found
 

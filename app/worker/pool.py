@@ -336,7 +336,7 @@ class Pool:
         await self._commands.cancel_all(within)
 
     async def _is_covered(self, run_id: str, scope: access.Scope) -> bool:
-        # Whoever may not cancel a run does not do so by starting another one. The caller's scope was compared before
+        # A caller must not cancel by a start what an order of its own could not cancel. Its scope was compared before
         # the run was created; a run that came or was resumed since, or whose labels changed, is compared here.
         try:
             row = await self._store.summary(run_id)
