@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from app import clock, errors
 from app.domain import plain, runs
 from app.domain.decisions import DecisionKind
@@ -329,6 +331,14 @@ class _FaultyPostgresStore(PostgresStore):
         )
         self._faults = harness.faults
         self.keep_blobs_in(harness.objects)
+
+    def abandon(self) -> None:
+        """Let go of everything, and wait until the server knows that the sessions have ended, since leases end then."""
+        number = self._ownership.number if self._ownership is not None and self._target.shared else 0
+        super().abandon()
+        if number:
+            with psycopg.connect(self._target.url, autocommit=True) as connection:
+                connection.execute("SELECT pg_advisory_lock_shared(%s)", (-number,))
 
     def bare_disk(self) -> Disk:
         """Return the disk; a store that is not open yet is connected for it."""
