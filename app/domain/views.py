@@ -98,6 +98,7 @@ class RunView:
     completed_at: str | None = None  # When it ended.
     unreadable: Unreadable | None = None
     """File of it that cannot be read now; the last known state is shown then."""
+    replaying: bool = False  # Whether its driver has not shown yet what the journal holds: `board` lacks it.
 
     def living(self) -> Sequence[Record]:
         """Return the records that count: not dead, and final."""

@@ -59,6 +59,8 @@ class RunProjection:
         """Open steps by key."""
         self.resting: dict[str, RestingInput] = {}
         """Inputs at which the run rested, by step, until they are open again."""
+        self.replaying = True
+        """Whether the driver has not taken up yet what the journal holds."""
         self.durability: SpaceRetry | None = None
         """Guard of the writes; a fault there shows the run as parked."""
 
@@ -100,6 +102,7 @@ class RunProjection:
             updated_at=self._completed_at or self.moved_at(),
             started_at=self._log.loaded.decisions.first_taken_at,
             completed_at=self._completed_at,
+            replaying=self.replaying,
         )
 
     def waits(self) -> list[open_steps.StepWait]:

@@ -85,8 +85,7 @@ class Runner:
         self._parked: Parked | None = None
         self._wakes = evicted is not None
         self._evicted = False
-        self.turns = 0
-        """How often the run has moved since it was loaded."""
+        self.turns = 0  # How often the run has moved since it was loaded.
         self._cancelled = log.loaded.decisions.cancel_requested_at is not None
 
     async def run(self) -> RunState:
@@ -178,6 +177,7 @@ class Runner:
     async def _replay(self) -> None:
         try:
             await replay.replay(self._scheduler, self.log.loaded, self.durability.get_blob)
+            self._projection.replaying = False
         except (errors.NondeterminismFault, errors.DriverFault):
             if not (self._cancelled or self._at_rest()):
                 raise

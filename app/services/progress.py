@@ -80,7 +80,7 @@ class Progress:
 
     def _known(self, run: stores.RunSummary) -> stores.Progress | None:
         view = self._engine.view(run.run_id)
-        if view is None:
+        if view is None or view.replaying:
             return self._ended.get((run.run_id, run.updated_at))
         progress = view.board.progress
         return stores.Progress(finished_steps=progress.finished_steps, total_steps=progress.total_steps)

@@ -94,8 +94,7 @@ class RunReader:
         view = await self._outputs.shown(view)
         cache = (cached.cache if cached else None) or RunResponseCache()
         budget = await spending.counted(run_id, view.limits) if spending and view.limits != NO_LIMITS else None
-        body = cache.encoded(view, holder, budget)
-        finished = view.status.finished
+        body, finished = cache.encoded(view, holder, budget), view.status.finished
         answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
         if keep and forgotten == self._forgotten:
             cache_kept = None if finished else cache
@@ -188,12 +187,19 @@ class RunReader:
             del self._reviews[known]
 
     async def _was_touched(self, run_id: str) -> bool:
-        touched = self._engine.view(run_id) is None and bool(await self._store.rechecks.touched([run_id]))
-        if touched:
-            self.forget(run_id)
-        return touched
+        if self._engine.view(run_id) is not None or not await self._store.rechecks.touched([run_id]):
+            return False
+        self.forget(run_id)
+        return True
 
     async def _live(self, run_id: str) -> views.RunView | None:
+        view = await self._settled(run_id)
+        if view is None or not view.replaying:
+            return view
+        # Else a client that asks while an ended run is loaded would learn that it is done, with no step and no slot.
+        return dataclasses.replace(view, board=(await self._at_rest(run_id)).board, replaying=False)
+
+    async def _settled(self, run_id: str) -> views.RunView | None:
         view = self._engine.view(run_id)
         if view is None or not view.status.finished:
             return view
@@ -351,8 +357,8 @@ def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
     # The list shows the code; what else is known of the error is in the folder.
     if row.error_code is None:
         return None
-    message = "The run's folder contains the details, but cannot be read now."
-    return errors.ControlRoomError(message, code=row.error_code).to_json()
+    told = "The run's folder contains the details, but cannot be read now."
+    return errors.ControlRoomError(told, code=row.error_code).to_json()
 
 
 def check_run_id(run_id: str) -> None:

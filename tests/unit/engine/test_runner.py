@@ -80,6 +80,24 @@ async def test_what_is_recorded_is_never_performed_again():
         assert bench.disk.files["cache.json"] == whole.disk.files["cache.json"]
 
 
+async def test_a_view_says_whether_the_driver_has_taken_the_journal_up():
+    """Until it has, progress and slots are not those of the run."""
+    whole = logs.Bench(_three)
+    await whole.run()
+    bench = logs.Bench(_three)
+    bench.disk.steps, bench.disk.control = whole.disk.steps[:2], whole.disk.control[:1]
+    runner = bench.runner()
+    before = _progress(runner.view())
+    await runner.run()
+
+    assert before == (True, 2, 0)
+    assert _progress(runner.view()) == (False, 3, 3)
+
+
+def _progress(view):
+    return view.replaying, len(view.records), view.board.progress.finished_steps
+
+
 async def test_a_failed_step_fails_the_run_and_names_its_cause():
     """The ending holds the error and the position of the line that made it."""
     bench = logs.Bench(_three)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.domain import decisions, runs, states
+from app.domain import decisions, runs, slots, states, views
 from app.engine import stores
 from app.services import run_reader
 from app.storage import memory_store
@@ -92,6 +93,35 @@ async def test_a_run_at_rest_is_read_once(bench: pools.Bench) -> None:
     assert reads(bench) - before == 1
     assert len({answer.etag for answer in answers}) == 1
     assert [record.key for record in view.records] == ["one", "two"]
+
+
+class LoadingPool:
+    """A pool that has just loaded a run, whose driver has shown nothing yet."""
+
+    def __init__(self, pool: Any, run_id: str, loaded: views.RunView) -> None:
+        self._pool = pool
+        self._views = {run_id: dataclasses.replace(loaded, board=slots.Board(), replaying=True)}
+
+    def view(self, run_id: str) -> views.RunView | None:
+        """Return the view of a loaded run."""
+        return self._views.get(run_id)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+
+async def test_a_run_that_is_being_loaded_shows_what_its_journal_holds(bench: pools.Bench) -> None:
+    """Though its driver has not come so far yet: who asks just after a crash must not read `done` with no step."""
+    run_id = await bench.submit(*toys.tools("one", "two"))
+    await bench.ended(run_id)
+    await bench.at_rest(run_id)
+    whole = await shown(reader(bench), run_id)
+    loaded = await reader(bench).view(run_id)
+    loading: Any = LoadingPool(bench.pool, run_id, loaded)
+    meanwhile = run_reader.RunReader(store=bench.store, engine=loading, dialects=bench.dialects, clock=bench.clock)
+
+    assert (whole["status"], whole["current_step_index"], list(whole["cache_summary"])) == ("done", 2, ["one", "two"])
+    assert await shown(meanwhile, run_id) == whole
 
 
 async def test_a_run_in_the_hands_of_another_process_is_read_afresh(bench: pools.Bench) -> None:
