@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, PollActivityTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -20,8 +22,12 @@ from app.temporal import messages
 
 _LONGEST = 900
 _EVERYTHING = "*"
-_STALE = timedelta(seconds=75)
-# A worker asks its queue again after a minute at the latest.
+_STALE = timedelta(seconds=75)  # A worker asks its queue again after a minute at the latest.
+_DEPARTED = " ended"
+_PARTING = timedelta(seconds=3)
+_LOOK_SECONDS = 0.02
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,29 @@ class Entry:
         if len(parts) != 3:
             return None
         return cls(worker=parts[1].removeprefix("-"), serves=frozenset(parts[2].split(",")))
+
+    async def strike(self, client: Client, queue: str) -> None:
+        """Take this worker, which asks no queue any more, off the roll; a worker that is killed goes with the time.
+
+        Args:
+            queue: Task queue of the store.
+        """
+        # The server forgets no poller. But it shows that one with the name of the departed has asked after this one.
+        asking = PollActivityTaskQueueRequest(
+            namespace=client.namespace,
+            task_queue=TaskQueue(name=messages.workers_queue(queue)),
+            identity=self.written() + _DEPARTED,
+        )
+        poll = asyncio.ensure_future(client.workflow_service.poll_activity_task_queue(asking, timeout=_PARTING))
+        try:
+            async with asyncio.timeout(_PARTING.total_seconds()):
+                while self.written() in _present(await _pollers(client, queue)) and not poll.done():  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except (RPCError, TimeoutError) as error:
+            _log.info("the worker is listed for a minute more: %s", error)
+        finally:
+            poll.cancel()
+            await asyncio.gather(poll, return_exceptions=True)
 
     def does(self, capability: str) -> bool:
         """Return whether it performs steps of a capability."""
@@ -81,13 +110,22 @@ class Roll:
         return found
 
     async def _present(self) -> list[Entry]:
-        found = await self._client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=self._client.namespace,
-                task_queue=TaskQueue(name=messages.workers_queue(self._queue)),
-                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-            )
+        asked, since = await _pollers(self._client, self._queue), self._clock.now() - _STALE
+        present = [each for each in _present(asked) if asked[each] >= since]
+        return [entry for each in present if (entry := Entry.read(each)) is not None]
+
+
+def _present(asked: Mapping[str, datetime]) -> list[str]:
+    return [each for each, at in asked.items() if asked.get(each + _DEPARTED, at) <= at]
+
+
+async def _pollers(client: Client, queue: str) -> dict[str, datetime]:
+    """Return who has asked the queue of workers, and when."""
+    found = await client.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(
+            namespace=client.namespace,
+            task_queue=TaskQueue(name=messages.workers_queue(queue)),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
         )
-        since = self._clock.now() - _STALE
-        present = [one for one in found.pollers if one.last_access_time.ToDatetime(UTC) >= since]
-        return [entry for one in present if (entry := Entry.read(one.identity)) is not None]
+    )
+    return {one.identity: one.last_access_time.ToDatetime(UTC) for one in found.pollers}

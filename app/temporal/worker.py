@@ -70,7 +70,9 @@ async def working(
         nexus_supplier=FixedSizeSlotSupplier(1),
     )
     few: Any = {"activity_task_poller_behavior": PollerBehaviorSimpleMaximum(_POLLERS), **shared}
+    entry = roll.Entry(worker=_identity(limits), serves=limits.serves)
     async with AsyncExitStack() as working:
+        working.push_async_callback(entry.strike, client, limits.queue)
         for queue, performs in _step_queues(activities, limits).items():
             await working.enter_async_context(
                 Worker(task_queue=queue, activities=performs, tuner=tuner, **_beats(BEAT), **few)
@@ -81,7 +83,7 @@ async def working(
                     task_queue=queue,
                     activities=answers,
                     max_concurrent_activities=IDLE_STEPS,
-                    identity=roll.Entry(worker=_identity(limits), serves=limits.serves).written(),
+                    identity=entry.written(),
                     **_beats(IDLE_BEAT),
                     **few,
                 )

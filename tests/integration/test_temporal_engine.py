@@ -334,7 +334,7 @@ async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
 async def test_a_step_waits_for_a_worker_that_serves_its_capability(
     project: projects.Project, server: temporal_server.DevServer
 ):
-    """`runs why` names the capability that no worker serves; the step is performed once one does."""
+    """`runs why` names the capability that no worker serves; the step is performed once one does, until it ends."""
     async with serving(project, server.address, {"serve": ("tools", "backend:said")}) as scene:
         run_id = await scene.start("child")
         await asked_for(scene, run_id)
@@ -344,9 +344,18 @@ async def test_a_step_waits_for_a_worker_that_serves_its_capability(
         assert await scene.keys(run_id) == []
 
         commands = chosen(project, server.address, serve=("commands",))
-        async with bootstrap.build(commands, WORK):
-            assert await scene.ended(run_id) is states.RunState.DONE
+        command = [operations.Command(argv=("true",))]
 
+        async def serves() -> bool:
+            return await scene.service.engine.lacks(run_id, command) == {}
+
+        for _ in range(2):
+            async with bootstrap.build(commands, WORK):
+                assert await scene.ended(run_id) is states.RunState.DONE
+                await temporal_server.until(serves)
+            left = await scene.service.engine.lacks(run_id, command)
+
+    assert left == {"commands": "no worker serves commands"}
     [cause] = found.chain
     assert (cause.kind, cause.key, cause.act) == ("no_worker", "nap", "control-room worker --serve commands")
     assert found.sentence == "Step nap cannot be performed: no worker serves commands."
