@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 
@@ -9,7 +10,8 @@ import pytest
 
 from app import errors
 from app.domain import runs
-from app.domain.decisions import DecisionKind
+from app.domain.decisions import PAUSED_BY_PERSON, DecisionKind
+from app.domain.events import EventType
 from app.domain.states import RunState
 from app.engine.stores import RunQuery
 from tests.conformance import store_harness
@@ -190,6 +192,22 @@ async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(harness
 
     assert unfinished == [RUN]
     assert (await store.find_receipt("rcpt_a"))["key"] == "a"
+
+
+@pytest.mark.parametrize("folder", ["runs", RUN])
+async def test_events_whose_folder_cannot_be_synced_are_not_written_twice(harness: StoreHarness, folder: str) -> None:
+    """They are written again with what comes after them, and each is there once."""
+    log = await store_harness.begun(harness)
+    log.add_event(EventType.RUN_PAUSED, None, {"reason": PAUSED_BY_PERSON})
+    harness.faults.refuse("sync", folder, errno.EIO)
+    with contextlib.suppress(errors.StorageFault):
+        await log.rest()
+    harness.faults.lift()
+    await log.rest()
+    numbers = [event.seq for event in await harness.store.read_events(RUN)]
+
+    assert numbers == sorted(set(numbers))
+    assert harness.content("events.jsonl").count(b"run.paused") == 1
 
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "control.jsonl"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -75,11 +76,17 @@ class ProjectionFiles:
         self._context.probes.reach("storage.events.before_append")
         path = f"{self._folder}/{layout.EVENTS}"
         new, self._has_events = not self._has_events, True
-        disk_port.append_whole(self._context.disk, path, load.event_lines, sync=load.sync_events, new=new)
+        begin = disk_port.append_whole(self._context.disk, path, load.event_lines, sync=load.sync_events, new=new)
         if load.sync_events:
             # The name of the file, too: a new run's folder may be durable in the commit log alone.
-            self._context.disk.sync_folder(self._folder)
-            self._context.disk.sync_folder(layout.RUNS)
+            try:
+                self._context.disk.sync_folder(self._folder)
+                self._context.disk.sync_folder(layout.RUNS)
+            except OSError:
+                # All lines of the load are written again.
+                with contextlib.suppress(OSError):
+                    self._context.disk.cut(path, begin, sync=False)
+                raise
         load.events_written = True
         self._context.committer.mention(path)
         self._context.probes.reach("storage.events.after_append")
