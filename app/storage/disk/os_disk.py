@@ -261,6 +261,9 @@ def _opened(place: str, flags: int) -> Iterator[int]:
 
 
 def _settle(descriptor: int, path: str) -> None:
+    # No disk syncs a pipe: that is no fault of it which passes, but something else in the place of the file.
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.ESPIPE, os.strerror(errno.ESPIPE), path)
     try:
         _SYNC(descriptor)
     except OSError as error:

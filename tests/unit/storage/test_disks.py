@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,16 @@ def test_a_signature_is_lost_with_what_it_stands_for(files: Disk, tmp_path: Path
     for name in ("a", "a/none", "none/f", "a/f/g"):
         with pytest.raises((FileNotFoundError, NotADirectoryError)):
             files.signature(name)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("nothing")])
+def test_something_else_in_the_place_of_a_file_is_no_fault_of_the_disk(tmp_path: Path, make: Any) -> None:
+    """A fault would be waited out, as if the file could be synced later; but it is not there."""
+    make(tmp_path / "f")
+    with pytest.raises(OSError) as refused:
+        OsDisk(tmp_path).read_settled("f")
+
+    assert not isinstance(refused.value, disk_port.SyncRefused)
 
 
 def test_replacing_leaves_no_temporary_file(files: Disk) -> None:
