@@ -56,7 +56,13 @@ CLAIM = {"accessModes": [str], "resources": {"requests": {"storage": str}}}
 KINDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("v1", "ConfigMap"): HEAD | {"data": {"*": str}},
     ("v1", "Service"): HEAD
-    | {"spec": {"selector": {"*": str}, "ports": [{"name": str, "port": int, "targetPort": str}]}},
+    | {
+        "spec": {
+            "selector": {"*": str},
+            "sessionAffinity": str,
+            "ports": [{"name": str, "port": int, "targetPort": str}],
+        }
+    },
     ("apps/v1", "Deployment"): HEAD | {"spec": WORKLOAD},
     ("apps/v1", "StatefulSet"): HEAD
     | {
