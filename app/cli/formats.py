@@ -233,6 +233,8 @@ def plan(found: Mapping[str, Any]) -> str:
         agents = [[*(agent[name] for name in names), "yes" if agent["ready"] else "no"] for agent in found["agents"]]
         parts.append(table((*names, "ready"), agents))
     parts += [f"a step would fail: {flaw['message']}" for flaw in found["warnings"]]
+    if not found["paths_checked"]:
+        parts.append("not checked: whether files exist that arguments name in prompts and commands")
     return "\n\n".join([*parts, *(f"cannot run here: {flaw['message']}" for flaw in found["problems"])])
 
 

@@ -174,6 +174,10 @@ class BoundedDriver(Protocol):
 class PathTakingDialect(Protocol):
     """A language whose recipes show which arguments name files."""
 
+    declares_paths: bool
+    """Whether no other argument names a file; otherwise their texts go into prompts and commands, which may read any.
+    """
+
     def path_args(self, document: Mapping[str, plain.Json]) -> Mapping[str, bool]:
         """Return the arguments that name files of the workspace, and whether a step reads each."""
 

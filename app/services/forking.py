@@ -162,7 +162,7 @@ class Forks:
         named = next((record for record in forking.living(source) if record.key == key), None)
         path = "$.prompt" if request.prompt is not None else "$.agent"
         if key is None or named is None:
-            raise _invalid(path, "needs `from`, the step whose prompt or agent changes")
+            raise _invalid(path, "the step whose prompt or agent changes must be the one to fork from")
         if named.line.get("agent_id") is None:
             raise _invalid(path, f"the step {key!r:.80} asks no agent")
         fields: dict[str, plain.Json] = dict(before.get(key, {}))
@@ -214,8 +214,8 @@ def _refuse_denied(found: forking.Replayed) -> None:
     denial = next((record for record in reversed(found.kept) if gates.is_denial(record)), None)
     if found.finished and denial is not None:
         message = (
-            f"the gate {denial.key!r} was denied, so that this fork would end at once; name it in `from` to be asked"
-            " again, or a step before it"
+            f"the gate {denial.key!r} was denied, so that this fork would end at once; fork from this gate to be"
+            " asked again, or from a step before it"
         )
         raise errors.Conflict(message, code="gate_denied", key=denial.key, detail=dict(gates.told(denial.output)))
 

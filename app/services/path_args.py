@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from app import errors
 from app.domain import plain
 from app.tools import failures, reserved, workspace
+
+_PATTERN = re.compile(r"[*?\[]")
 
 
 def flaws(
@@ -26,7 +29,8 @@ def flaws(
             if not isinstance(path, str):
                 continue
             try:
-                if files.kind(path) is not None or not is_read:
+                # What a pattern fits is known only when its step looks.
+                if files.kind(path) is not None or not is_read or _PATTERN.search(path):
                     continue
                 failure = failures.missing(path)
             except errors.ToolFailed as outside:

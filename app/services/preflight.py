@@ -73,6 +73,10 @@ class PreflightReport(shapes.Shape):
     """Arguments that a step would fail over: a path out of the workspace, or a file that is not there yet. The start is
     accepted all the same.
     """
+    paths_checked: bool = True
+    """Whether `warnings` considers every file that an argument names. False: texts of arguments go into prompts and
+    commands, and nothing declares which of them name files.
+    """
 
 
 class Preflight:
@@ -109,6 +113,7 @@ class Preflight:
             lacks = missing.flaws
         limit = driver.call_limit(start) if isinstance(driver, ports.BoundedDriver) else limits.CallLimit(most=None)
         drawing = run_graphs.drawn(driver, start.recipe, start.frozen)
+        named = driver.path_args(start.recipe) if isinstance(driver, ports.PathTakingDialect) else {}
         agents = list(worst_cases.agents_of(start, recipe_version.recipe.speaks_through))
         worst = worst_cases.of_run(start, limit, agents, self._starter.rules.worst_call)
         if start.approvals is not None:
@@ -138,14 +143,15 @@ class Preflight:
             unbounded=worst.unbounded,
             limits=start.limits,
             approvals=start.approvals,
-            warnings=self._warnings(driver, start),
+            warnings=self._warnings(named, start),
+            paths_checked=getattr(driver, "declares_paths", False)
+            or not any(_has_text(value) for name, value in start.args.items() if name not in named),
         )
 
-    def _warnings(self, driver: ports.Driver, start: runs.RunStart) -> tuple[errors.Flaw, ...]:
+    def _warnings(self, named: Mapping[str, bool], start: runs.RunStart) -> tuple[errors.Flaw, ...]:
         # A task of a plan may read what the tasks before it write.
-        if not isinstance(driver, ports.PathTakingDialect) or start.session_plan_task_id is not None:
+        if start.session_plan_task_id is not None:
             return ()
-        named = driver.path_args(start.recipe)
         return tuple(path_args.flaws(start.args, named, start.working_dir, self._starter.hidden))
 
     def _agent(self, agent: Mapping[str, Any]) -> AgentPlanned:
@@ -157,6 +163,10 @@ class Preflight:
             ready=fault is None,
             fault=fault,
         )
+
+
+def _has_text(value: plain.Json) -> bool:
+    return any(isinstance(item, str) and item for item in (value if isinstance(value, list) else [value]))
 
 
 def _step(node: graphs.Node) -> StepPlanned:

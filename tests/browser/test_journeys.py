@@ -98,6 +98,7 @@ def test_a_gate_is_denied(project: Project, page: Page) -> None:
     page.open(f"/runs/{run['run_id']}").shows("Go on?")
     page.tab.get_by_label("Message (optional)").fill("not like this")
     page.button("deny").click()
+    expect(page.tab.locator("dialog")).to_contain_text(f"Step approval:look of ask-first, run {run['run_id']}, asked ")
     page.tab.locator("dialog").get_by_role("button", name="Back").click()
     expect(page.tab.locator("[data-gate]")).to_have_count(1)
     page.button("deny").click()
@@ -109,6 +110,7 @@ def test_a_gate_is_denied(project: Project, page: Page) -> None:
     expect(page.tab.locator("svg .node", has_text="denied")).to_have_count(1)
     expect(page.button("Resume")).to_have_count(0)
     page.button("Fork").click()
+    expect(page.tab.locator("dialog").get_by_label("From step")).to_have_value("approval:look")
     page.tab.locator("dialog").get_by_label("From step").fill("count")
     expect(page.tab.locator("dialog")).to_contain_text("Performed next: count")
     expect(page.tab.locator("dialog").get_by_role("button", name="Fork")).to_be_enabled()
@@ -122,9 +124,9 @@ def test_a_gate_is_denied(project: Project, page: Page) -> None:
 
     ended = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Recently finished"))
 
-    expect(ended.locator("li", has_text="approval_denied")).to_contain_text("denied")
+    expect(ended.locator("li", has_text="Approval denied")).to_contain_text("denied")
     expect(section.locator("a[href^='/runs/2']")).to_have_count(1)
-    expect(section).to_contain_text("file_not_found")
+    expect(section).to_contain_text("File not found")
 
 
 def test_everything_can_be_done_by_keyboard(project: Project, page: Page) -> None:

@@ -146,6 +146,13 @@ def test_every_module_is_imported() -> None:
     assert [name for name in MODULES if name not in imported] == []
 
 
+def test_no_script_is_long() -> None:
+    """A script has at most 400 lines, as a module of the service has."""
+    lengths = {str(path.relative_to(STATIC)): len(path.read_text().splitlines()) for path in STATIC.rglob("*.js")}
+
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
 def test_the_files_are_small() -> None:
     """All scripts together, libraries included, and all styles stay within their budget, compressed."""
     sizes = {"js": 0, "css": 0}

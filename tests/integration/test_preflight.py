@@ -211,3 +211,45 @@ async def test_paths_are_checked_as_steps_would(service: served.Served) -> None:
     assert report["warnings"][0]["message"].startswith("argument scene_path: '../../etc/passwd' is not a path inside")
     assert fine["warnings"] == []
     assert shown["error"]["message"].endswith("It is given in the argument scene_path.")
+    assert report["paths_checked"] is True
+
+
+WORKFLOW = """\
+version: "1.3"
+context: {prompt: "", notes: "", made: "made.md", report: "", words: "two words"}
+steps:
+  - {name: make, command: [echo, "${context.words}"], output_file: "${context.made}"}
+  - name: look
+    command: [cat]
+    input_file: "${context.prompt}"
+    output_file: "${context.report}"
+    depends_on: {required: ["${context.notes}", "${context.made}"]}
+"""
+STAGE = """\
+name: folders
+description: Look
+version: "1.0.0"
+schema: "1.7"
+context: {place: "", words: "two words"}
+steps: [{id: look, type: bash, command: "ls {{words}}", cwd: "{{place}}"}]
+"""
+
+
+async def test_files_that_other_languages_declare_are_looked_for(service: served.Served) -> None:
+    """Files of a workflow and the folder of a command are warned of; what texts of a prompt or command name is not
+    checked, which the report says.
+    """
+    service.project.write(".control-room/recipes/orchestrate/files.yaml", WORKFLOW)
+    service.project.write(".control-room/recipes/amplifier/folders.yaml", STAGE)
+    given = {"prompt": "none.md", "notes": "notes/*.md", "report": "../out.md"}
+    workflow = await examined(service, recipe_id="files", args=given)
+    command = await examined(service, recipe_id="folders", args={"place": "nowhere"})
+    there = await examined(service, recipe_id="folders", args={"place": "Story", "words": ""})
+
+    assert [(flaw["path"], flaw["code"]) for flaw in workflow["warnings"]] == [
+        ("$.args.prompt", "file_not_found"),
+        ("$.args.report", "path_outside_workspace"),
+    ]
+    assert [flaw["path"] for flaw in command["warnings"]] == ["$.args.place"]
+    assert there["warnings"] == []
+    assert [report["paths_checked"] for report in (workflow, command, there)] == [False, False, True]

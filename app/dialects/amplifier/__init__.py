@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from app import errors
 from app.dialects.amplifier import agents, bounds, checks, driver, graph, parse, replies, schema, walk
@@ -51,6 +51,12 @@ class Amplifier:
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return what loops and retries allow."""
         return bounds.most_calls(start.recipe, start.frozen, start.args)
+
+    declares_paths = False
+
+    def path_args(self, document: plain.Object) -> Mapping[str, bool]:
+        """Return the variables that are the folder, whole, of a command."""
+        return walk.path_args(document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()

@@ -126,6 +126,13 @@ def made(document: plain.Object) -> _Names:
     return found
 
 
+def path_args(document: plain.Object) -> dict[str, bool]:
+    """Return the variables of the request that are the folder, whole, of a command, which must be there."""
+    named = (templates.reference(step["cwd"]) for step in steps(document) if isinstance(step.get("cwd"), str))
+    changed = made(document) | looped(document)
+    return {name: True for name in named if name is not None and name not in changed}
+
+
 def looped(document: plain.Object) -> _Names:
     """Return the variables of all loops."""
     found: _Names = frozenset()

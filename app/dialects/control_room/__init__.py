@@ -53,6 +53,8 @@ class ControlRoom:
         """Return one call for each step of an agent, three where it is split."""
         return bounds.calls(start.recipe, start.frozen)
 
+    declares_paths = True
+
     def path_args(self, document: Mapping[str, plain.Json]) -> Mapping[str, bool]:
         """Return the arguments that tools get as paths, or that outputs are written to."""
         return refs.path_args(document)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from app import errors
 from app.dialects.orchestrate import bounds, driver, graph, parse, providers, schema, scopes, step_flow, variables
@@ -44,6 +44,12 @@ class Orchestrate:
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return what loops and retries allow."""
         return bounds.calls(start.recipe, start.options)
+
+    declares_paths = False
+
+    def path_args(self, document: plain.Object) -> Mapping[str, bool]:
+        """Return the values of the context that are a file, whole, of a step."""
+        return scopes.path_args(document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,6 +12,8 @@ from app.dialects.orchestrate import schema
 from app.domain import json_schemas, json_text, plain
 
 Step: TypeAlias = plain.Object
+
+_CONTEXT = re.compile(r"\$\{context\.([^{}.]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,20 @@ def problem_of_goto(target: str, spot: Spot, everywhere: plain.Object) -> tuple[
     return "unknown_step", f"leads to {target!r:.80}, which is not a step here{near}"
 
 
+def path_args(workflow: plain.Object) -> dict[str, bool]:
+    """Return the values of the context that are a file, whole, of a step, and whether a step reads it that none before
+    it writes.
+    """
+    found: dict[str, bool] = {}
+    for spot in spots(workflow):
+        needed = (spot.step.get("depends_on") or {}).get("required", ())
+        files = [(path, True) for path in (spot.step.get("input_file"), *needed)]
+        for path, is_read in (*files, (spot.step.get("output_file"), False)):
+            if (name := _of_context(path)) is not None:
+                found.setdefault(name, is_read)
+    return found
+
+
 def may_repeat(workflow: plain.Object) -> bool:
     """Return whether the flow can come through a step twice: by a loop, or by a jump back."""
     order = [step["name"] for step in workflow["steps"]]
@@ -95,6 +112,11 @@ def may_repeat(workflow: plain.Object) -> bool:
         for index, step in enumerate(workflow["steps"])
         for branch in step.get("on", {}).values()
     )
+
+
+def _of_context(path: plain.Json) -> str | None:
+    found = _CONTEXT.fullmatch(path) if isinstance(path, str) else None
+    return found[1] if found is not None else None
 
 
 def _is_step(step: plain.Json) -> bool:

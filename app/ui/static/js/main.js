@@ -3,8 +3,8 @@ import { render } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { address, html, interceptLinks, match, navigate, signal, startClock, useNow, useValue } from "./lib/base.js";
-import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, signOut, useLive, watchService } from "./lib/live.js";
-import { Empty, Fault, Icon, PageTitle, typed, useAct, useFault } from "./parts/basics.js";
+import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, request, signOut, useLive } from "./lib/live.js";
+import { Empty, Fault, Icon, PageTitle, useAct, useFault, useFields } from "./parts/basics.js";
 import { Home, Inbox } from "./pages/home.js";
 
 /**
@@ -65,23 +65,8 @@ const PAGES = [
 ];
 
 /** What the navigation shows: the work, and below a heading what it is made of. */
-const NAVIGATION = [
-  ["/", "Home"],
-  ["/inbox", "Inbox"],
-  ["/runs", "Runs"],
-  ["/plans", "Plans"],
-  ["/issues", "Issues"],
-  ["/conferences", "Conferences"],
-  ["/cost", "Cost"],
-];
-
-const SETUP = [
-  ["/recipes", "Recipes"],
-  ["/agents", "Agents"],
-  ["/triggers", "Triggers"],
-  ["/notifications", "Notifications"],
-  ["/access", "Access"],
-];
+const WORK = ["/", "/inbox", "/runs", "/plans", "/issues", "/conferences", "/cost"];
+const SETUP = ["/recipes", "/agents", "/triggers", "/notifications", "/access"];
 
 function App() {
   const { path } = useValue(address);
@@ -128,10 +113,9 @@ function NotFound() {
 
 /** Exchange the service's token for a sign-in of this tab. */
 function SignIn() {
-  const [token, setToken] = useState("");
-  const [name, setName] = useState("");
+  const [values, change] = useFields({ token: "", name: "" });
   const [signIn, error] = useAct(async () => {
-    const session = await post("/api/session", { token, name });
+    const session = await post("/api/session", values);
     keepSession(session.session);
     reachable.value = "yes";
     const back = address.value.query.get("to") || "/";
@@ -140,8 +124,8 @@ function SignIn() {
   return html`
     <${PageTitle} title="Sign in" lead="With the secret of your key, or with the token of the service (CONTROL_ROOM_API_TOKEN where it was started)." />
     <form class="card form" onSubmit=${signIn}>
-      <label>Key or token <input id="token" type="password" autocomplete="current-password" required value=${token} onInput=${typed(setToken)} /></label>
-      <label>Your name (optional) <input autocomplete="name" maxlength="100" value=${name} onInput=${typed(setName)} /></label>
+      <label>Key or token <input id="token" type="password" autocomplete="current-password" required value=${values.token} onInput=${change("token")} /></label>
+      <label>Your name (optional) <input autocomplete="name" maxlength="100" value=${values.name} onInput=${change("name")} /></label>
       <${Fault} error=${error} />
       <div class="actions"><button type="submit" class="primary">Sign in</button></div>
     </form>`;
@@ -165,11 +149,11 @@ function useWaiting() {
 function Navigation({ path }) {
   const waiting = useWaiting();
   const shownTheme = useValue(theme);
-  const link = (/** @type {string[]} */ [to, label]) => html`<li><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${label}${to === "/inbox" && waiting > 0 && html` <span class="count push" title="waiting for you">${waiting}</span>`}</a></li>`;
+  const link = (/** @type {string} */ to) => html`<li><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${shown(to)[2]}${to === "/inbox" && waiting > 0 && html` <span class="count push" title="waiting for you">${waiting}</span>`}</a></li>`;
   return html`<nav class="rail" aria-label="Main">
     <a class="brand" href="/"><img src="/ui/icon.svg" alt="" width="24" height="24" /> Control Room</a>
     ${path !== "/sign-in" && html`<a class="button primary" href="/start">Start a run</a>
-      <ul>${NAVIGATION.map(link)}<li class="apart" aria-hidden="true">Setup</li>${SETUP.map(link)}</ul>`}
+      <ul>${WORK.map(link)}<li class="apart" aria-hidden="true">Setup</li>${SETUP.map(link)}</ul>`}
     <div class="rail-foot">
       <button type="button" class="quiet" aria-label=${`Theme: ${shownTheme}`} onClick=${nextTheme}><${Icon} name="theme" /> <span>Theme: ${shownTheme}</span></button>
       <button type="button" class="quiet keys" onClick=${() => (helpOpen.value = true)}>Keys: ?</button>
@@ -323,7 +307,11 @@ applyTheme();
 interceptLinks();
 installShortcuts();
 startClock(() => reachable.value !== "no");
-watchService();
+// A service that is away may come back where no page is asking it.
+setInterval(async () => {
+  if (reachable.value !== "no" || document.hidden) return;
+  await request("GET", "/healthz").catch(() => undefined);
+}, 2000);
 follow();
 const root = document.getElementById("app");
 if (root) render(html`<${App} />`, root);

@@ -26,6 +26,9 @@ export function duration(seconds) {
   return parts.filter(Boolean).join(" ");
 }
 
+/** What durations of runs count. */
+export const ELAPSED = "from the start to the end, pauses and waiting included";
+
 /** Seconds that something took, or has taken until now; NaN if it has not begun. @param {string | null | undefined} from @param {string | null | undefined} to @param {number} now Milliseconds. */
 export function seconds(from, to, now) {
   if (!from) return NaN;
@@ -107,6 +110,11 @@ export function bytes(count) {
   const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, count)) / 10));
   const amount = count / 1024 ** power;
   return `${amount < 10 && power ? amount.toFixed(1) : Math.round(amount)} ${units[power]}`;
+}
+
+/** The words of a code, such as `Scene not found`. @param {string} code */
+export function words(code) {
+  return (code[0].toUpperCase() + code.slice(1)).replaceAll("_", " ").replace(/^Dod\b/, "Definition of done");
 }
 
 /** A label as people write it: `key=value`. @param {string} written */

@@ -138,7 +138,6 @@ export function newKey() {
   return `ui-${crypto.randomUUID()}`;
 }
 
-
 /** @typedef {{seq: number, at: string, type: string, run_id: string, key: string | null, data: any}} RunEvent */
 
 /** Whether events arrive; while they do not, pages ask again and again. */
@@ -394,12 +393,4 @@ class News {
 /** @param {string} path */
 function waiting(path) {
   return `${path}${path.includes("?") ? "&" : "?"}wait=${WAIT}`;
-}
-
-/** Look now and then whether a service that is away has come back, where no page is asking it. */
-export function watchService() {
-  setInterval(async () => {
-    if (reachable.value !== "no" || document.hidden) return;
-    await request("GET", "/healthz").catch(() => undefined);
-  }, 2000);
 }

@@ -1,9 +1,9 @@
 // @ts-check
-import { address, html, setQuery } from "../lib/base.js";
+import { address, html } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, useLive, withQuery } from "../lib/live.js";
-import { Empty, Fault, PageTitle, Section, Table, options, typed } from "../parts/basics.js";
-import { Budgets } from "../parts/budget.js";
+import { Empty, Fault, Filters, PageTitle, Section, Table, options, toQuery } from "../parts/basics.js";
+import { Budgets } from "../parts/orders.js";
 
 /** By what sums are made, and how each is called. */
 const GROUPS = /** @type {const} */ ([
@@ -60,13 +60,12 @@ function offset() {
 
 /** @param {{by: string, days: string, shows: string, label: string}} props */
 function Choices({ by, days, shows, label }) {
-  const choose = (/** @type {string} */ name) => typed((value) => setQuery({ [name]: value }));
-  return html`<form class="filters" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label>By <select onChange=${choose("by")}>${options(GROUPS, by)}</select></label>
-    ${by === "label" && html`<label>Label <input id="search" placeholder="book" value=${label} onChange=${choose("key")} /></label>`}
-    <label>Runs of <select onChange=${choose("days")}>${options(PERIODS, days)}</select></label>
-    <label>Charts show <select onChange=${choose("show")}>${options([["cost", "money"], ["tokens", "tokens"]], shows)}</select></label>
-  </form>`;
+  return html`<${Filters}>
+    <label>By <select onChange=${toQuery("by")}>${options(GROUPS, by)}</select></label>
+    ${by === "label" && html`<label>Label <input id="search" placeholder="book" value=${label} onChange=${toQuery("key")} /></label>`}
+    <label>Runs of <select onChange=${toQuery("days")}>${options(PERIODS, days)}</select></label>
+    <label>Charts show <select onChange=${toQuery("show")}>${options([["cost", "money"], ["tokens", "tokens"]], shows)}</select></label>
+  </${Filters}>`;
 }
 
 /** @param {{total: any}} props */
@@ -99,7 +98,7 @@ function Sums({ by, rows, shows }) {
       ${(shows === "tokens" || guesses) && html`<p class="legend"><span class="chart-key-0"></span> ${shows === "tokens" ? "input" : "reported"} <span class="chart-key-1"></span> ${shows === "tokens" ? "output" : "estimated"}</p>`}
       ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> Calls without a price. To estimate them, set prices: <code>control-room prices set FILE</code></p>`}</div>
     <${Table} label=${label} rows=${ordered} name=${(/** @type {any} */ row) => row.name} columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...columns]} />
-  </div></${Section}>`;
+  </div><p class="muted">“Per run” counts every run that called an agent: failed, denied and cancelled runs too, and forks with only the calls that they made themselves. Failed tries count as calls. Deleted runs are not included.</p></${Section}>`;
 }
 
 /** @type {[string, (row: any) => any, string][]} */

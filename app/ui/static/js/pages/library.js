@@ -6,10 +6,9 @@ import { address, html, navigate, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { newKey, patch, post, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, sentence } from "../lib/run_state.js";
-import { Ago, Command, Confirm, Content, Empty, Fault, Id, LocalModel, Missing, Opened, PageTitle, Section, Status, Table, announce, each, options, typed, useAct } from "../parts/basics.js";
+import { Ago, Command, Confirm, Content, Empty, Fault, Filters, Id, LocalModel, Missing, Opened, PageTitle, Search, Section, Status, Table, announce, each, options, toQuery, toggled, typed, useAct } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { RunTable } from "../parts/rows.js";
-import { Lacks, Ready, told } from "./start.js";
 
 /** Recipes: what there is, and what is wrong with it. */
 export function Recipes() {
@@ -19,7 +18,7 @@ export function Recipes() {
   const shown = recipes.data?.filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${told(recipe)} ${recipe.dialect} ${recipe.layer}`.toLowerCase().includes(text));
   return html`
     <${PageTitle} title="Recipes" lead="Recipes of this project and those that come with Control Room. Changed files are seen at once."
-      actions=${html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search recipes" value=${query.get("q") || ""} onInput=${typed((q) => setQuery({ q }))} /></label>`} />
+      actions=${html`<${Search} of="recipes" value=${query.get("q") || ""} onInput=${toQuery("q")} />`} />
     <${Fault} error=${recipes.error} retry=${recipes.refresh} />
     ${chosen && html`<${Recipe} key=${chosen} id=${chosen} />`}
     ${recipes.data?.length === 0 && html`<${Empty} title="No recipes yet." command="control-room init" />`}
@@ -41,6 +40,49 @@ const RECIPES = [
   ["From", (recipe) => recipe.layer],
   ["", (recipe) => recipe.valid && html`<a href=${withQuery("/start", { recipe: recipe.recipe_id })}>Start</a>`],
 ];
+
+/** @param {any} recipe */
+export function told({ recipe_id, label, description }) {
+  return [label !== recipe_id && label, description].filter(Boolean).join(": ");
+}
+
+/** @param {{recipe: any}} props */
+function Ready({ recipe }) {
+  const { lacks, ready, valid } = recipe;
+  return html`<span title=${each(lacks, (lack) => lack.message).join(" ")}><${Status} of=${valid ? (ready ? "valid" : "warning") : "invalid"} word=${valid && !ready ? "not ready" : undefined} /></span>`;
+}
+
+/** Each cause once. @param {{recipes: any[] | null}} props */
+function Lacks({ recipes }) {
+  /** @type {Map<string, number>} */
+  const found = new Map();
+  for (const { lacks = [] } of recipes || []) for (const { message } of lacks) found.set(message, (found.get(message) || 0) + 1);
+  if (!found.size) return null;
+  return html`<div class="notice"><strong>Not ready:</strong>${[...found].map(([message, count]) => html`<p>${message} <span class="muted">${format.plural(count, "recipe")}</span></p>`)}</div>`;
+}
+
+/** Recipes, of which one is to be started. */
+export function Choose() {
+  const recipes = useLive("/api/recipes?limit=1000", { pause: 10_000 });
+  const [text, setText] = useState("");
+  const all = [...(recipes.data || [])].sort((one, other) => Number(other.layer === "project") - Number(one.layer === "project"));
+  const found = all.filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${told(recipe)}`.toLowerCase().includes(text.toLowerCase()));
+  return html`<${Section} title="Recipes" count=${recipes.data ? found.length : undefined}
+    actions=${html`<${Search} of="recipes" value=${text} onInput=${typed(setText)} />`}>
+    <${Fault} error=${recipes.error} />
+    ${recipes.data && !found.length && html`<${Empty} title="No recipe matches." />`}
+    <${Lacks} recipes=${recipes.data} />
+    <ul class="lines recipes">${each(found, (recipe) => html`<li data-row key=${recipe.recipe_id}>
+      <div class="wide"><a class="row-link" href=${withQuery("/start", { recipe: recipe.recipe_id, schedule: address.value.query.get("schedule") })}>${recipe.recipe_id}</a><div class="help">${told(recipe)}</div></div>
+      ${!(recipe.valid && recipe.ready) && html`<${Ready} recipe=${recipe} />`}
+      <span class="muted">${steps(recipe)}${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
+  </${Section}>`;
+}
+
+/** @param {any} recipe */
+export function steps({ total_steps }) {
+  return total_steps ? `${format.plural(total_steps, "step")} · ` : "";
+}
 
 /** @param {{id: string}} props */
 function Recipe({ id }) {
@@ -96,8 +138,7 @@ export function Issues() {
     setChosen([]);
     issues.refresh();
   };
-  const toggle = (/** @type {string} */ id) => setChosen(chosen.includes(id) ? chosen.filter((other) => other !== id) : [...chosen, id]);
-  const filter = (/** @type {string} */ name) => typed((value) => setQuery({ [name]: value }));
+  const toggle = (/** @type {string} */ id) => setChosen(toggled(chosen, id));
   const open = shown.filter((/** @type {any} */ issue) => issue.status === "open").map((/** @type {any} */ issue) => issue.issue_id);
   /** @type {[string, (issue: any) => any, string?][]} */
   const columns = [
@@ -112,12 +153,12 @@ export function Issues() {
   ];
   return html`
     <${PageTitle} title="Issues" lead="Findings of checks and agents, failed definitions of done, and notes of people." />
-    <form class="filters" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-      <label><span class="hidden">Status</span><select onChange=${filter("status")}>${options([["open", "open"], ["closed", "closed"], ["all", "any status"]], status)}</select></label>
-      <label><span class="hidden">Severity</span><select onChange=${filter("severity")}>${options([["", "any severity"], ...SEVERITIES.map((word) => /** @type {[string, string]} */ ([word, word]))], severity)}</select></label>
-      <label><span class="hidden">Recipe</span><input id="search" placeholder="Recipe" value=${recipe || ""} onChange=${filter("recipe_id")} /></label>
+    <${Filters}>
+      <label><span class="hidden">Status</span><select onChange=${toQuery("status")}>${options([["open", "open"], ["closed", "closed"], ["all", "any status"]], status)}</select></label>
+      <label><span class="hidden">Severity</span><select onChange=${toQuery("severity")}>${options([["", "any severity"], ...SEVERITIES.map((word) => /** @type {[string, string]} */ ([word, word]))], severity)}</select></label>
+      <label><span class="hidden">Recipe</span><input id="search" placeholder="Recipe" value=${recipe || ""} onChange=${toQuery("recipe_id")} /></label>
       ${run && html`<button type="button" onClick=${() => setQuery({ run_id: null })}>Run ${run} ✕</button>`}
-      ${open.length > 1 && html`<button type="button" class="quiet" onClick=${() => setChosen(open)}>Select all ${open.length}</button>`}</form>
+      ${open.length > 1 && html`<button type="button" class="quiet" onClick=${() => setChosen(open)}>Select all ${open.length}</button>`}</${Filters}>
     <${Fault} error=${issues.error} retry=${issues.refresh} />
     ${closing.length > 0 && html`<div class="bulk" role="region" aria-label="Selected issues"><strong>${format.plural(closing.length, "issue")} selected</strong>
       <button type="button" onClick=${() => setAsked(true)}>Close</button><button type="button" class="quiet" onClick=${() => setChosen([])}>Clear selection</button></div>`}
@@ -183,7 +224,7 @@ function NewConference() {
     const run = await post("/api/conferences", body, { "Idempotency-Key": `${key}-${message.length}-${chosen.join()}`.slice(0, 200) });
     navigate(`/conferences/${run.run_id}`);
   });
-  const toggle = (/** @type {string} */ id) => setChosen(chosen.includes(id) ? chosen.filter((other) => other !== id) : [...chosen, id]);
+  const toggle = (/** @type {string} */ id) => setChosen(toggled(chosen, id));
   return html`<form class="card" onSubmit=${ask}>
     <label>What is the question? The chief gathers evidence with tools first; an opinion counts only with evidence that can be verified.
       <textarea rows="2" required maxlength="20000" value=${message} onInput=${typed(setMessage)}></textarea></label>
@@ -215,7 +256,7 @@ function Evidence({ calls }) {
   return html`<${Section} title="Evidence" count=${calls.length}>
     ${calls.length === 0 && html`<p class="muted">No tool was called.</p>`}
     ${calls.length > 0 && html`<ol class="lines">${calls.map((call) => html`<li><${Status} of=${call.status === "done" ? "done" : "failed"} word=${call.status} />
-      <code>${call.tool}</code><span class="wide">${call.code || ""}</span>
+      <code>${call.tool}</code><span class="wide">${call.code && format.words(call.code)}</span>
       ${call.receipt_id && html`<${Opened} path=${`/api/audit/receipts/${call.receipt_id}`} title=${call.receipt_id} />`}</li>`)}</ol>`}
   </${Section}>`;
 }

@@ -6,10 +6,9 @@ import * as format from "../lib/format.js";
 import { get, onEvents, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span, ticks, withOlder, worked } from "../lib/run_state.js";
 import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault } from "../parts/basics.js";
-import { RunLimits } from "../parts/budget.js";
 import { Graph } from "../parts/graph.js";
 import { Logs } from "../parts/logs.js";
-import { Fork, Marks, RunActions, Verified, wasDenied } from "../parts/orders.js";
+import { Fork, Marks, RunActions, RunLimits, Verified, wasDenied } from "../parts/orders.js";
 import { Answered, Decided, GateCard, RunTable, Virtual } from "../parts/rows.js";
 
 /** @type {any[]} */
@@ -124,7 +123,7 @@ function Facts({ run, onDone }) {
     <dt>Run</dt><dd><${Id} id=${run.run_id} /></dd>
     <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a> <span class="muted">${run.dialect}</span></dd>
     <dt>Created</dt><dd><${Ago} at=${run.created_at} /></dd>
-    <dt>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} />${busy !== null && html` <span class="muted">${format.duration(busy)} of it in steps</span>`}</dd>
+    <dt title=${format.ELAPSED}>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} />${busy !== null && html` <span class="muted">${format.ELAPSED}; ${format.duration(busy)} in steps</span>`}</dd>
     <dt>Tokens</dt><dd class="number">${format.number(format.tokens(run.usage))}</dd>
     <dt>Cost</dt><dd class="number">${format.price(run.usage)}</dd>
     <dt>Journal</dt><dd><${Verified} id=${run.run_id} ended=${FINISHED.includes(run.status)} /></dd>
@@ -355,7 +354,7 @@ function Attempt({ run, step, name }) {
     ${asked && html`<h3>${ASKED[asked.kind] || "What it asks"}</h3><${Content} text=${asked.text} />`}
     ${!going && step.agent_id && html`<${Opened} path=${`${path}/logs/${encodeURIComponent(log)}`} title="Prompt" />`}
     ${step.gate_id && !isOpen(step) && html`<${Decided} id=${step.gate_id} />`}
-    ${step.error && html`<div class="fault"><strong>${step.error.code}</strong><p>${step.error.message}</p></div>`}
+    ${step.error && html`<div class="fault"><p>${step.error.message} <code>${step.error.code}</code></p></div>`}
     <${Output} step=${step} />
   </section>`;
 }
@@ -366,6 +365,6 @@ const ASKED = { agent_call: "Prompt", command: "Command", tool_call: "Arguments"
 /** @param {{step: any}} props */
 function Output({ step }) {
   const output = step.output ?? step.output_preview;
-  if (output === undefined || output === null) return null;
+  if ((output ?? "") === "") return null;
   return html`<h3>Output</h3><${Content} text=${typeof output === "string" ? output : JSON.stringify(output, null, 2)} />`;
 }

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { address, html, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { nextOf, post, request, useLive, withQuery } from "../lib/live.js";
-import { Confirm, EXAMPLE, Empty, Fault, PageTitle, announce, each, options, typed, useFault } from "../parts/basics.js";
+import { Confirm, EXAMPLE, Empty, Fault, Filters, PageTitle, Search, announce, each, options, toQuery, typed, useFault } from "../parts/basics.js";
 import { DANGERS, LabelDialog, ORDERS } from "../parts/orders.js";
 import { RunTable } from "../parts/rows.js";
 
@@ -40,7 +40,7 @@ export function Runs() {
   };
   return html`
     <${PageTitle} title="Runs" />
-    <${Filters} query=${query} />
+    <${Choices} query=${query} />
     <${Fault} error=${first.error || older.error} retry=${first.refresh} />
     ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} runs=${runs} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
     ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
@@ -82,11 +82,10 @@ function useOlder(path, second) {
 }
 
 /** @param {{query: URLSearchParams}} props */
-function Filters({ query }) {
+function Choices({ query }) {
   const asked = query.get("q") || "";
   const [text, setText] = useState(asked);
   const timer = useRef(0);
-  const change = (/** @type {string} */ name) => typed((value) => setQuery({ [name]: value }));
   // What is being written wins over the address, which follows it.
   const search = typed((value) => {
     clearTimeout(timer.current);
@@ -96,17 +95,17 @@ function Filters({ query }) {
   useEffect(() => {
     if (!timer.current && text.trim() !== asked) setText(asked);
   }, [asked]);
-  return html`<form class="filters" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search text or id" value=${text} onInput=${search} /></label>
-    <label><span class="hidden">Status</span><select onChange=${change("status")}>
+  return html`<${Filters}>
+    <${Search} of="text or id" value=${text} onInput=${search} />
+    <label><span class="hidden">Status</span><select onChange=${toQuery("status")}>
       <option value="">any status</option>${options(STATES.map((state) => [state, state]), query.getAll("status").join())}
       ${query.getAll("status").length > 1 && html`<option value="" selected>${query.getAll("status").join(" or ")}</option>`}
     </select></label>
-    <label><span class="hidden">Created</span><select onChange=${change("days")}>${options(AGES, query.get("days") || "")}</select></label>
-    <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${change("recipe_id")} /></label>
+    <label><span class="hidden">Created</span><select onChange=${toQuery("days")}>${options(AGES, query.get("days") || "")}</select></label>
+    <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${toQuery("recipe_id")} /></label>
     ${query.get("session_id") && html`<button type="button" onClick=${() => setQuery({ session_id: null })}>Session ${query.get("session_id")} ✕</button>`}
-    <label><span class="hidden">Label</span><input placeholder="Label key=value" value=${format.label(query.get("label") || "")} onChange=${change("label")} /></label>
-  </form>`;
+    <label><span class="hidden">Label</span><input placeholder="Label key=value" value=${format.label(query.get("label") || "")} onChange=${toQuery("label")} /></label>
+  </${Filters}>`;
 }
 
 /** Orders for many runs. */

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { address, html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, isSignedIn, keepSession, patch, post, remove, useLive, withQuery } from "../lib/live.js";
-import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useFields } from "../parts/basics.js";
+import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, useAct, useFields } from "../parts/basics.js";
 
 /** Milliseconds between two looks at triggers. */
 const LOOK = 5000;
@@ -150,20 +150,17 @@ function told({ kinds, recipe_id, label }) {
 
 /** @param {{onMade: (answer: any) => void}} props */
 function NewEndpoint({ onMade }) {
-  const [channel, setChannel] = useState("url");
-  const [target, setTarget] = useState("");
-  const [name, setName] = useState("");
+  const [{ channel, target, name }, change, set] = useFields({ channel: "url", target: "", name: "" });
   const [kinds, setKinds] = useState(/** @type {string[]} */ (["waits", "failed"]));
-  const toggle = (/** @type {string} */ kind) => setKinds(kinds.includes(kind) ? kinds.filter((other) => other !== kind) : [...kinds, kind]);
+  const toggle = (/** @type {string} */ kind) => setKinds(toggled(kinds, kind));
   const [add, error] = useAct(async () => {
     onMade(await post(ENDPOINTS, { [channel]: target, kinds, ...(name && { name }) }));
-    setTarget("");
-    setName("");
+    set({ channel, target: "", name: "" });
   });
   return html`<${Section} title="Add an endpoint"><form class="card form" onSubmit=${add}>
-    <label>Send by <select onChange=${typed(setChannel)}>${options([["url", "webhook"], ["to", "e-mail"]], channel)}</select></label>
-    <label>${channel === "url" ? "Address" : "E-mail address"} <input required type=${channel === "url" ? "url" : "email"} placeholder=${channel === "url" ? "https://example.org/hook" : "ada@example.org"} value=${target} onInput=${typed(setTarget)} /></label>
-    <label>Name (optional) <input maxlength="100" value=${name} onInput=${typed(setName)} /></label>
+    <label>Send by <select onChange=${change("channel")}>${options([["url", "webhook"], ["to", "e-mail"]], channel)}</select></label>
+    <label>${channel === "url" ? "Address" : "E-mail address"} <input required type=${channel === "url" ? "url" : "email"} placeholder=${channel === "url" ? "https://example.org/hook" : "ada@example.org"} value=${target} onInput=${change("target")} /></label>
+    <label>Name (optional) <input maxlength="100" value=${name} onInput=${change("name")} /></label>
     <fieldset><legend>Send when a run …</legend>${KINDS.map(([kind, word]) => html`<label class="choice"><input type="checkbox" checked=${kinds.includes(kind)} onChange=${() => toggle(kind)} /> ${word}</label>`)}</fieldset>
     <p class="help">Choose none to receive everything.</p>
     <${Fault} error=${error} />

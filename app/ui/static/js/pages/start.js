@@ -4,9 +4,9 @@ import { useEffect, useState } from "preact/hooks";
 import { address, html, navigate, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { newKey, post, useLive, withQuery } from "../lib/live.js";
-import { Command, Empty, Fault, PageTitle, Section, Status, each, options, typed, useAct } from "../parts/basics.js";
-import { LimitFields, amounts } from "../parts/budget.js";
-import { usePreflight } from "../parts/orders.js";
+import { Command, Fault, PageTitle, Status, each, options, typed, useAct } from "../parts/basics.js";
+import { LimitFields, amounts, usePreflight } from "../parts/orders.js";
+import { Choose, steps, told } from "./library.js";
 
 /** Start: describe it, or choose a recipe and fill in its form. */
 export function Start() {
@@ -37,49 +37,6 @@ function Describe() {
         <span class="wide muted">It covers ${format.plural(found.characters, "character")} of the description by <code>${found.pattern}</code></span></li>`)}</ol>`}
     <div class="actions"><button type="submit" class="primary">Find a recipe</button></div>
   </form>`;
-}
-
-/** @param {any} recipe */
-export function told({ recipe_id, label, description }) {
-  return [label !== recipe_id && label, description].filter(Boolean).join(": ");
-}
-
-/** @param {{recipe: any}} props */
-export function Ready({ recipe }) {
-  const { lacks, ready, valid } = recipe;
-  return html`<span title=${each(lacks, (lack) => lack.message).join(" ")}><${Status} of=${valid ? (ready ? "valid" : "warning") : "invalid"} word=${valid && !ready ? "not ready" : undefined} /></span>`;
-}
-
-/** Each cause once. @param {{recipes: any[] | null}} props */
-export function Lacks({ recipes }) {
-  /** @type {Map<string, number>} */
-  const found = new Map();
-  for (const { lacks = [] } of recipes || []) for (const { message } of lacks) found.set(message, (found.get(message) || 0) + 1);
-  if (!found.size) return null;
-  return html`<div class="notice"><strong>Not ready:</strong>${[...found].map(([message, count]) => html`<p>${message} <span class="muted">${format.plural(count, "recipe")}</span></p>`)}</div>`;
-}
-
-/** Search of recipes. */
-function Choose() {
-  const recipes = useLive("/api/recipes?limit=1000", { pause: 10_000 });
-  const [text, setText] = useState("");
-  const all = [...(recipes.data || [])].sort((one, other) => Number(other.layer === "project") - Number(one.layer === "project"));
-  const found = all.filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${told(recipe)}`.toLowerCase().includes(text.toLowerCase()));
-  return html`<${Section} title="Recipes" count=${recipes.data ? found.length : undefined}
-    actions=${html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search recipes" value=${text} onInput=${typed(setText)} /></label>`}>
-    <${Fault} error=${recipes.error} />
-    ${recipes.data && !found.length && html`<${Empty} title="No recipe matches." />`}
-    <${Lacks} recipes=${recipes.data} />
-    <ul class="lines recipes">${each(found, (recipe) => html`<li data-row key=${recipe.recipe_id}>
-      <div class="wide"><a class="row-link" href=${withQuery("/start", { recipe: recipe.recipe_id, schedule: address.value.query.get("schedule") })}>${recipe.recipe_id}</a><div class="help">${told(recipe)}</div></div>
-      ${!(recipe.valid && recipe.ready) && html`<${Ready} recipe=${recipe} />`}
-      <span class="muted">${steps(recipe)}${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
-  </${Section}>`;
-}
-
-/** @param {any} recipe */
-function steps({ total_steps }) {
-  return total_steps ? `${format.plural(total_steps, "step")} · ` : "";
 }
 
 /** @param {{id: string}} props */
@@ -243,7 +200,7 @@ function Preflight({ report, error, others, faults, nodes, count, lacks, childre
   if (!report) return html`<section class="card" aria-label="Before it starts"><p class="muted">${error ? "What it would do cannot be told now; it can be started all the same." : "Looking at what it will do…"}</p><${Fault} error=${error} />${children}</section>`;
   const { agents, note, calls_at_most: calls } = report;
   return html`<section class="card preflight" aria-label="Before it starts">
-    <header><h2>What it will do</h2>${report.ok ? (report.warnings?.length ? html`<${Status} of="warning" word=${`ready, with ${format.plural(report.warnings.length, "warning")}`} />` : html`<${Status} of="valid" word="ready to start" />`) : html`<${Status} of="warning" word=${faults ? `${format.plural(faults, "thing")} to mend first` : "fill in what is required"} />`}</header>
+    <header><h2>What it will do</h2>${report.ok ? (report.warnings?.length ? html`<${Status} of="warning" word=${`ready, with ${format.plural(report.warnings.length, "warning")}`} />` : html`<${Status} of="valid" word=${`ready to start${report.paths_checked ? "" : "; files are not checked"}`} />`) : html`<${Status} of="warning" word=${faults ? `${format.plural(faults, "thing")} to mend first` : "fill in what is required"} />`}</header>
     ${children}
     ${each(others.filter(({ message }) => !lacks?.some((/** @type {any} */ lack) => lack.message === message)), ({ line, message, path }) => html`<p class="wrong-text">${message} <code>${path}${line ? `:${line}` : ""}</code></p>`)}
     ${count && html`<p class="muted">${count.slice(0, -3)}; gates, checks and files that it writes are not counted.</p>`}

@@ -1,7 +1,7 @@
 // @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { html, useNow, useValue } from "../lib/base.js";
+import { html, setQuery, useNow, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { Problem, reachable, request } from "../lib/live.js";
 
@@ -86,6 +86,26 @@ export function useAct(act) {
 /** Take over what is typed or chosen. @param {(value: string) => any} set @returns {(event: any) => any} */
 export function typed(set) {
   return (event) => set(event.target.value);
+}
+
+/** The selection with the id, or without it if it was in it. @param {string[]} chosen @param {string} id */
+export function toggled(chosen, id) {
+  return chosen.includes(id) ? chosen.filter((other) => other !== id) : [...chosen, id];
+}
+
+/** Take over into the address what is typed or chosen. @param {string} name */
+export function toQuery(name) {
+  return typed((value) => setQuery({ [name]: value }));
+}
+
+/** Fields that follow the address, or lead it. @param {{children?: any}} props */
+export function Filters({ children }) {
+  return html`<form class="filters" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>${children}</form>`;
+}
+
+/** The field that the key / goes to. @param {{of: string, value: string, onInput: (event: any) => void}} props */
+export function Search({ of, value, onInput }) {
+  return html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder=${`Search ${of}`} value=${value} onInput=${onInput} /></label>`;
 }
 
 /**

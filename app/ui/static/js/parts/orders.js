@@ -1,12 +1,12 @@
 // @ts-check
-/** What can be ordered of runs: one word for each meaning, what it does, and the dialogs that ask. */
+/** What can be ordered of runs, with what it does and the dialogs that ask; below, what limits them: budgets and limits. */
 import { useEffect, useState } from "preact/hooks";
 
 import { html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { get, patch, post, remove, withQuery } from "../lib/live.js";
+import { get, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
-import { Confirm, Fault, Status, announce, each, typed, useAct, useFields } from "./basics.js";
+import { Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
 
 const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid for again. This run stays as it is.";
 const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid for again.";
@@ -67,7 +67,7 @@ export function RunActions({ run, onDone, next = false }) {
   return html`${next ? html`<dl class="choices">${offered.map((name) => html`${name === "delete" && again && html`<dt>${again}</dt><dd>${AGAIN}</dd>`}<dt>${button(name)}</dt><dd>${ORDERS[name][2](run)}</dd>`)}</dl>` : html`${again}${offered.map(button)}`}
     ${order && html`<${Confirm} title=${`${order[0]} this run?`} confirm=${order[0]} danger=${DANGERS.includes(asked)} blocked=${asked === "resume" && blocked} onConfirm=${act} onClose=${() => setAsked("")}>
       <p>${order[2](run)}</p>${asked === "resume" && run.status !== "paused" && html`<${Preview} id=${run.run_id} body=${{ order: "resume" }} onFound=${setBlocked} />`}</${Confirm}>`}
-    ${asked === "fork" && html`<${Fork} run=${run} onClose=${() => setAsked("")} />`}`;
+    ${asked === "fork" && html`<${Fork} run=${run} from=${wasDenied(run) ? run.error.key : ""} onClose=${() => setAsked("")} />`}`;
 }
 
 /** @param {any} run @param {string} name */
@@ -139,8 +139,8 @@ export function Preview({ id, body, onFound }) {
   return html`<div class="preview" role="status">
     ${each(report.problems, (each) => html`<p class="wrong-text">${each.message}</p>`)}
     ${idle && !report.problems.length && html`<p class="wrong-text">Nothing would run again: choose an earlier step.</p>`}
-    <p>${format.plural(report.taken_over, "row")} of the list of steps ${report.taken_over === 1 ? "is" : "are"} kept, ${report.again} ${report.again === 1 ? "runs" : "run"} again${paid(report.paid_before)}.${" "}
-      ${report.calls_at_most === null ? report.note || "No limit of the calls of agents is known." : report.calls_at_most === 0 ? "No agent is called." : `Agents are called at most ${format.plural(report.calls_at_most, "time")}${report.cost_usd_at_most === null ? "" : `, for ${format.money(report.cost_usd_at_most)}`}.`}</p>
+    ${!report.problems.length && html`<p>${format.plural(report.taken_over, "row")} of the list of steps ${report.taken_over === 1 ? "is" : "are"} kept, ${report.again} ${report.again === 1 ? "runs" : "run"} again${paid(report.paid_before)}.${" "}
+      ${report.calls_at_most === null ? report.note || "No limit of the calls of agents is known." : report.calls_at_most === 0 ? "No agent is called." : `Agents are called at most ${format.plural(report.calls_at_most, "time")}${report.cost_usd_at_most === null ? "" : `, for ${format.money(report.cost_usd_at_most)}`}.`}</p>`}
     ${performed.length > 0 && html`<p>Performed next: ${performed.slice(0, MOST).map((/** @type {any} */ each) => html`<code title=${each.why}>${each.key}</code>${" "}`)}${performed.length > MOST && `and ${performed.length - MOST} more`}</p>`}
     <p class="muted">${report.workspace_note}</p></div>`;
 }
@@ -166,7 +166,7 @@ export function Fork({ run, from = "", onClose }) {
   };
   return html`<${Confirm} title="Fork this run?" confirm="Fork" blocked=${blocked} onConfirm=${fork} onClose=${onClose}>
     <p>${FORK}</p>
-    <label>From step (if empty, the first one that your changes concern) <input list="keys" value=${values.from} onInput=${change("from")} /></label>
+    <label>From step (empty: the first that your changes concern) <input list="keys" value=${values.from} onInput=${change("from")} /></label>
     <datalist id="keys">${each(run.steps, (step) => html`<option value=${step.key} />`)}</datalist>
     ${values.from && html`<label>Another task for this step, in place of all of the recipe's words (optional) <textarea rows="3" value=${values.prompt} onInput=${change("prompt")}></textarea></label>
       <label>Another agent for this step (optional) <input value=${values.agent} onInput=${change("agent")} /></label>`}
@@ -183,7 +183,6 @@ function json(text) {
     return [null, "The arguments are not valid JSON."];
   }
 }
-
 
 /** @param {Record<string, string>} labels */
 function written(labels) {
@@ -231,4 +230,116 @@ export function Marks({ run, onDone }) {
   return html`<button type="button" class="small" onClick=${() => setAsked(true)}>${Object.keys(run.labels).length ? "Change" : "Add"} labels</button>
     <button type="button" class="small" aria-pressed=${Boolean(run.pinned)} title="A pinned run is never pruned" onClick=${() => mark({ pinned: !run.pinned })}>${run.pinned ? "Unpin" : "Pin"}</button>
     ${asked && html`<${LabelDialog} title="Labels of this run" before=${run.labels} onLabel=${(/** @type {any} */ labels) => mark({ labels })} onClose=${() => setAsked(false)} />`}`;
+}
+
+/**
+ * What can be limited: its name, its unit in a form, and how an amount is written.
+ * @type {[string, string, (amount: number) => string][]}
+ */
+const AMOUNTS = [
+  ["cost_usd", "US dollars", format.money],
+  ["tokens", "tokens", format.number],
+  ["calls", "calls of agents", format.number],
+];
+
+/** @type {typeof AMOUNTS} */
+const TIMES = [
+  ["wall_seconds", "seconds since the start", format.duration],
+  ["active_seconds", "seconds at work", format.duration],
+];
+
+/** Milliseconds between two looks at budgets. */
+const LOOK = 5000;
+
+/**
+ * Each limit with what is used and reserved of it.
+ * @param {{state: any}} props `state`: limits, used, reserved, left.
+ */
+function Standing({ state }) {
+  const { limits, left } = state;
+  return html`${AMOUNTS.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => {
+      const taken = limits[name] - (left[name] ?? limits[name]);
+      return html`<div class="budget"><progress max=${limits[name] || 1} value=${Math.max(0, taken)} aria-label=${unit}></progress>
+        <span>${name === "cost_usd" && state.used.calls_without_price > 0 ? "≥ " : ""}${written(taken)} of ${written(limits[name])}${name === "cost_usd" ? "" : ` ${unit}`}</span>
+        ${state.reserved[name] > 0 && html`<span class="muted">${written(state.reserved[name])} reserved</span>`}
+        ${name === "cost_usd" && state.used.calls_without_price > 0 && html`<span class="muted">${format.plural(state.used.calls_without_price, "call")} without a price</span>`}
+        ${name === "cost_usd" && state.used.calls_silent > 0 && html`<span class="muted">${format.plural(state.used.calls_silent, "call")} reported nothing</span>`}
+        ${left[name] < 0 && html`<span class="wrong-text">exceeded by ${written(-left[name])}</span>`}</div>`;
+    })}
+    ${TIMES.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => html`<div class="budget"><span>at most ${written(limits[name])} ${unit.replace("seconds ", "")}</span></div>`)}`;
+}
+
+/** @param {{run: any, onDone: () => void}} props */
+export function RunLimits({ run, onDone }) {
+  const [asked, setAsked] = useState(false);
+  const save = async (/** @type {any} */ limits) => {
+    await patch(`/api/runs/${encodeURIComponent(run.run_id)}/limits`, limits);
+    announce("The limits are changed");
+    onDone();
+  };
+  const ended = FINISHED.includes(run.status);
+  return html`<div>${run.budget && html`<${Standing} state=${run.budget} />`}
+    ${!ended && html`<button type="button" class="small" onClick=${() => setAsked(true)}>${run.budget ? "Change" : "Set"} limits</button>`}
+    ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${[...AMOUNTS, ...TIMES]} onSave=${save} onClose=${() => setAsked(false)} />`}</div>`;
+}
+
+/** @param {{title: string, limits: any, kinds: typeof AMOUNTS, onSave: (limits: any) => any, onClose: () => void, children?: any}} props */
+function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
+  const [values, setValues] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(kinds.map(([name]) => [name, String(limits[name] ?? "")]))));
+  const save = () => onSave(amounts(values));
+  return html`<${Confirm} title=${title} confirm="Save" onConfirm=${save} onClose=${onClose}>
+    ${children}
+    <${LimitFields} values=${values} kinds=${kinds} onChange=${setValues} /></${Confirm}>`;
+}
+
+/**
+ * Fields for limits; an empty one limits nothing.
+ * @param {{values: Record<string, string>, kinds?: typeof AMOUNTS, onChange: (values: Record<string, string>) => void}} props
+ */
+export function LimitFields({ values, kinds = [...AMOUNTS, ...TIMES], onChange }) {
+  return html`${kinds.map(([name, unit]) => html`<label>At most ${unit} <input inputmode="decimal" placeholder="no limit" value=${values[name] || ""}
+    onInput=${typed((value) => onChange({ ...values, [name]: value }))} /></label>`)}`;
+}
+
+/** Return the amounts of filled fields; what is no number is left for the service to refuse. @param {Record<string, string>} values */
+export function amounts(values) {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim() ? (Number.isNaN(Number(value)) ? value : Number(value)) : null]));
+}
+
+/** Budgets that several runs share. */
+export function Budgets() {
+  const budgets = useLive("/api/budgets", { pause: LOOK });
+  const [asked, setAsked] = useState(/** @type {any} */ (null));
+  const [gone, error] = useAct((name) => remove(`/api/budgets/${encodeURIComponent(name)}`).then(budgets.refresh));
+  return html`<${Section} title="Budgets" actions=${html`<button type="button" onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
+    <${Fault} error=${budgets.error || error} />
+    ${budgets.data?.length === 0 && html`<p class="muted">No budgets yet. A run that reaches a limit is paused and loses nothing.</p>`}
+    ${budgets.data?.length > 0 && html`<ul class="lines">${each(budgets.data, (budget) => html`<li key=${budget.name}><strong>${budget.name}</strong> <span class="muted">${covers(budget)}</span>
+      <span class="wide"><${Standing} state=${budget} /></span>
+      <button type="button" class="small" onClick=${() => setAsked(budget)}>Change</button><button type="button" class="small danger" onClick=${() => gone(budget.name)}>Remove</button></li>`)}</ul>`}
+    ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}</${Section}>`;
+}
+
+/** @param {{budget: any, onDone: () => void, onClose: () => void}} props */
+function BudgetDialog({ budget, onDone, onClose }) {
+  const [values, change] = useFields({ name: budget.name || "", recipe_id: budget.recipe_id || "", label: budget.label ? format.label(budget.label) : "", per: budget.per || "" });
+  const save = async (/** @type {any} */ given) => {
+    const limits = Object.fromEntries(Object.entries(given).filter(([, amount]) => amount !== null));
+    const { name, recipe_id, label, per } = values;
+    const time_zone = budget.time_zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
+    await put(`/api/budgets/${encodeURIComponent(name)}`, { recipe_id: recipe_id || null, label: label ? format.labelled(label) : null, session_id: budget.session_id || null, per: per || null, time_zone, limits });
+    announce("The budget counts");
+    onDone();
+  };
+  return html`<${LimitDialog} title=${budget.name ? `Budget ${budget.name}` : "A new budget"} limits=${budget.limits} kinds=${AMOUNTS} onSave=${save} onClose=${onClose}>
+    ${!budget.name && html`<label>Name <input required value=${values.name} onInput=${change("name")} /></label>`}
+    <label>Only this recipe (all, if empty) <input value=${values.recipe_id} onInput=${change("recipe_id")} /></label>
+    <label>Only this label (all, if empty) <input placeholder="book=one" value=${values.label} onInput=${change("label")} /></label>
+    <label>Period <select onChange=${change("per")}>${options([["", "all time"], ["day", "each day"]], values.per)}</select></label></${LimitDialog}>`;
+}
+
+/** @param {any} budget */
+function covers({ recipe_id, label, session_id, per }) {
+  const parts = [recipe_id, label && format.label(label), session_id].filter(Boolean);
+  return `${parts.join(", ") || "all runs"}${per ? ", each day" : ""}`;
 }

@@ -17,7 +17,7 @@ export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
     <div class="row head" role="row" aria-rowindex="1">
       ${onChoose && html`<span role="columnheader"><span class="hidden">Select</span></span>`}
       <span role="columnheader">Status</span><span role="columnheader">Run</span><span role="columnheader">Recipe</span><span role="columnheader">Steps</span>
-      <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Cost</span><span role="columnheader" class="right">Duration</span><span role="columnheader" class="right">Created</span>
+      <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Cost</span><span role="columnheader" class="right" title=${format.ELAPSED}>Duration</span><span role="columnheader" class="right">Created</span>
     </div>
     <${Virtual} items=${runs} name=${(/** @type {any} */ run) => run.run_id} depends=${[chosen]} onNear=${onNear}
       row=${(/** @type {any} */ run) => html`<${RunRow} run=${run} to=${to} chosen=${chosen} onChoose=${onChoose} />`} />
@@ -31,7 +31,7 @@ function RunRow({ run, to, chosen, onChoose }) {
       onChange=${(/** @type {any} */ event) => onChoose(run.run_id, event.target.checked)} /></label></span>`}
     <span role="cell"><${Status} of=${run.reason === "denied" ? run.reason : run.status} note=${run.unreadable ? "unreadable" : run.pinned && "pinned"} /></span>
     <span role="cell" class="name"><a class="row-link cut" href=${to + run.run_id} title=${title}>${title}</a>
-      <span class="cut muted">${run.error_code ? html`<span class="wrong-text">${run.error_code}</span>` : run.live_step ? liveStep(run.live_step) : html`<span class="mono">${run.run_id}</span>`}</span></span>
+      <span class="cut muted">${standing(run, html`<span class="mono">${run.run_id}</span>`)}</span></span>
     <span role="cell" class="recipe cut"><a href=${`/runs?recipe_id=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a></span>
     <span role="cell" class="progress-cell"><${Progress} done=${run.current_step_index} total=${run.total_steps} /></span>
     <span role="cell" class="right number tokens">${format.number(format.tokens(run.usage))}</span>
@@ -40,9 +40,10 @@ function RunRow({ run, to, chosen, onChoose }) {
     <span role="cell" class="right when"><${Ago} at=${run.created_at} /></span>`;
 }
 
-/** @param {any} step */
-function liveStep(step) {
-  return html`${step.key}${step.output_at && html` · last output <${Ago} at=${step.output_at} />`}`;
+/** What keeps a run, or what it does now. @param {any} run @param {any} otherwise */
+function standing({ error_code: code, live_step: step }, otherwise) {
+  if (code) return html`<span class="wrong-text" title=${code}>${format.words(code)}</span>`;
+  return step ? html`${step.key}${step.output_at && html` · last output <${Ago} at=${step.output_at} />`}` : otherwise;
 }
 
 /** @param {{runs: any[]}} props */
@@ -51,10 +52,10 @@ export function RunLines({ runs }) {
     (run) => html`<li key=${run.run_id} data-row>
       <${Status} of=${run.reason === "denied" ? run.reason : run.status} />
       <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
-      <span class="muted">${run.error_code ? html`<span class="wrong-text">${run.error_code}</span>` : run.live_step ? liveStep(run.live_step) : run.recipe_id}</span>
+      <span class="muted">${standing(run, run.recipe_id)}</span>
       <${Progress} done=${run.current_step_index} total=${run.total_steps} />
       <span class="number muted right" title="Cost">${format.spent(run.usage)}</span>
-      ${run.status === "running" ? html`<span class="when muted right" title="Duration"><${Took} from=${run.started_at} /></span>` : html`<span class="when right"><${Ago} at=${run.updated_at} /></span>`}
+      ${run.status === "running" ? html`<span class="when muted right" title=${`Duration ${format.ELAPSED}`}><${Took} from=${run.started_at} /></span>` : html`<span class="when right"><${Ago} at=${run.updated_at} /></span>`}
     </li>`,
   )}</ul>`;
 }
@@ -194,7 +195,7 @@ export function GateCard({ gate, onDecided }) {
   return html`<article class="card gate" data-row data-gate=${gate.gate_id}>
     <header><${Status} of="waiting" /> <a class="row-link" href=${`/runs/${gate.run_id}`}>${by?.description || gate.recipe_id}</a>
       <span class="push muted" title=${gate.asked_at}>for <${Took} from=${gate.asked_at} /></span></header>
-    <p class="muted">Step <code>${gate.key}</code> of ${gate.recipe_id} asks${by?.session_plan_task_id && html`, task ${by.session_plan_task_id} of <a href=${`/plans/${by.session_id}`}>its plan</a>`}:</p>
+    <${Asked} gate=${gate} />${by?.session_plan_task_id && html`<p class="muted">Task ${by.session_plan_task_id} of <a href=${`/plans/${by.session_id}`}>its plan</a></p>`}
     <${Question} gate=${detail || gate} />
     <${Fault} error=${error} />
     ${gate.expires_at && html`<p class="muted">Without an answer, the default <strong>${gate.default}</strong> applies <${Ago} at=${gate.expires_at} />.</p>`}
@@ -204,9 +205,14 @@ export function GateCard({ gate, onDecided }) {
       <button type="button" data-decision=${option} class=${index === 0 ? "primary" : ""} onClick=${() => setDecision(option)}>${option}</button>`)}</div>
     ${decision && html`<${Confirm} title=${`Answer “${decision}”?`} confirm=${decision} danger=${decision === "deny"}
       onConfirm=${decide} onClose=${() => setDecision("")}>
-      <p class="cut">${gate.prompt}</p>${message && html`<p>Your message: ${message}</p>`}
+      <p class="cut">${gate.prompt}</p><${Asked} gate=${gate} />${message && html`<p>Your message: ${message}</p>`}
       <p>${gate.approvals ? `It counts once ${gate.approvals.needed} keys agree; one denial decides` : "The first answer counts"}${decision === "deny" ? ", and a denial is final: the run ends, or takes the way that its recipe has for it" : ""}.</p></${Confirm}>`}
   </article>`;
+}
+
+/** Which of several equal questions it is. @param {{gate: any}} props */
+function Asked({ gate }) {
+  return html`<p class="muted">Step <code>${gate.key}</code> of ${gate.recipe_id}, run <span class="mono">${gate.run_id}</span>, asked <time datetime=${gate.asked_at}>${new Date(gate.asked_at).toLocaleString()}</time></p>`;
 }
 
 /** Exactly what is decided on: in its parts, or, while those are not known or are cut, as a whole. @param {{gate: any}} props */
