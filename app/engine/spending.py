@@ -42,6 +42,18 @@ class Quote:
     is_capped: bool = False  # Whether the agent is a program that can be told the most that it may cost.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """A call under way that another one waits for."""
+
+    run_id: str  # Run whose call it is.
+    key: str  # Its step.
+    since: str  # When it was reserved.
+    limit: str  # Limit that both count in: `tokens`, `cost_usd` or `calls`.
+    of: str  # What that is a limit of, in words.
+    is_unknown: bool  # Whether the calls wait for each other because their amounts are not known before.
+
+
 class SpendingStore(RunStore, Protocol):
     """Add up what runs have spent."""
 
@@ -101,6 +113,9 @@ class Spending(Protocol):
 
     async def reserve(self, loaded: Loaded, key: str, operation: AgentCall) -> Reservation:
         """Wait until a call fits beside those under way, and reserve; `Parked` is raised if it never will."""
+
+    def ahead(self, run_id: str, key: str) -> Ahead | None:
+        """Return the oldest call under way that the call of a step waits for, as far as it is known here."""
 
     def set_budgets(self, given: Iterable[Budget]) -> None:
         """Put budgets in force, in place of all others."""

@@ -211,6 +211,11 @@ class Explanations:
                 f"{found[0].text}: {behind}" if first.kind == "child_run" else f"{found[0].text}; it started {behind}"
             )
             found[0] = dataclasses.replace(found[0], text=text)
+        if first.kind == "budget" and first.key is not None and self._engine.spending is not None:
+            ahead = self._engine.spending.ahead(run_id, first.key)
+            if ahead is not None:
+                found[0] = step_causes.behind_call(first, ahead, view.start.created_at)
+                behind = ahead.run_id if ahead.run_id != run_id else None
         if first.kind == "gate":
             # Its answer continues the run in any process.
             before = [cause for cause in before if cause.kind != "not_executed"]
@@ -260,7 +265,11 @@ def _status(status: states.RunState, waits: Sequence[open_steps.StepWait]) -> st
 def _sentence(run_id: str, chain: Sequence[Cause]) -> str:
     root = chain[-1].run_id
     text = "; ".join(cause.text for cause in chain if cause.run_id == root)
-    return f"{text}." if root == run_id else f"It waits for run {root}: {text}."
+    if root == run_id:
+        return f"{text}."
+    # What the run at the end does says nothing of why a call of another run waits for it.
+    calls = [f" {cause.text}." for cause in chain if cause.kind == "budget" and cause.run_id != root]
+    return f"It waits for run {root}: {text}.{''.join(calls)}"
 
 
 def _cause(run_id: str, kind: explanations.CauseKind, text: str, since: str | None, *, act: str | None = None) -> Cause:

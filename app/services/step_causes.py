@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
 from app import clock
 from app.domain import capabilities, explanations, file_operations, gates, operations, plain
-from app.engine import open_steps
+from app.engine import open_steps, spending
 
 _ORDER: tuple[explanations.CauseKind, ...] = (
     "gate",
@@ -136,6 +137,30 @@ def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_afte
     if wait.output_at is not None:
         text += f", with output {spoken(silent)} ago"
     return _of(run_id, "agent", text, wait.since, wait.key)
+
+
+def behind_call(waits: explanations.Cause, ahead: spending.Ahead, created_at: str) -> explanations.Cause:
+    """Return the cause of a call that waits for another one, with the name of that one.
+
+    Args:
+        created_at: When the run of the call that waits was accepted.
+    """
+    amount = "price" if ahead.limit == "cost_usd" else "number of tokens"
+    why = (
+        f"within the limit of {ahead.of}, calls whose {amount} is not known before are made one after another"
+        if ahead.is_unknown
+        else f"beside it the limit of {ahead.of} has no room"
+    )
+    call = f"the call of step {ahead.key}" if ahead.run_id == waits.run_id else f"a call of run {ahead.run_id}"
+    text = f"Step {waits.key} waits until {call} has ended: {why}"
+    if created_at < ahead.since or ahead.run_id == waits.run_id:
+        return dataclasses.replace(waits, text=text)
+    # A program that starts a run and waits for it, without saying whose child that is, waits for itself.
+    text += (
+        f"; if that call has started this run and waits for it, neither moves: cancel this run, and start it with"
+        f" {ahead.run_id} as its parent, whose calls it does not wait for"
+    )
+    return dataclasses.replace(waits, text=text, act=f"control-room runs cancel {waits.run_id}")
 
 
 def _actor(operation: operations.Operation) -> tuple[str, bool]:

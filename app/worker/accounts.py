@@ -129,17 +129,18 @@ class Account:
         """
         unknown = [name for name in ("tokens", "cost_usd") if getattr(need, name) is None]
         limited = [name for name in unknown if getattr(self.limits, name) is not None]
-        others = self._open(aside, but) if limited else []
-        return next((name for name in limited for other in others if getattr(other, name) is None), None)
+        others = self.under_way(aside, but) if limited else []
+        return next((name for name in limited for _, other in others if getattr(other, name) is None), None)
 
-    def has_open(self, aside: Container[str], but: tuple[str, str]) -> bool:
-        """Return whether calls are under way, which may take less than is reserved for them.
+    def under_way(self, aside: Container[str], but: tuple[str, str]) -> list[tuple[Call, Reserved]]:
+        """Return the calls under way with what is reserved for them; they may take less.
 
         Args:
             aside: Runs whose calls are not meant.
             but: Run and step whose earlier tries are not meant.
         """
-        return bool(self._open(aside, but))
+        under_way = ((call, held.reserved) for call, held in self._held.items() if held.is_open)
+        return [(call, reserved) for call, reserved in under_way if call[0] not in aside and call[:2] != but]
 
     def state(self, now: datetime) -> budgets.BudgetState:
         """Return how it stands."""
@@ -150,10 +151,6 @@ class Account:
         cut_off = [part for is_open, part in held if not is_open and part.quarter >= since]
         under_way = [part for is_open, part in held if is_open]
         return budgets.BudgetState.of(self.limits, [*self._settled.values(), *cut_off], under_way)
-
-    def _open(self, aside: Container[str], but: tuple[str, str]) -> list[Reserved]:
-        under_way = ((call, held.reserved) for call, held in self._held.items() if held.is_open)
-        return [reserved for call, reserved in under_way if call[0] not in aside and call[:2] != but]
 
     def _put(self, part: UsageSum) -> None:
         quarter = part.quarter if self._period is not None and self._period.per else ""

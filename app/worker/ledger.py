@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,6 +57,7 @@ class Ledger:
         self._known: dict[str, _Known] = {}
         self._runs: dict[str, Account] = {}
         self._budgets: dict[str, tuple[budgets.Budget, Account]] = {}
+        self._waiting: dict[tuple[str, str], spending.Ahead] = {}
         self._counting = aio.KeyedLock()
         self._changed = aio.LightEvent()
 
@@ -96,20 +98,27 @@ class Ledger:
         if not self._is_limited(loaded):
             return self._unlimited(start.run_id, key, quote)
         chain = await self._chain(start.run_id)
-        while True:
-            verdict = await self._verdict(chain, key, quote)
-            if verdict.fits:
-                break
+        while not (verdict := await self._verdict(chain, key, quote)).fits:
             if not verdict.may_fit_later:
                 raise verdict.exhausted(key, self._clock)
             self._changed.take_back()
-            await self._changed.given()
+            with self._shown_behind(verdict.ahead(chain, key), start.run_id, key):
+                await self._changed.given()
         reservation = verdict.reservation(self, start.run_id, key, quote)
         need = verdict.need
         reserved = Reserved(at=clock.stamp(self._clock.now()), tokens=need.tokens, cost_usd=need.cost_usd)
         for account in verdict.accounts:
             account.hold(reservation.call, reserved)
         return reservation
+
+    @contextlib.contextmanager
+    def _shown_behind(self, ahead: spending.Ahead | None, run_id: str, key: str) -> Iterator[None]:
+        if ahead is not None:
+            self._waiting[run_id, key] = ahead
+        try:
+            yield
+        finally:
+            self._waiting.pop((run_id, key), None)
 
     def _is_limited(self, loaded: stores.Loaded) -> bool:
         start = loaded.start
@@ -207,6 +216,10 @@ class Ledger:
 
     # -- show
 
+    def ahead(self, run_id: str, key: str) -> spending.Ahead | None:
+        """Return the oldest call under way that the call of a step waits for, as far as it is known here."""
+        return self._waiting.get((run_id, key))
+
     def shown(self, run_id: str) -> budgets.BudgetState | None:
         """Return how a run stands with its limits, as far as that is in memory."""
         account = self._runs.get(run_id)
@@ -281,13 +294,31 @@ class Verdict:
             cap=cap,
             lacking=lacking,
             behind=next(waits, None),
-            may_fit_later=lacking is None or lacking[0].has_open(above, but),
+            may_fit_later=lacking is None or bool(lacking[0].under_way(above, but)),
         )
 
     @property
     def fits(self) -> bool:
         """Return whether the call may begin."""
         return self.lacking is None and self.behind is None
+
+    def ahead(self, chain: list[str], key: str) -> spending.Ahead | None:
+        """Return the oldest call under way because of which a call does not fit now.
+
+        Args:
+            chain: Its run and those above.
+        """
+        found = self.lacking or self.behind
+        assert found is not None
+        account, limit = found
+        calls = account.under_way(chain[1:], (chain[0], key))
+        is_unknown = self.lacking is None
+        meant = [each for each in calls if not is_unknown or getattr(each[1], limit) is None]
+        if not meant:
+            return None
+        (run_id, step, _), reserved = min(meant, key=lambda each: each[1].at)
+        of = reserving.named(account)
+        return spending.Ahead(run_id=run_id, key=step, since=reserved.at, limit=limit, of=of, is_unknown=is_unknown)
 
     def exhausted(self, key: str, time: clock.Clock) -> equipment.Parked:
         """Return what parks the run of a call that does not fit."""

@@ -33,6 +33,11 @@ def below(run_id: str) -> spending.SpentQuery:
     return spending.SpentQuery(runs=stores.RunQuery(parent_run_id=run_id))
 
 
+def named(account: Account) -> str:
+    """Return what an account is of, in words."""
+    return f"run {account.name['run_id']}" if "run_id" in account.name else f"budget {account.name['name']}"
+
+
 def needed(value: object) -> Any:
     """Return an amount of a parked run\'s error; None if it is not one."""
     return value if isinstance(value, int | float) else None
@@ -60,7 +65,7 @@ def exhausted(
     """
     state = account.state(time.now())
     limit, left = (getattr(each, name) for each in (state.limits, state.left))
-    of = f"run {account.name['run_id']}" if "run_id" in account.name else f"budget {account.name['name']}"
+    of = named(account)
     raising = (
         f"control-room runs limits {account.name['run_id']} --max-{_OPTIONS[name]} N"
         if "run_id" in account.name

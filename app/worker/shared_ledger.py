@@ -78,7 +78,8 @@ class SharedLedger(Ledger):
             release()
             if not verdict.may_fit_later or self._clock.monotonic() > until:
                 raise verdict.exhausted(key, self._clock)
-            await self._clock.sleep(_LOOK_SECONDS)
+            with self._shown_behind(verdict.ahead(chain, key), start.run_id, key):
+                await self._clock.sleep(_LOOK_SECONDS)
 
     def accounts(self, run_id: str) -> Iterator[Account]:
         """Yield nothing: accounts are made for each call."""

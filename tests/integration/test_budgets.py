@@ -276,4 +276,4 @@ async def test_a_call_that_waits_for_room_says_so(project: Project) -> None:
         await service.http.post(f"/api/runs/{first}/cancel")
         await service.until(second, "done")
 
-    assert "a limit or budget has no room" in why["sentence"]
+    assert f"waits until a call of run {first} has ended: within the limit of budget all" in why["sentence"]

@@ -117,6 +117,28 @@ async def test_an_agent_at_work_and_a_prompt_behind_it(project: Project, held: H
     assert "(backend_queue)" in told["chain"][1]["text"]
 
 
+async def test_a_call_behind_the_call_of_another_run(project: Project, held: Held) -> None:
+    """Within a budget of tokens a call names the run whose call it waits for, and what to do if that one waits, too;
+    a run that names its parent does not wait.
+    """
+    project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
+    async with served.in_process(project) as service:
+        await service.http.put("/api/budgets/all", json={"limits": {"tokens": 1_000_000}})
+        first = await service.start("draft", args=ARRIVAL)
+        await service.until(first, step="draft")
+        told = await until_told(service, late := await service.start("draft", args=ARRIVAL), "until")
+        below = await service.start("draft", args=ARRIVAL, parent_run_id=first)
+        await until_told(service, below, "has been at work")
+        held.release()
+        for run_id in (first, late, below):
+            await service.until(run_id, "done")
+
+    assert kinds(told)[:2] == [(late, "budget"), (first, "agent")]
+    assert f"Step draft waits until a call of run {first} has ended: within the limit of budget all" in told["sentence"]
+    assert f"start it with {first} as its parent" in told["sentence"]
+    assert told["chain"][0]["act"] == f"control-room runs cancel {late}"
+
+
 async def test_a_silent_agent(project: Project, held: Held) -> None:
     """An agent that says nothing for long is told in the detail, the metrics, an event and the explanation."""
     project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
