@@ -105,6 +105,7 @@ def test_a_gate_is_denied(project: Project, page: Page) -> None:
     page.tab.locator("dialog").get_by_role("button", name="deny").click()
 
     page.shows("It was denied")
+    expect(page.tab.locator(".lead")).to_have_text("denied")
     expect(page.tab.locator("[data-gate]")).to_have_count(0)
     expect(page.tab.locator(".steps [data-row]", has_text="approval:look")).to_contain_text("denied")
     expect(page.tab.locator("svg .node", has_text="denied")).to_have_count(1)

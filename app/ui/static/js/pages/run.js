@@ -37,7 +37,7 @@ export function Run({ id }) {
   const { run } = state;
   const chosen = address.value.query.get("step");
   return html`
-    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${run.status} word=${stopped(run) ? undefined : sentence(run, state.open)} />`}
+    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${wasDenied(run) ? "denied" : run.status} word=${stopped(run) ? undefined : sentence(run, state.open)} />`}
       actions=${html`<${RunActions} run=${run} onDone=${live.refresh} />`} />
     <${Fault} error=${live.error} retry=${live.refresh} />
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now (${run.unreadable.errno}).</strong> The last known state is shown, and nothing is changed. Next try: <${Ago} at=${run.unreadable.next_try_at} />.</p>`}
