@@ -91,6 +91,7 @@ def test_a_backup_of_a_working_service_is_sound(tmp_path: Path) -> None:
     assert verified["ok"], verified
 
 
+@pytest.mark.slow
 def test_no_kill_leaves_half_a_backup_or_half_a_folder(tmp_path: Path) -> None:
     """Wherever the process dies, the file or the folder is whole or not there, and the next try succeeds."""
     project, _ = project_with_runs(tmp_path)

@@ -27,6 +27,9 @@ from tests.agent_programs.fake_model.replies import OUTPUT_TOKENS, Fault, Hang, 
 from tests.conformance import agent_harness
 from tests.conformance.agent_harness import AgentHarness
 
+LOCAL_SMOKES = ("test_a_new_conversation_is_begun", "test_tokens_and_price_are_told")
+"""Tests in which the model of this machine, which takes a second each time, answers always."""
+
 CANCEL_SECONDS = 30.0
 SLACK_SECONDS = 15.0
 Case = TypeVar("Case", bound=Callable[..., Any])
@@ -49,13 +52,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Try each case on every backend that declares what it needs."""
     needed = getattr(metafunc.function, "needs", lambda _: True)
     plans = [(name, plan) for name, plan in agent_harness.PLANS.items() if needed(plan.abilities)]
-    parameters = [pytest.param(name, marks=_marks(name, plan)) for name, plan in plans]
+    is_smoke = metafunc.function.__name__ in LOCAL_SMOKES
+    parameters = [pytest.param(name, marks=_marks(name, plan, is_smoke)) for name, plan in plans]
     metafunc.parametrize("harness", parameters, indirect=True)
 
 
-def _marks(name: str, plan: agent_harness.Plan) -> list[pytest.MarkDecorator]:
+def _marks(name: str, plan: agent_harness.Plan, is_smoke: bool) -> list[pytest.MarkDecorator]:
     if name == "local":
-        return [pytest.mark.model, pytest.mark.skipif(bool(local.missing_packages()), reason=local.lacks() or "")]
+        installed_only = pytest.mark.skipif(bool(local.missing_packages()), reason=local.lacks() or "")
+        return [pytest.mark.model, installed_only, *([] if is_smoke else [pytest.mark.slow])]
     if plan.program is None:
         return []
     found = installed.find(plan.program)

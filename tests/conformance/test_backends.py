@@ -22,6 +22,8 @@ SCRIPT = {"slow*": {"hang": True}, "brief": "Kael arrives at dawn.", "draft": "R
 
 MODEL = [
     pytest.mark.model,
+    # `test_agent_backends.py` has the smoke of it.
+    pytest.mark.slow,
     pytest.mark.skipif(bool(local.missing_packages()), reason=local.lacks() or ""),
 ]
 

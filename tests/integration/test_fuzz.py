@@ -58,7 +58,7 @@ BOUNDS = settings(
 )
 """A sample that is the same every time; `scripts/check.py --long` takes a larger one."""
 
-EVERY = 1 if SEARCHING else 3
+EVERY = 1 if SEARCHING else 5
 """One in so many operations is tried."""
 
 

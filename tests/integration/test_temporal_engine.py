@@ -181,6 +181,7 @@ async def test_the_history_holds_no_content_and_replays(scene: Scene):
     await worker.replayer(slices.Contents(scene.service.store)).replay_workflow(history)
 
 
+@pytest.mark.slow
 async def test_a_replay_refuses_lines_that_were_changed(scene: Scene):
     """A journal that says something else than the workflow was told is not taken for it."""
     run_id = await scene.start("quick")
@@ -488,6 +489,7 @@ async def test_a_run_whose_working_folder_is_gone_waits_for_it(scene: Scene):
     assert (paused, keys) == ("workspace_missing", ["a", gate.key])
 
 
+@pytest.mark.slow
 async def test_a_server_without_search_attributes_is_named(
     server: temporal_server.DevServer, caplog: pytest.LogCaptureFixture
 ):
@@ -713,6 +715,7 @@ async def test_a_session_plan_is_carried_out_by_workers(scene: Scene):
         await scene.service.plans.show(session_id)
 
 
+@pytest.mark.slow
 async def test_a_failed_task_of_a_plan_is_tried_again(scene: Scene):
     """The plan sees that its run failed; a retry resumes that run, and what was done stays done."""
     scene.project.write("go", "")
@@ -756,6 +759,7 @@ async def test_a_plan_survives_the_loss_of_every_workflow(project: projects.Proj
         own.stop()
 
 
+@pytest.mark.slow
 async def test_projects_share_a_server(scene: Scene, server: temporal_server.DevServer, tmp_path: Path):
     """Workers of another project on the same server leave a project's runs alone."""
     other = projects.Project(tmp_path / "other")

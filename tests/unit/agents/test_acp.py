@@ -132,6 +132,7 @@ class TestTurns:
         assert (tmp_path / "made.txt").read_text() == "written"
         assert (store / "chosen").read_text() == "id-allow_once"
 
+    @pytest.mark.slow
     async def test_a_mode_that_does_not_ask_is_chosen(self, make: Make, say: Any) -> None:
         """Where an agent offers a mode in which it uses its tools unasked, it is put into it."""
         offered = await make("--modes", "default,plan,yolo").prompt(say("told"))
@@ -171,12 +172,14 @@ class TestTurns:
 
         assert json.loads(reply.text)["history"] == ["Prompt:\n\n/help me\ntold"]
 
+    @pytest.mark.slow
     async def test_garbage_is_passed_over(self, make: Make, say: Any) -> None:
         """What stands on the line beside messages is no message and does no harm."""
         reply = await make().prompt(say("garbage"))
 
         assert (reply.text, reply.error) == ("After all that.", None)
 
+    @pytest.mark.slow
     async def test_a_blank_reply_is_passed_on(self, make: Make, say: Any) -> None:
         """Whether nothing is a reply is not the backend's to judge."""
         reply = await make().prompt(say("blank"))
@@ -193,6 +196,7 @@ class TestTurns:
         assert second.error is not None
         assert [reply.usage and reply.usage.cost_usd for reply in (first, second, later)] == [0.25, 0.5, 0.25]
 
+    @pytest.mark.slow
     async def test_a_price_is_unknown_where_its_beginning_is(self, make: Make, say: Any) -> None:
         """Of a conversation that was begun elsewhere the first price is null, and the next one is that of its turn."""
         begun = await make().prompt(say("cost 0.25", agent_session_id="another"))
@@ -202,6 +206,7 @@ class TestTurns:
 
         assert [reply.usage and reply.usage.cost_usd for reply in (first, second)] == [None, 0.25]
 
+    @pytest.mark.slow
     async def test_the_tokens_of_single_requests_are_added_up(self, make: Make, say: Any) -> None:
         """An agent that tells the tokens of each request beside its words tells those of the turn, if it fails too."""
         told = [await make().prompt(say(words)) for words in ("spend 5 2, 7 3, Done.", "spend 5 2, fail")]
@@ -227,6 +232,7 @@ class TestConversations:
         assert (kept.program_session_id, kept.created, kept.backend) == ("its-0", True, "mine")
         assert json.loads(second.text)["history"] == ["told", "again\ntold"]
 
+    @pytest.mark.slow
     async def test_its_name_is_kept_before_the_first_prompt(
         self, make: Make, say: Any, sessions: MemoryAgentSessions, hanging: Any
     ) -> None:
@@ -243,6 +249,7 @@ class TestConversations:
         assert (kept.program_session_id, kept.created) == ("its-0", False)
         assert json.loads(reply.text)["history"] == ["hang", "told"]
 
+    @pytest.mark.slow
     async def test_one_that_came_to_nothing_is_begun_anew(self, make: Make, say: Any, store: Path) -> None:
         """If the agent has nothing of a first prompt that was cut off, a new conversation is begun."""
         backend = make()
@@ -254,6 +261,7 @@ class TestConversations:
         assert reply.agent_session_id == "its-1"
         assert json.loads(reply.text)["history"] == ["told"]
 
+    @pytest.mark.slow
     async def test_an_unknown_conversation_is_refused(
         self, make: Make, say: Any, store: Path, sessions: MemoryAgentSessions
     ) -> None:
@@ -276,6 +284,7 @@ class TestConversations:
 
         assert json.loads(reply.text)["history"] == ["before", "told"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
     async def test_gemini_is_not_hurried_into_a_loss(
         self, make: Make, say: Any, sessions: MemoryAgentSessions, restarts: bool
@@ -296,6 +305,7 @@ class TestConversations:
         assert waits == 40.5
         assert json.loads(reply.text)["history"] == ["told", "told"]
 
+    @pytest.mark.slow
     async def test_gemini_keeps_what_it_loaded_before(self, make: Make, say: Any) -> None:
         """Its clean-up, which removes conversations that were loaded once, is off by default; others hear nothing."""
         said = [await make("--name", name).prompt(say("told")) for name in ("gemini-cli", "other")]
@@ -306,6 +316,7 @@ class TestConversations:
         assert defaults == {"general": {"sessionRetention": {"enabled": False}}}
         assert other is None
 
+    @pytest.mark.slow
     async def test_what_does_not_name_by_the_minute_waits_for_none(self, make: Make, say: Any) -> None:
         """Other agents continue a conversation in the minute of its beginning, and Gemini's in a later one."""
         fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 59, tzinfo=UTC))
@@ -349,6 +360,7 @@ class TestTools:
 
         assert (error.code, error.detail["tool"]) == ("tools_cannot_be_turned_off", "write made.txt")
 
+    @pytest.mark.slow
     async def test_each_agent_is_held_in_its_own_way(self, make: Make, say: Any) -> None:
         """Arguments, modes and words beside the protocol are those of the agent."""
         claude = await make("--name", "claude-agent-acp", "--modes", "plan,default,yolo").prompt(
@@ -383,6 +395,7 @@ class TestTrouble:
         assert reply.error is not None
         assert (reply.error.code, reply.text, reply.agent_session_id) == (code, "", "its-0")
 
+    @pytest.mark.slow
     async def test_a_turn_that_ended_for_length_is_told(self, make: Make, say: Any) -> None:
         """What there is of a reply comes with the reason why there is no more."""
         reply = await make().prompt(say("stop max_tokens", agent_session_id=OURS))
