@@ -30,6 +30,17 @@ Read these files first; they explain the rest, in at most 2,000 lines:
 - `app/engine/probes.py`: named points at which tests await, hold or kill.
 - `app/dialects/registry.py`: the recipe languages, one line each.
 
+Then, by question:
+
+- How a cancel reaches a process: `app/worker/run_commands.py` syncs it, `app/engine/runner.py` cuts the steps off,
+  `app/processes/launcher_client.py` asks for the end of the command, `app/processes/jobs.py` signals every process.
+- What agents may spend: `app/engine/spending.py` is the port, `app/worker/ledger.py` reserves and settles each call,
+  `app/agents/pricing.py` says what it can cost, `app/services/budgets.py` continues runs when a limit is raised.
+- How lists find runs: `app/storage/index/index_port.py` is a row, `app/storage/index/index_queue.py` writes rows a
+  moment later, `app/storage/runs/reconciliation.py` brings them in line with the folders at a start.
+- How Temporal executes a run: `app/temporal/engine.py` is the port's other side, `app/temporal/workflow.py` owns the
+  driver, `app/temporal/steps.py` performs and records its steps.
+
 docs/explanation/architecture.md follows a step through them, and answers where a step becomes durable, how a cancel
 reaches a grandchild process, what happens to a gate after a kill, and how a session plan is executed.
 """

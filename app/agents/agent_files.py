@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.agents import documents
+from app.agents import json_files
 from app.agents.configuration import BrokenFile
 
 FOLDER = Path(".amplifier") / "agents"  # Where they are, from the project.
@@ -78,7 +78,7 @@ def without_backend(
 
 
 def _agent(path: Path) -> dict[str, Any]:
-    text = _text(documents.read(path, MAX_BYTES))
+    text = _text(json_files.read(path, MAX_BYTES))
     front, body = _parts(text) if path.suffix == ".md" else (text, "")
     params = _mapping(front)
     meta = params.get("meta") if isinstance(params.get("meta"), Mapping) else params

@@ -11,7 +11,7 @@ from typing import Any
 from app import errors
 from app.agents import configuration, entries, local, rate_limits, scripted, silence
 from app.agents.configuration import BackendConfig, BackendContext
-from app.agents.documents import nearest
+from app.agents.json_files import nearest
 from app.agents.programs import backend as program_backend
 from app.agents.programs import catalogue, template
 from app.agents.programs.program import Program

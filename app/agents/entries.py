@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.agents import documents
+from app.agents import json_files
 from app.domain import plain, records
 from app.engine import ports
 
@@ -70,14 +70,14 @@ class Entry:
 
 def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
     """Read a script: a list of entries, an object by step key, or (`.jsonl`) an entry a line."""
-    content = documents.read(path, MAX_BYTES)
+    content = json_files.read(path, MAX_BYTES)
     if recorded or path.suffix == ".jsonl":
         lines = (content[: whole_lines(content)] if recorded else content).split(b"\n")
         given: list[_Given] = [
-            ("$", documents.parse_line(line, n), n) for n, line in enumerate(lines, 1) if line.strip()
+            ("$", json_files.parse_line(line, n), n) for n, line in enumerate(lines, 1) if line.strip()
         ]
     else:
-        given = _listed(documents.parse(content))
+        given = _listed(json_files.parse(content))
     flaws = [flaw for place, value, line in given for flaw in _flaws(place, value, line)]
     if flaws:
         raise errors.InputRefused("The script is not valid.", flaws=flaws)
@@ -127,7 +127,7 @@ def _tries(key: str, reply_text: plain.Json) -> Iterable[_Given]:
 
 
 def _flaws(place: str, value: plain.Json, line: int | None) -> list[errors.Flaw]:
-    found = documents.flaws(ENTRY_SCHEMA, value, line)
+    found = json_files.flaws(ENTRY_SCHEMA, value, line)
     if not found and sum(name in value for name in ("text", "error", "hang")) != 1:
         found = [errors.Flaw(path="$", code="one_of", message="needs one of text, error and hang", line=line)]
     return [

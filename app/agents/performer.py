@@ -19,7 +19,7 @@ from app import errors, settings
 from app.agents import degeneration, reply_forms
 from app.agents.backends import Backends
 from app.agents.pricing import Pricing
-from app.agents.programs import conversations as conversations_of_programs
+from app.agents.programs import continuations as conversations_of_programs
 from app.domain import abstentions, agent_sessions, capabilities, json_text, operations, plain, records, runs, states
 from app.engine import conversation_claims, live_output, live_steps, ports
 from app.processes import commands

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors, resources
-from app.agents import agent_files, documents, roster_rules
+from app.agents import agent_files, json_files, roster_rules
 from app.agents.configuration import BackendConfig, BrokenFile, Recording, Roster
 from app.domain import library
 
@@ -66,7 +66,7 @@ def load(layers: Sequence[Path]) -> Roster:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = documents.parse(documents.read(path, MAX_BYTES))
+    document: dict[str, Any] = json_files.parse(json_files.read(path, MAX_BYTES))
     # The bundled file was checked before it was packed; to load what checks takes longer than the rest.
     flaws = roster_rules.shape_flaws(document) if path != _BUNDLED else []
     if flaws:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app import errors
-from app.agents import backends, documents
+from app.agents import backends, json_files
 from app.agents.configuration import TIERS
 from app.agents.programs import template
 from app.domain import library, plain
@@ -184,7 +184,7 @@ SCHEMA: plain.Object = {
 
 def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
     """Return the flaws of a file by itself."""
-    found = [_without_secret(flaw) for flaw in documents.flaws(SCHEMA, document)]
+    found = [_without_secret(flaw) for flaw in json_files.flaws(SCHEMA, document)]
     if found:
         return found
     ids = [agent["id"] for agent in document.get("agents", ())]
@@ -203,7 +203,7 @@ def sense_flaws(
     for position, agent in enumerate(document.get("agents", ())):
         found += _agent_flaws(f"$.agents[{position}]", agents[agent["id"]], list(known))
     if "default_backend" in document and document["default_backend"] not in known:
-        hint = documents.nearest(document["default_backend"], list(known))
+        hint = json_files.nearest(document["default_backend"], list(known))
         found.append(errors.Flaw(path="$.default_backend", code="unknown_backend", message=f"is not a backend; {hint}"))
     for name in document.get("backends", {}):
         found += _backend_flaws(f"$.backends.{name}", name, known)
@@ -225,7 +225,7 @@ def _agent_flaws(path: str, agent: Mapping[str, Any], known: list[str]) -> Itera
         if name not in agent:
             yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
     if "backend" in agent and agent["backend"] not in known:
-        hint = documents.nearest(agent["backend"], known)
+        hint = json_files.nearest(agent["backend"], known)
         yield errors.Flaw(path=f"{path}.backend", code="unknown_backend", message=f"is not a backend; {hint}")
 
 
@@ -234,14 +234,14 @@ def _backend_flaws(path: str, name: str, known: Mapping[str, Mapping[str, Any]])
     if "type" not in backend:
         yield errors.Flaw(path=path, code="missing", message="lacks type")
     elif backend["type"] not in backends.TYPES:
-        hint = documents.nearest(backend["type"], sorted(backends.TYPES))
+        hint = json_files.nearest(backend["type"], sorted(backends.TYPES))
         yield errors.Flaw(path=f"{path}.type", code="unknown_backend_type", message=f"is not a type of backend; {hint}")
     else:
         yield from _field_flaws(path, backend)
     recorded = backend.get("record", {}).get("backend")
     if recorded is not None and (recorded not in known or "record" in known[recorded]):
         eligible = [other for other in known if "record" not in known[other]]
-        hint = documents.nearest(recorded, eligible)
+        hint = json_files.nearest(recorded, eligible)
         yield errors.Flaw(path=f"{path}.record.backend", code="unknown_backend", message=f"cannot be recorded; {hint}")
 
 

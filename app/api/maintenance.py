@@ -14,7 +14,7 @@ from app.api.callers import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
-from app.engine import maintenance
+from app.engine import maintenance_port
 
 router = routers.router(prefix="/api", tags=["upkeep"])
 
@@ -46,7 +46,7 @@ class RepairBody(BaseModel):
 @router.get(
     "/runs/{run_id}/verification",
     summary="Verify a run",
-    responses=declared(maintenance.Verification, "run_not_found", meaning="The result of each file."),
+    responses=declared(maintenance_port.Verification, "run_not_found", meaning="The result of each file."),
 )
 async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
     """Verify a run's start file, journals and blobs. Nothing is changed."""
@@ -57,7 +57,7 @@ async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
     "/runs/{run_id}/repair",
     summary="Repair a damaged run",
     responses=declared(
-        maintenance.Repaired,
+        maintenance_port.Repaired,
         *refusals.WRITE,
         "run_not_found",
         "run_busy",
@@ -79,7 +79,10 @@ async def repair_run(
     "/runs/collect",
     summary="Remove objects that no run names",
     responses=declared(
-        maintenance.Collected, *refusals.WRITE, "blobs_away", meaning="What was removed, or with `dry_run` would be."
+        maintenance_port.Collected,
+        *refusals.WRITE,
+        "blobs_away",
+        meaning="What was removed, or with `dry_run` would be.",
     ),
 )
 async def collect(services: ServicesDep, author: AuthorDep, body: CollectBody) -> Response:
@@ -91,7 +94,7 @@ async def collect(services: ServicesDep, author: AuthorDep, body: CollectBody) -
     "/verification",
     summary="Verify all stored data",
     responses=declared(
-        list[maintenance.Verification],
+        list[maintenance_port.Verification],
         "request_invalid",
         "bad_cursor",
         meaning="A page of what was checked: runs, receipts, plans, issues, conversations, the audit log.",

@@ -36,7 +36,7 @@ from app.bootstrap.use_cases import (
 )
 from app.dialects import registry as dialects
 from app.domain import capabilities, file_operations, operations, plain
-from app.engine import conversation_claims, ports, refusals, runner
+from app.engine import conversation_claims, ports, refusal_performers, runner
 from app.processes import environments, supervisor
 from app.services import (
     adoption,
@@ -271,8 +271,8 @@ def _equipment(
         **dict.fromkeys(
             issue_performer.KINDS, issue_performer.IssuePerformer(store.issues, platform.clock, project.project)
         ),
-        operations.Refusal.kind: refusals.RefusalPerformer(),
-        operations.Skip.kind: refusals.SkipPerformer(),
+        operations.Refusal.kind: refusal_performers.RefusalPerformer(),
+        operations.Skip.kind: refusal_performers.SkipPerformer(),
         file_operations.FindFiles.kind: file_performers.FindFilesPerformer(workspaces),
         file_operations.ReadFiles.kind: file_performers.ReadFilesPerformer(workspaces),
         file_operations.WaitForFiles.kind: file_performers.WaitForFilesPerformer(workspaces, platform.clock),

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from app import errors, settings
-from app.agents import documents
+from app.agents import json_files
 from app.bootstrap.engines import Engine, EngineParts, Store
 from app.bootstrap.platform import OpenMode, Platform, directory_of
 from app.storage import folder_store
@@ -109,7 +109,7 @@ def _served(wanted: Sequence[str], lacks: Mapping[str, str | None]) -> frozenset
         return frozenset(name for name, lack in lacks.items() if lack is None)
     for name in wanted:
         if name not in lacks:
-            message = f"no worker can serve {name!r:.80}; {documents.nearest(name, sorted(lacks))}"
+            message = f"no worker can serve {name!r:.80}; {json_files.nearest(name, sorted(lacks))}"
             raise errors.ConfigurationError(message, code="unknown_capability", detail={"known": sorted(lacks)})
         if (lack := lacks[name]) is not None:
             message = f"this machine cannot serve {name}: {lack}"

@@ -17,7 +17,7 @@ from app.domain.records import BlobRef, Record, Usage
 from app.domain.runs import RunStart, Transition
 from app.domain.states import RunState
 from app.domain.unreadable import Readable, Unreadable, Waiting
-from app.engine.maintenance import KeptUp
+from app.engine.maintenance_port import KeptUp
 from app.engine.missing_lines import MissingLines
 
 if TYPE_CHECKING:

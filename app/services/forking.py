@@ -10,7 +10,7 @@ from typing import Any
 
 from app import errors
 from app.domain import authors, gates, plain, runs, states
-from app.engine import conversation_claims, forking, ports, run_engine, step_decisions, stores
+from app.engine import conversation_claims, fork_replay, ports, run_engine, step_decisions, stores
 from app.services import faults, requests, run_reader, voting
 from app.services.fork_requests import Forked, ForkRequest
 from app.services.requests import ResumeRequest
@@ -25,7 +25,7 @@ class Planned:
 
     source: stores.Loaded  # The run whose steps it takes over.
     start: runs.RunStart  # What the new run begins with.
-    replayed: forking.Replayed  # Which steps fit.
+    replayed: fork_replay.Replayed  # Which steps fit.
     left_out: frozenset[int]
     """Positions of finished steps that are not taken over because of where the fork begins."""
 
@@ -80,7 +80,7 @@ class Forks:
         await voting.refuse_unapprovable(start, self._starter.rules.approvers)
         taken_over = stores.TakenOver(
             source=run_id,
-            lines=[forking.line(record) for record in kept],
+            lines=[fork_replay.line(record) for record in kept],
             blobs=[blob for record in kept for blob in record.blobs()],
         )
         # The engine expects the run before its folder exists. Otherwise a recovery that lists folders at this moment
@@ -132,7 +132,7 @@ class Forks:
         start = self._starter.forked(source.start, await self._starter.renewed(source.start, request), request.labels)
         _refuse_too_many(start)
         start = dataclasses.replace(start, replaced=self._replaced(source, key, request))
-        found = await forking.replayed(
+        found = await fork_replay.replayed(
             start,
             candidates,
             dialect,
@@ -143,12 +143,12 @@ class Forks:
         start = dataclasses.replace(
             start,
             up_to=len(found.kept),
-            source_hash=forking.source_hash(found.kept),
+            source_hash=fork_replay.source_hash(found.kept),
             begun_again=dict.fromkeys(found.conversations, 1),
         )
         _refuse_denied(found)
         lasting = {record.position for record in candidates}
-        left_out = frozenset(record.position for record in forking.living(source) if record.position not in lasting)
+        left_out = frozenset(record.position for record in fork_replay.living(source) if record.position not in lasting)
         return Planned(source=source, start=start, replayed=found, left_out=left_out)
 
     def _replaced(
@@ -159,7 +159,7 @@ class Forks:
         before = dict(source.start.replaced or {})
         if request.prompt is None and request.agent is None:
             return before or None
-        named = next((record for record in forking.living(source) if record.key == key), None)
+        named = next((record for record in fork_replay.living(source) if record.key == key), None)
         path = "$.prompt" if request.prompt is not None else "$.agent"
         if key is None or named is None:
             raise _invalid(path, "the step whose prompt or agent changes must be the one to fork from")
@@ -193,7 +193,7 @@ def resumed(request: ForkRequest) -> ResumeRequest:
 
 
 def _key_at(source: stores.Loaded, line: int) -> str:
-    named = next((record for record in forking.living(source) if record.position == line), None)
+    named = next((record for record in fork_replay.living(source) if record.position == line), None)
     if named is None:
         message = f"line {line} of the journal is not a finished step that counts"
         raise errors.RequestInvalid(message, code="unknown_step", flaws=[_flaw("$.from", message)])
@@ -210,7 +210,7 @@ def _refuse_shared_conversation(start: runs.RunStart) -> None:
         raise errors.Conflict(message, code="conversation_shared", detail={"agent_session_id": named})
 
 
-def _refuse_denied(found: forking.Replayed) -> None:
+def _refuse_denied(found: fork_replay.Replayed) -> None:
     denial = next((record for record in reversed(found.kept) if gates.is_denial(record)), None)
     if found.finished and denial is not None:
         message = (

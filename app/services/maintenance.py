@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.domain import authors, plain
-from app.engine import maintenance, run_engine, stores
+from app.engine import maintenance_port, run_engine, stores
 from app.services import faults, run_reader
 
 
@@ -27,7 +27,7 @@ class Maintenance:
         run_reader.check_form(run_id)
         return dict(await self._store.maintenance.verify(run_id))
 
-    async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
+    async def verify_page(self, after: str | None, most: int) -> maintenance_port.Verified:
         """Report on the next runs, receipts, plans, issues and conversations, and on the audit log;
         nothing is changed.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from app import errors
 from app.domain import limits, records, runs, states, usage_sums
-from app.engine import forking, ports, step_decisions, stores
+from app.engine import fork_replay, ports, step_decisions, stores
 from app.services import faults, fork_requests, run_reader, worst_cases
 from app.services.fork_requests import ForkRequest, Order, PreviewReport, StepPreviewed
 from app.services.forking import Forks, resumed
@@ -68,13 +68,13 @@ class Previews:
             raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
         overrides = await self._starter.renewed(source.start, wanted)
         start, dead = source.start.overridden(overrides), step_decisions.dead_positions(source, wanted.from_key)
-        candidates = [record for record in forking.living(source) if record.position not in dead]
+        candidates = [record for record in fork_replay.living(source) if record.position not in dead]
         dialect = self._dialects.get(start.dialect)
         if dialect is None:
             message = f"this version does not know the language {start.dialect!r}"
             raise errors.RequestInvalid(message, code="unknown_dialect")
         read_blob = functools.partial(self._store.read_blob, run_id)
-        found = await forking.replayed(start, candidates, dialect, read_blob)
+        found = await fork_replay.replayed(start, candidates, dialect, read_blob)
         if found.differs is not None:
             # A resume keeps its lines, so all of them must fit.
             message = f"the steps that the run keeps do not fit: {found.differs.message}"
@@ -95,9 +95,9 @@ class Previews:
         source: stores.Loaded,
         kept: AbstractSet[int],
         why: _Why,
-        found: forking.Replayed,
+        found: fork_replay.Replayed,
     ) -> PreviewReport:
-        living = forking.living(source)
+        living = fork_replay.living(source)
         again = [record for record in living if record.position not in kept]
         paid = source.records if order == "resume" else ()
         limit = _limited(self._limit(start, found), start, paid)
@@ -125,7 +125,7 @@ class Previews:
             workspace_note=fork_requests.WORKSPACE_NOTE,
         )
 
-    def _limit(self, start: runs.RunStart, found: forking.Replayed) -> limits.CallLimit:
+    def _limit(self, start: runs.RunStart, found: fork_replay.Replayed) -> limits.CallLimit:
         if found.finished:
             return limits.CallLimit(most=0)
         driver = self._dialects[start.dialect]
@@ -211,7 +211,7 @@ def _steps(
         )
 
 
-def _next(found: forking.Replayed, again: Sequence[records.Record]) -> Iterator[StepPreviewed]:
+def _next(found: fork_replay.Replayed, again: Sequence[records.Record]) -> Iterator[StepPreviewed]:
     known = {record.key for record in again}
     for key, ask in found.asks.items():
         if key not in known:

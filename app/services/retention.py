@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app import clock, errors
 from app.domain import authors, retention, shapes, states
-from app.engine import documents, stores
+from app.engine import document_folders, stores
 from app.services import faults
 from app.services.runs import Runs
 
@@ -57,7 +57,9 @@ class PruneReport(shapes.Shape):
 class Retention:
     """Remove finished runs."""
 
-    def __init__(self, runs: Runs, store: stores.RunStore, kept: documents.Documents, clock: clock.Clock) -> None:
+    def __init__(
+        self, runs: Runs, store: stores.RunStore, kept: document_folders.Documents, clock: clock.Clock
+    ) -> None:
         self._runs = runs
         self._store = store
         self._documents = kept

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from app import clock, errors
-from app.agents import documents
+from app.agents import json_files
 from app.dialects import control_room
 from app.domain import json_words, keys, library, plain, policies, runs
 from app.domain.approvals import Approvals
@@ -329,7 +329,7 @@ class Starter:
         if name is None or args.get(name) in (None, *known):
             return
         message = (
-            f"there is no backend {json_words.shown(args[name])}; {documents.nearest(str(args[name]), list(known))}"
+            f"there is no backend {json_words.shown(args[name])}; {json_files.nearest(str(args[name]), list(known))}"
         )
         flaw = errors.Flaw(path=f"$.args.{name}", code="unknown_backend", message=message)
         detail = {"backend": args[name], "backends": list(known)}

@@ -10,7 +10,7 @@ import pytest
 
 from app import errors
 from app.domain import records
-from app.engine import forking, stores
+from app.engine import fork_replay, stores
 from app.engine.stores import RunQuery
 from tests import smoke
 from tests.conformance import store_harness
@@ -47,7 +47,7 @@ async def taken_over(harness: StoreHarness) -> stores.TakenOver:
     found = (await harness.store.read(RUN)).records
     return stores.TakenOver(
         source=RUN,
-        lines=[forking.line(record) for record in found],
+        lines=[fork_replay.line(record) for record in found],
         blobs=[blob for record in found for blob in record.blobs()],
     )
 

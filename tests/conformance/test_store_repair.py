@@ -9,7 +9,7 @@ import pytest
 from app import errors
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
-from app.engine.maintenance import Verification
+from app.engine.maintenance_port import Verification
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, StoreHarness
 

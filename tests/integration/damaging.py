@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.engine import maintenance
+from app.engine import maintenance_port
 from app.storage.disk import os_disk
 from app.storage.runs import repair
 from tests.integration import project as projects
@@ -138,12 +138,12 @@ WAYS: dict[str, Callable[[Path], None]] = {
 """Ways to damage a file, by their names."""
 
 
-def report(runs: Runs, state: str) -> maintenance.Verification:
+def report(runs: Runs, state: str) -> maintenance_port.Verification:
     """Return what a look at the files of a run finds, while nobody else does anything."""
     return repair.verify(os_disk.OsDisk(runs.project.data), runs.ids[state])
 
 
-def is_seen(runs: Runs, state: str, name: str, found: maintenance.Verification) -> bool:
+def is_seen(runs: Runs, state: str, name: str, found: maintenance_port.Verification) -> bool:
     """Tell whether a report says what is so: damage or a torn end where what is believed was
     changed, and nothing else.
     """

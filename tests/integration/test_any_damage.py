@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from app.api import polling
-from app.engine.maintenance import Verification
+from app.engine.maintenance_port import Verification
 from tests.integration import damaging, served
 
 ORDERS = ("cancel", "resume", "repair", "delete")

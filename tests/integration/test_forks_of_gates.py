@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 
-from app.engine import forking
+from app.engine import fork_replay
 from tests.integration import served
 from tests.integration.project import Project
 from tests.unit.dialects.amplifier import recipe_harness as flows
@@ -28,9 +28,9 @@ async def test_answers_are_taken_over_or_asked_again(project: Project) -> None:
         fork = await service.until(answer["run_id"], "done", "failed", "waiting")
         runs = service._app.state.services.runs  # type: ignore[union-attr]
         loaded = await runs._store.read(source)
-        again = await forking.replayed(
+        again = await fork_replay.replayed(
             loaded.start,
-            forking.living(loaded),
+            fork_replay.living(loaded),
             runs._dialects["amplifier"],
             functools.partial(runs._store.read_blob, source),
             asks_again=True,

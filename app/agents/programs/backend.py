@@ -11,8 +11,8 @@ from pathlib import Path
 from app import errors
 from app.agents import configuration, counting
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
-from app.agents.programs import conversations, environment, executables, hearing, results, verdicts
-from app.agents.programs.conversations import ConversationAddress
+from app.agents.programs import continuations, environment, executables, hearing, results, verdicts
+from app.agents.programs.continuations import ConversationAddress
 from app.agents.programs.program import ParsedOutput, Program, Turn
 from app.domain import agent_sessions, records
 from app.engine import ports
@@ -54,13 +54,13 @@ class ProgramBackend:
         self._refuse(prompt)
         _refuse_value(prompt.model, "model", "unknown_model")
         stored = await self._stored(prompt)
-        opened = conversations.opening(program, self._config.name, prompt, stored)
+        opened = continuations.opening(program, self._config.name, prompt, stored)
         # Stored before the program starts: after a kill in its turn, the next attempt continues that conversation
         # instead of opening a second one. A conversation that is not ours is not taken over before it has answered.
         if not opened.foreign:
             stored = await self._store(prompt, stored, program_session_id=opened.session_id)
         found = await self._turn(prompt, argv, opened)
-        while found.reply.error and (second := conversations.again(program, opened, prompt, stored, found.reply.error)):
+        while found.reply.error and (second := continuations.again(program, opened, prompt, stored, found.reply.error)):
             opened = second
             if opened.session_id is None or not opened.resumes:
                 stored = await self._begin_anew(prompt, opened)
@@ -103,7 +103,7 @@ class ProgramBackend:
         if stored is None:
             return None
         begun = dataclasses.replace(
-            stored.anew(), program_session_id=opened.session_id, system_sha256=conversations.system_sha256(prompt)
+            stored.anew(), program_session_id=opened.session_id, system_sha256=continuations.system_sha256(prompt)
         )
         await prompt.retry_until_space(lambda: self._context.sessions.keep(begun))
         return begun
@@ -132,7 +132,7 @@ class ProgramBackend:
             agent_session_id=ours,
             backend=self._config.name,
             working_dir=str(prompt.working_dir),
-            system_sha256=conversations.system_sha256(prompt),
+            system_sha256=continuations.system_sha256(prompt),
             counted=None if foreign else agent_sessions.NOTHING_SPENT,
         )
         named = program_session_id or earlier.program_session_id

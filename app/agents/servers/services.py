@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from app import clock, errors
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
-from app.agents.servers import conversations
+from app.agents.servers import transcripts
 from app.domain import plain, records
 from app.engine import ports
 
@@ -44,7 +44,7 @@ class Question:
 
     model: str  # Model of the service.
     system: str | None  # Standing instruction.
-    messages: Sequence[conversations.Message]  # The conversation, its last message the prompt.
+    messages: Sequence[transcripts.Message]  # The conversation, its last message the prompt.
     max_tokens: int | None  # Longest reply; None: the service's own limit, or a generous one.
     reply_schema: plain.Object | None  # JSON Schema that the reply must fit.
     timeout_seconds: float  # Longest time until the whole reply is there.
@@ -117,7 +117,7 @@ class ServiceBackend:
         question = Question(
             model=self._model(prompt.model),
             system=prompt.system,
-            messages=await conversations.messages(self._surroundings.sessions, prompt),
+            messages=await transcripts.messages(self._surroundings.sessions, prompt),
             max_tokens=prompt.max_tokens,
             reply_schema=prompt.reply_schema,
             timeout_seconds=prompt.timeout_seconds or SILENCE_SECONDS,
@@ -127,7 +127,7 @@ class ServiceBackend:
         error, is_cut = _error(answer), answer.ending == "cut"
         # A reply that will not count is not part of the conversation.
         if error is None and (prompt.keeps_cut_off or not is_cut):
-            await conversations.remember(self._surroundings.sessions, self._config.name, prompt, answer.text)
+            await transcripts.remember(self._surroundings.sessions, self._config.name, prompt, answer.text)
         return ports.AgentReply(
             text="" if error else answer.text,
             agent_session_id=prompt.agent_session_id,

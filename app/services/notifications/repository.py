@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from app import errors
 from app.domain import notifications, plain
-from app.engine import documents
+from app.engine import document_folders
 
 MOST_DEAD = 1000  # Dead letters that an endpoint keeps; the oldest goes first.
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 class DeadLetters:
     """The dead letters of one endpoint."""
 
-    def __init__(self, kept: documents.Documents) -> None:
+    def __init__(self, kept: document_folders.Documents) -> None:
         self._documents = kept
         self._letters: dict[str, notifications.DeadLetter] | None = None
 
@@ -63,7 +63,7 @@ class DeadLetters:
 class EndpointRepository:
     """Keep endpoints in memory as their files have them."""
 
-    def __init__(self, kept: documents.Documents, dead: Callable[[str], documents.Documents]) -> None:
+    def __init__(self, kept: document_folders.Documents, dead: Callable[[str], document_folders.Documents]) -> None:
         """Args: dead: Returns the documents of an endpoint's dead letters."""
         self._documents = kept
         self._make_dead = dead

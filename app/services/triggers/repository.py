@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from app import errors
 from app.domain import audit, authors, triggers
-from app.engine import documents
+from app.engine import document_folders
 from app.services import faults
 
 MOST_TRIGGERS = 1000  # Most triggers of a data directory.
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 class TriggerRepository:
     """Keep triggers in memory as their files have them."""
 
-    def __init__(self, kept: documents.Documents, log: audit.AuditLog) -> None:
+    def __init__(self, kept: document_folders.Documents, log: audit.AuditLog) -> None:
         """Args: log: Where changes by people are recorded."""
         self._documents = kept
         self._audit = log
@@ -96,7 +96,7 @@ class TriggerRepository:
         return self._triggers
 
 
-def _read(found: documents.Found) -> dict[str, triggers.Trigger]:
+def _read(found: document_folders.Found) -> dict[str, triggers.Trigger]:
     read = {}
     for name, document in found.documents.items():
         try:

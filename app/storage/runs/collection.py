@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import groupby
 
 from app import errors
-from app.engine import maintenance
+from app.engine import maintenance_port
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.objects.bucket import Found
@@ -22,7 +22,7 @@ _JOURNALS = (layout.STEPS, layout.CONTROL, layout.START)
 
 def collect(
     context: StorageContext, opened: Collection[str], before: datetime, *, dry_run: bool
-) -> maintenance.Collected:
+) -> maintenance_port.Collected:
     """Remove what no run names and was written before a moment, at most 1,000 objects, or count it.
 
     Args:
@@ -31,7 +31,7 @@ def collect(
     Raises:
         errors.Unavailable: object storage does not answer.
     """
-    found = maintenance.Collected(
+    found = maintenance_port.Collected(
         dry_run=dry_run, older_than_seconds=0, objects=0, unnamed=0, size_bytes=0, removed=0, more=False
     )
     if context.objects is None:

@@ -20,8 +20,8 @@ from app.storage.runs import creation, stored_runs
 from app.storage.runs.admission import Admission
 from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.runs.counting import RowCounting
-from app.storage.runs.maintenance import Maintenance
 from app.storage.runs.opener import Opener
+from app.storage.runs.resting_runs import Maintenance
 from app.storage.runs.store_parts import StoreParts
 from app.storage.runs.stored_runs import StoredRuns
 from app.storage.storage_context import StorageContext

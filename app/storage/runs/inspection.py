@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from app.storage.storage_context import StorageContext
 
 if TYPE_CHECKING:
-    from app.engine import maintenance
+    from app.engine import maintenance_port
 
 _PAGE_SECONDS = 2.0
 
@@ -19,14 +19,14 @@ class Inspection:
     def __init__(self, context: StorageContext) -> None:
         self._context = context
 
-    async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance_port.Repaired:
         """Tell what a repair would keep of a run; what only reads repairs nothing."""
         from app.storage.runs import repair
 
         assert dry_run
         return await self._context.workers.run(lambda: repair.repair(self._context, run_id, dry_run=True))
 
-    async def verify(self, run_id: str) -> maintenance.Verification:
+    async def verify(self, run_id: str) -> maintenance_port.Verification:
         """Report on each file of a run's authority."""
         from app.storage.runs import repair
 
@@ -38,7 +38,7 @@ class Inspection:
 
         return await self._context.workers.run(lambda: sizes.of_runs(self._context.disk, run_ids))
 
-    async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
+    async def verify_page(self, after: str | None, most: int) -> maintenance_port.Verified:
         """Report on the next things that can be checked."""
         from app.storage.runs import verification
 

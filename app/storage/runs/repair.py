@@ -7,7 +7,7 @@ from typing import Any
 
 from app import clock, errors
 from app.domain import decisions, plain, states
-from app.engine import maintenance, missing_lines
+from app.engine import maintenance_port, missing_lines
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
@@ -33,7 +33,7 @@ class _Journal:
     further: dict[str, plain.Json] | None = None
 
 
-def verify(files: Disk, run_id: str) -> maintenance.Verification:
+def verify(files: Disk, run_id: str) -> maintenance_port.Verification:
     """Report on each file of a run's authority; nothing is changed.
 
     Raises:
@@ -50,12 +50,12 @@ def verify(files: Disk, run_id: str) -> maintenance.Verification:
     return report("run", run_id, [entry(layout.START, "ok"), *journals])
 
 
-def report(kind: str, name: str, files: list[maintenance.FileVerified]) -> maintenance.Verification:
+def report(kind: str, name: str, files: list[maintenance_port.FileVerified]) -> maintenance_port.Verification:
     """Return the findings in all files of one thing: damage outranks files that cannot be read now."""
     states = {file["state"] for file in files}
     state = "damaged" if "corrupt" in states else "unreadable" if "unreadable" in states else "sound"
     advice = _advice(kind, name, files) if state == "damaged" else None
-    found: maintenance.Verification = {
+    found: maintenance_port.Verification = {
         "kind": kind,
         "id": name,
         "state": state,
@@ -68,18 +68,18 @@ def report(kind: str, name: str, files: list[maintenance.FileVerified]) -> maint
 
 def entry(
     file: str, state: str, reason: object = None, *, lines: int | None = None, line: int | None = None
-) -> maintenance.FileVerified:
+) -> maintenance_port.FileVerified:
     """Return what was found in one file."""
     told = str(reason) if reason else None
     return {"file": file, "state": state, "lines": lines, "line": line, "reason": told}
 
 
-def unreadable(fault: errors.Unreadable) -> maintenance.FileVerified:
+def unreadable(fault: errors.Unreadable) -> maintenance_port.FileVerified:
     """Return that a file cannot be read now, of which nothing else is known."""
     return entry(str(fault.detail.get("file")), "unreadable", f"cannot be read now ({fault.detail.get('errno')})")
 
 
-def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
+def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> maintenance_port.Repaired:
     """Keep what can be believed of a run that is held; what was there is put aside, whole.
 
     The run is left paused, so that nothing continues before a person has looked.
@@ -136,7 +136,9 @@ def _pause(context: StorageContext, lines: int) -> dict[str, plain.Json]:
     return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": decisions.REPAIRED, "lines": lines}
 
 
-def _keep(context: StorageContext, run_id: str, journal: _Journal, *, dry_run: bool) -> maintenance.JournalRepaired:
+def _keep(
+    context: StorageContext, run_id: str, journal: _Journal, *, dry_run: bool
+) -> maintenance_port.JournalRepaired:
     files, path = context.disk, f"{layout.run_folder(run_id)}/{journal.name}"
     is_file = files.has_file(path)
     is_too_large = is_file and files.size(path) > disk_port.LARGEST_BYTES
@@ -181,7 +183,9 @@ def _free_name(files: Disk, path: str) -> str:
     return f"{path}.damaged-{count}"
 
 
-def _file(found: Authority, file: str, reading: Reading, further: list[authority.Damage]) -> maintenance.FileVerified:
+def _file(
+    found: Authority, file: str, reading: Reading, further: list[authority.Damage]
+) -> maintenance_port.FileVerified:
     damages = [damage for damage in (*found.damages, *further) if damage.file == file]
     state = "corrupt" if damages else "torn" if reading.verdict is Verdict.TORN else "ok"
     first = damages[0] if damages else None
@@ -205,7 +209,7 @@ def _gone(file: str, told_by: str) -> authority.Damage:
     return authority.Damage(file=file, line=None, reason=f"has lost lines at its end, of which {told_by} tells")
 
 
-def _advice(kind: str, name: str, files: list[maintenance.FileVerified]) -> str:
+def _advice(kind: str, name: str, files: list[maintenance_port.FileVerified]) -> str:
     if kind == "audit":
         return "entries were changed or lost: compare the file with a backup; new entries are appended"
     if kind != "run":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.storage.runs.admission import Admission
-from app.storage.runs.maintenance import Maintenance
 from app.storage.runs.opener import Opener
+from app.storage.runs.resting_runs import Maintenance
 from app.storage.runs.stored_runs import ReadParts
 
 

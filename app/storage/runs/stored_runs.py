@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.storage.audit import AuditLog
     from app.storage.disk import disk_port
     from app.storage.disk.read_faults import ReadFaults
-    from app.storage.documents import Documents
+    from app.storage.document_files import Documents
     from app.storage.plans import Plans
     from app.storage.runs.folder_log import FolderLog
     from app.storage.runs.run_folders import Adopt
@@ -243,7 +243,7 @@ class StoredRuns:
 
     def documents(self, folder: str) -> Documents:
         """Return the documents of a folder."""
-        from app.storage.documents import Documents
+        from app.storage.document_files import Documents
 
         return Documents(self._parts.context, folder)
 

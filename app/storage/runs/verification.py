@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.engine import maintenance
+from app.engine import maintenance_port
 from app.storage import agent_sessions, audit, issues, layout, plans
 from app.storage.disk.disk_port import Disk
 from app.storage.runs import receipts, repair
@@ -28,21 +28,21 @@ _ENTRIES: Mapping[str, Callable[[Disk], list[str]]] = {
 _ORDER = list(_ENTRIES)
 
 
-def page(files: Disk, after: str | None, most: int, is_over: Callable[[], bool]) -> maintenance.Verified:
+def page(files: Disk, after: str | None, most: int, is_over: Callable[[], bool]) -> maintenance_port.Verified:
     """Check the next things behind a cursor, at most so many, and no further one when the time is over.
 
     Raises:
         errors.RequestInvalid: the cursor is not one of these.
     """
-    found: list[maintenance.Verification] = []
+    found: list[maintenance_port.Verification] = []
     last: _Place | None = None
     for place in _places(files, _place(after)):
         if last is not None and (len(found) >= most or is_over()):
-            return maintenance.Verified(reports=found, cursor="/".join(last))
+            return maintenance_port.Verified(reports=found, cursor="/".join(last))
         last = place
         if (told := _report(files, *place)) is not None:
             found.append(told)
-    return maintenance.Verified(reports=found, cursor=None)
+    return maintenance_port.Verified(reports=found, cursor=None)
 
 
 def _place(cursor: str | None) -> _Place | None:
@@ -64,7 +64,7 @@ def _places(files: Disk, after: _Place | None) -> Iterator[_Place]:
             yield from ((kind, name) for name in _ENTRIES[kind](files) if (number, name) > begin)
 
 
-def _report(files: Disk, kind: str, name: str) -> maintenance.Verification | None:
+def _report(files: Disk, kind: str, name: str) -> maintenance_port.Verification | None:
     try:
         if kind == "run":
             return repair.verify(files, name)
@@ -80,7 +80,7 @@ def _report(files: Disk, kind: str, name: str) -> maintenance.Verification | Non
         )
 
 
-def _checked(files: Disk, kind: str, name: str) -> Iterator[maintenance.FileVerified]:
+def _checked(files: Disk, kind: str, name: str) -> Iterator[maintenance_port.FileVerified]:
     match kind:
         case "receipts":
             count, line, reason = receipts.check(files, name)
@@ -96,7 +96,7 @@ def _checked(files: Disk, kind: str, name: str) -> Iterator[maintenance.FileVeri
             yield from (_entry(file, reason) for file, reason in agent_sessions.check(files, name))
 
 
-def _entry(file: str, reason: str | None, **place: int | None) -> maintenance.FileVerified:
+def _entry(file: str, reason: str | None, **place: int | None) -> maintenance_port.FileVerified:
     return repair.entry(file, "corrupt" if reason else "ok", reason, **place)
 
 

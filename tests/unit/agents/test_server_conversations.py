@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from app import errors
-from app.agents.servers import conversations
+from app.agents.servers import transcripts
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import prompts
 
@@ -40,7 +40,7 @@ async def test_a_reply_that_was_paid_for_is_kept_as_soon_as_there_is_room(
         await unhindered(*given)
 
     monkeypatch.setattr(sessions, refused, write)
-    await conversations.remember(
+    await transcripts.remember(
         sessions, "hosted", prompts.prompt(agent_session_id=TALK, retry_until_space=retry_until_space), "Hello, Kael."
     )
     kept = await sessions.find(TALK)

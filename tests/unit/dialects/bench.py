@@ -12,7 +12,7 @@ from app import clock, errors
 from app.dialects.registry import DIALECTS
 from app.domain import library, operations, plain, records
 from app.domain.states import RunState
-from app.engine import ports, probes, refusals, runner
+from app.engine import ports, probes, refusal_performers, runner
 from app.tools import issue_performer
 from tests.unit.engine import logs, samples
 
@@ -173,7 +173,7 @@ class Pipeline:
     async def run(self) -> RunState:
         """Take the run up and go on until it rests."""
         kinds = ("tool_call", "agent_call", "commit_file", "check", "check_evidence", *issue_performer.KINDS)
-        engines = {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
+        engines = {"refusal": refusal_performers.RefusalPerformer(), "skip": refusal_performers.SkipPerformer()}
         performers = {**dict.fromkeys(kinds, self.tables), **engines, **self.performers}
         equipment = runner.Equipment(
             performers=performers, clock=clock.FakeClock(), masker=plain.Masker(), probes=probes.NoProbes()

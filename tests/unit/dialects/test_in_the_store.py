@@ -11,7 +11,7 @@ from app import clock
 from app.domain import plain
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
-from app.engine import probes, refusals, runner, step_decisions
+from app.engine import probes, refusal_performers, runner, step_decisions
 from app.storage import memory_store
 from app.tools import issue_performer
 from tests.unit.dialects import bench
@@ -32,7 +32,7 @@ class Stored:
         """Open the run, and go on until it rests."""
         kinds = ("tool_call", "agent_call", "commit_file", "check", *issue_performer.KINDS)
         equipment = runner.Equipment(
-            performers={**dict.fromkeys(kinds, self.tables), "refusal": refusals.RefusalPerformer()},
+            performers={**dict.fromkeys(kinds, self.tables), "refusal": refusal_performers.RefusalPerformer()},
             clock=clock.FakeClock(),
             masker=plain.Masker(),
             probes=probes.NoProbes(),

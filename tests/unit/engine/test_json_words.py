@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from app.agents import documents
+from app.agents import json_files
 from app.domain import json_schemas, json_words, library
 from app.services import arguments
 from app.tools import arguments as tool_arguments
@@ -48,7 +48,7 @@ def test_messages_are_in_the_words_of_json(schema: dict[str, Any]) -> None:
     recipe = library.Recipe(recipe_id="r", dialect="prompt", label="R", document={}, args_schema=around)
     for value in ODD:
         told += json_schemas.flaws(schema, value)
-        told += documents.flaws(schema, value)
+        told += json_files.flaws(schema, value)
         told += tool_arguments.flaws(around, {"v": value}) if "oneOf" not in schema else ()
         told += _refused(recipe, value)
 

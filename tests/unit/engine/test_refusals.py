@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from app.domain import operations, states
-from app.engine import refusals
+from app.engine import refusal_performers
 from tests.unit.calls import Harness
 
 
 async def test_a_refusal_fails_as_it_says() -> None:
     """Code, message and facts are those of the operation."""
     refusal = operations.Refusal(code="undefined_vars", message="There is no x.", detail={"undefined_vars": ["x"]})
-    result = await refusals.RefusalPerformer().perform(Harness().call(refusal))
+    result = await refusal_performers.RefusalPerformer().perform(Harness().call(refusal))
 
     assert result.status is states.StepState.FAILED
     assert result.error is not None
@@ -21,7 +21,7 @@ async def test_a_refusal_fails_as_it_says() -> None:
 async def test_a_skip_is_no_failure() -> None:
     """Its record is `skipped`, says why in a line, and has the facts as output."""
     skip = operations.Skip(reason="the condition\ndoes not hold", detail={"exit_code": 0})
-    result = await refusals.SkipPerformer().perform(Harness().call(skip))
+    result = await refusal_performers.SkipPerformer().perform(Harness().call(skip))
 
     assert (result.status, result.error) == (states.StepState.SKIPPED, None)
     assert (result.output, result.summary) == ({"exit_code": 0}, "the condition does not hold")

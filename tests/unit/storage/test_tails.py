@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.domain.decisions import DecisionKind
-from app.engine.maintenance import Verification
+from app.engine.maintenance_port import Verification
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN
 

@@ -12,7 +12,7 @@ from app import clock, errors
 from app.dialects.amplifier import Amplifier, parse, walk
 from app.domain import decisions, library, operations, plain, records
 from app.domain.states import RunState
-from app.engine import ports, probes, refusals, runner, step_decisions
+from app.engine import ports, probes, refusal_performers, runner, step_decisions
 from app.services import arguments as control_arguments
 from tests.unit.engine import logs, samples
 
@@ -179,7 +179,7 @@ class Run:
         """Load the run, as a new process would."""
         kinds = ("agent_call", "command", "timer", "gate", "child_run")
         performers: dict[str, Any] = dict.fromkeys(kinds, self.stub)
-        performers |= {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
+        performers |= {"refusal": refusal_performers.RefusalPerformer(), "skip": refusal_performers.SkipPerformer()}
         equipment = runner.Equipment(
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=probes.NoProbes()
         )

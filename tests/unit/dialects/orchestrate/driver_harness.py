@@ -12,7 +12,7 @@ from app import clock, errors
 from app.dialects.orchestrate import Orchestrate
 from app.domain import file_operations, library, operations, plain, records
 from app.domain.states import RunState, StepState
-from app.engine import probes, refusals, runner
+from app.engine import probes, refusal_performers, runner
 from app.tools import captures
 from tests.unit.dialects.orchestrate import workflow_harness
 from tests.unit.engine import logs, samples
@@ -171,7 +171,7 @@ class Play:
         kinds = ("command", "find_files", "read_files", "wait_for_files", "move_file")
         performers: dict[str, Any] = {
             **dict.fromkeys(kinds, self.stub),
-            "refusal": refusals.RefusalPerformer(),
+            "refusal": refusal_performers.RefusalPerformer(),
             "skip": Skipping(),
         }
         equipment = runner.Equipment(

@@ -11,7 +11,7 @@ from typing import Any
 from app import clock, errors
 from app.domain import decisions, library, operations, plain, records
 from app.domain.states import RunState
-from app.engine import ports, probes, refusals, runner, step_decisions
+from app.engine import ports, probes, refusal_performers, runner, step_decisions
 from app.flows import conference
 from app.flows.conference import schema
 from tests.unit.engine import logs, samples
@@ -207,7 +207,7 @@ class Held:
         """Take the run up and go on until it rests."""
         kinds = ("tool_call", "agent_call", "check_evidence", "open_issue")
         performers: dict[str, Any] = dict.fromkeys(kinds, self.table)
-        performers |= {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
+        performers |= {"refusal": refusal_performers.RefusalPerformer(), "skip": refusal_performers.SkipPerformer()}
         equipment = runner.Equipment(
             performers=performers, clock=clock.FakeClock(), masker=plain.Masker(), probes=probes.NoProbes()
         )

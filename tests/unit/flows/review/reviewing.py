@@ -14,7 +14,7 @@ from app.agents.configuration import BackendConfig
 from app.agents.performer import AgentPerformer
 from app.domain import file_operations, library, operations, plain, records
 from app.domain.states import RunState
-from app.engine import ports, probes, refusals, runner
+from app.engine import ports, probes, refusal_performers, runner
 from app.flows import review
 from app.flows.registry import DRIVERS
 from app.tools import checks, file_performers, workspace
@@ -109,7 +109,7 @@ class Reviewed:
         performers: dict[str, ports.Performer] = {
             operations.AgentCall.kind: AgentPerformer(backends, around.conversations()),
             operations.CheckEvidence.kind: checks.EvidencePerformer(self._workspaces, no_receipt),
-            operations.Refusal.kind: refusals.RefusalPerformer(),
+            operations.Refusal.kind: refusal_performers.RefusalPerformer(),
             operations.Gate.kind: self,
             file_operations.ReadFiles.kind: file_performers.ReadFilesPerformer(self._workspaces),
         }

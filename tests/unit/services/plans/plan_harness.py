@@ -16,7 +16,7 @@ from app.agents import backends
 from app.agents import performer as agent_performer
 from app.bootstrap import catalogue, container, definitions, roster
 from app.domain import issues, operations, plain, plans, records
-from app.engine import conversation_claims, ports, refusals, runner, stores
+from app.engine import conversation_claims, ports, refusal_performers, runner, stores
 from app.processes import supervisor
 from app.services import requests as run_requests
 from app.services.plans import requests
@@ -238,7 +238,7 @@ class Harness:
             operations.ToolCall.kind: Tools(self.toolbox, self.door),
             operations.AgentCall.kind: asking,
             operations.CheckEvidence.kind: checks.EvidencePerformer(workspaces, self.store.prove_receipt),
-            operations.Refusal.kind: refusals.RefusalPerformer(),
+            operations.Refusal.kind: refusal_performers.RefusalPerformer(),
         }
         equipment = runner.Equipment(
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=self.probes, environ={}

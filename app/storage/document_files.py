@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.domain import plain
-from app.engine import documents as ports
+from app.engine import document_folders as ports
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.storage_context import StorageContext

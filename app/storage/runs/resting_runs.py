@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app import clock, errors
-from app.engine import maintenance
+from app.engine import maintenance_port
 from app.storage import layout
 from app.storage.disk import worker_threads
 from app.storage.disk.disk_port import Disk
@@ -46,13 +46,13 @@ class Maintenance(Inspection):
         context.ended.pop(run_id, None)
         context.probes.reach("storage.delete.after_row")
 
-    async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance_port.Repaired:
         """Keep the trustworthy part of a run, and leave it paused, or describe that; once begun it completes."""
         if dry_run:
             return await super().repair(run_id, dry_run=True)
         return await worker_threads.uncut(self._repair(run_id))
 
-    async def collect(self, older_than_seconds: int, *, dry_run: bool) -> maintenance.Collected:
+    async def collect(self, older_than_seconds: int, *, dry_run: bool) -> maintenance_port.Collected:
         """Remove objects that no line of a run names, or count them."""
         from app.storage.runs import collection
 
@@ -100,7 +100,7 @@ class Maintenance(Inspection):
         """Empty the trash."""
         await deletion.sweep(self._context, stopping)
 
-    async def _repair(self, run_id: str) -> maintenance.Repaired:
+    async def _repair(self, run_id: str) -> maintenance_port.Repaired:
         from app.storage.runs import repair
 
         context = self._context
