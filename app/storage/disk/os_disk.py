@@ -261,7 +261,7 @@ def _opened(place: str, flags: int) -> Iterator[int]:
 
 
 def _settle(descriptor: int, path: str) -> None:
-    # No disk syncs a pipe: that is no fault of it which passes, but something else in the place of the file.
+    # A pipe in the place of the file can never be synced: waiting for the disk to recover would not end.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise OSError(errno.ESPIPE, os.strerror(errno.ESPIPE), path)
     try:
