@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app import clock
 from app.domain import notifications
 from app.engine import event_feed
-from app.services.notifications import dispatcher, plan_questions, repository, webhook_sender
+from app.services.notifications import derivation, dispatcher, plan_questions, repository, webhook_sender
 from app.services.triggers import pointers
 from tests.integration import endpoints, powercuts, scheduled, served
 from tests.integration.project import Project
@@ -236,6 +238,54 @@ async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path
     assert sorted(one.content["data"]["run_id"] for one in receiver.posts[1:]) == sorted([*missed, later])
     assert refused <= {one.headers["webhook-id"] for one in receiver.posts[1:]}
     assert len(receiver.posts) == 4
+
+
+@pytest.mark.parametrize("back_seconds", [30 * 60, 3 * 3600])
+async def test_a_run_is_told_in_its_order_when_the_clock_is_set_back(tmp_path: Path, back_seconds: float) -> None:
+    """A question and the ending that the clock puts before it are told as they came, also after a restart."""
+    project, time = Project(tmp_path), clock.FakeClock()
+    project.write(".control-room/recipes/amplifier/ask.yaml", ASKING)
+    async with endpoints.receiver() as receiver:
+        receiver.statuses = [503]
+        async with scheduled.in_process(project, time, **ALLOWED) as service:
+            await _add(service, url=receiver.url)
+            time.advance(2 * 3600)
+            run_id = await service.start("ask")
+            await service.until(run_id, "waiting")
+            await receiver.until(1)
+            time.jump(-back_seconds)
+            (gate,) = (await service.http.get("/api/gates")).json()
+            await service.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": "approve"})
+            await service.until(run_id, "done")
+        receiver.statuses = [204]
+        del receiver.posts[:]
+        async with scheduled.in_process(project, time, **ALLOWED):
+            posts = await receiver.until(2)
+
+    assert [one.content["type"] for one in posts] == ["run.waits", "run.done"]
+    assert posts[0].content["timestamp"] > posts[1].content["timestamp"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=12))
+def test_messages_of_a_run_are_never_put_into_another_order(came: list[tuple[str, int]]) -> None:
+    """Whatever the clock said: each run's messages stay as they came, and without jumps all are in order of time."""
+    messages = [
+        notifications.Message(
+            message_id=str(number),
+            kind="done",
+            at=f"2026-02-10T14:3{minute}:00.000Z",
+            run_id=run,
+            recipe_id="r",
+            text="",
+        )
+        for number, (run, minute) in enumerate(came)
+    ]
+    found = derivation.in_order(messages)
+
+    for run in "abc":
+        assert [each for _, each in found if each.run_id == run] == [each for each in messages if each.run_id == run]
+    assert [counts_from for counts_from, _ in found] == sorted(counts_from for counts_from, _ in found)
+    assert all(counts_from >= each.at for counts_from, each in found)
 
 
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])

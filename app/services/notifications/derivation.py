@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -43,6 +43,19 @@ def of_event(event: events.Event, recipe_id: str, labels: Mapping[str, str]) -> 
     )
 
 
+def in_order(messages: Iterable[notifications.Message]) -> list[tuple[str, notifications.Message]]:
+    """Return messages by their time, those of a run as they came, each with the time that counts for it.
+
+    Where the clock was set back, a message counts from the time of the newest before it in its run.
+    """
+    latest = dict[str, str]()
+    found = []
+    for message in messages:
+        latest[message.run_id] = max(message.at, latest.get(message.run_id, ""))
+        found.append((latest[message.run_id], message))
+    return sorted(found, key=lambda each: each[0])
+
+
 async def since(
     store: stores.RunStore, instant: str, margin: timedelta = MARGIN
 ) -> AsyncIterator[notifications.Message]:
@@ -58,8 +71,8 @@ async def since(
             if row.run_id in seen or runs.is_internal(row.run_id):
                 continue
             seen.add(row.run_id)
-            for message in await _of_run(store, row):
-                if message.at >= begin:
+            for counts_from, message in in_order(await _of_run(store, row)):
+                if counts_from >= begin:
                     yield message
 
 

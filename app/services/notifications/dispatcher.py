@@ -184,18 +184,21 @@ class Dispatcher:
                 self._questions.again()
 
     def _enqueue(self, outlet: _Outlet, messages: Iterable[notifications.Message]) -> None:
-        for message in sorted(messages, key=lambda each: each.at):
+        found = derivation.in_order(messages)
+        for number, (counts_from, message) in enumerate(found):
             known = message.message_id in outlet.pending or message.message_id in outlet.delivered
-            if known or message.at < outlet.endpoint.created_at or not outlet.endpoint.wants(message):
+            if known or counts_from < outlet.endpoint.created_at or not outlet.endpoint.wants(message):
                 continue
             if len(outlet.pending) >= MOST_PENDING:
                 # The rest is read again from here when there is room.
-                outlet.behind = message.at
+                outlet.behind = min(left.at for _, left in found[number:])
                 return
             self._begin(outlet, message)
 
     def _begin(self, outlet: _Outlet, message: notifications.Message) -> None:
         outlet.pending[message.message_id] = message
+        # The clock was set back: a start would look for this message only behind the instant that the file holds.
+        outlet.is_dirty = outlet.is_dirty or message.at < outlet.endpoint.since
         self._repository.waiting[outlet.endpoint.endpoint_id] = len(outlet.pending)
         if message.run_id not in outlet.lanes:
             lane = asyncio.create_task(self._deliver(outlet, message.run_id), name=f"notify {message.run_id}")
