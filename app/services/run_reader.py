@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
 from app.domain import allowed_orders, budgets, plain, records, runs, shapes, slots, states, views
-from app.domain import unreadable as unreadables
 from app.domain.limits import NO_LIMITS
 from app.engine import aio, stores
 from app.services import output_times, requests
@@ -218,7 +217,9 @@ class RunReader:
         try:
             view = await self.view(run_id)
         except (errors.JournalCorrupt, errors.RequestInvalid, errors.Unreadable) as error:
-            return await self._by_row(run_id, error), None, False
+            from app.services import stored_views
+
+            return stored_views.of_row(await self._store.summary(run_id), error), None, False
         standing = self._engine.standing(run_id)
         return view, standing.holder if standing else None, _is_ours(view)
 
@@ -247,37 +248,6 @@ class RunReader:
             await self._engine.reload(run_id)
             await self._store.rechecks.declare_failed(run_id, error)
             raise
-
-    async def _by_row(self, run_id: str, error: errors.ControlRoomError | errors.Unreadable) -> views.RunView:
-        # A damaged run, one that cannot be read now, or a folder written by hand that cannot be adopted now.
-        row = await self._store.summary(run_id)
-        unreadable = unreadables.Unreadable.of(error.detail) if isinstance(error, errors.Unreadable) else None
-        damaged = isinstance(error, errors.JournalCorrupt)
-        start = runs.RunStart(
-            run_id=run_id,
-            recipe_id=row.recipe_id,
-            dialect=row.dialect,
-            driver_version=0,
-            created_at=row.created_at,
-            recipe={},
-            recipe_sha256="",
-            description=row.description,
-            session_id=row.session_id,
-            labels=row.labels,
-            priority=row.priority,
-            working_dir=row.working_dir,
-            parent_run_id=row.parent_run_id,
-        )
-        return views.RunView(
-            start=start,
-            status=states.RunState.FAILED if damaged else states.RunState(row.status),
-            reason=None if damaged or unreadable else error.code,
-            error=_last_known(row) if unreadable else error.to_json(),
-            updated_at=row.updated_at,
-            started_at=row.started_at,
-            completed_at=row.completed_at,
-            unreadable=unreadable,
-        )
 
     async def _slot(self, run_id: str, name: str, slot: slots.Slot) -> dict[str, plain.Json]:
         facts: dict[str, Any] = {"slot": name, "sha256": slot.sha256, "summary": slot.summary}
@@ -351,14 +321,6 @@ class RunResponseCache:
 
 def _signs(view: views.RunView | None) -> tuple[object, ...]:
     return () if view is None else tuple((step.output_at, step.queued) for step in view.open)
-
-
-def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
-    # The list shows the code; what else is known of the error is in the folder.
-    if row.error_code is None:
-        return None
-    told = "The run's folder contains the details, but cannot be read now."
-    return errors.ControlRoomError(told, code=row.error_code).to_json()
 
 
 def check_run_id(run_id: str) -> None:

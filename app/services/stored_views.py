@@ -1,4 +1,4 @@
-"""Stored views: runs that are not loaded here, shown from their journals."""
+"""Stored views: runs that are not loaded here, shown from their journals, or from their rows alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
-from app.domain import states, views
+from app import errors
+from app.domain import plain, runs, states, views
+from app.domain import unreadable as unreadables
 from app.engine import dry_replay, ports, run_engine, stores
 
 
@@ -22,6 +24,39 @@ async def read(
     dialect, read_blob = dialects.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
     view = await dry_replay.review(loaded, dialect, read_blob, elsewhere=engine.elsewhere)
     return await _parked(store, view) if engine.elsewhere else view
+
+
+def of_row(row: stores.RunSummary, error: errors.ControlRoomError | errors.Unreadable) -> views.RunView:
+    """Return a run as its row shows it: one that is damaged, that cannot be read now, or a folder written by hand that
+    cannot be adopted now.
+    """
+    unreadable = unreadables.Unreadable.of(error.detail) if isinstance(error, errors.Unreadable) else None
+    damaged = isinstance(error, errors.JournalCorrupt)
+    start = runs.RunStart(
+        run_id=row.run_id,
+        recipe_id=row.recipe_id,
+        dialect=row.dialect,
+        driver_version=0,
+        created_at=row.created_at,
+        recipe={},
+        recipe_sha256="",
+        description=row.description,
+        session_id=row.session_id,
+        labels=row.labels,
+        priority=row.priority,
+        working_dir=row.working_dir,
+        parent_run_id=row.parent_run_id,
+    )
+    return views.RunView(
+        start=start,
+        status=states.RunState.FAILED if damaged else states.RunState(row.status),
+        reason=None if damaged or unreadable else error.code,
+        error=_last_known(row) if unreadable else error.to_json(),
+        updated_at=row.updated_at,
+        started_at=row.started_at,
+        completed_at=row.completed_at,
+        unreadable=unreadable,
+    )
 
 
 async def _parked(store: stores.RunStore, view: views.RunView) -> views.RunView:
@@ -40,3 +75,11 @@ async def _parked(store: stores.RunStore, view: views.RunView) -> views.RunView:
         error=error if isinstance(error, dict) else None,
         open=[],
     )
+
+
+def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
+    # The list shows the code; what else is known of the error is in the folder.
+    if row.error_code is None:
+        return None
+    told = "The run's folder contains the details, but cannot be read now."
+    return errors.ControlRoomError(told, code=row.error_code).to_json()

@@ -48,6 +48,7 @@ def test_a_file_of_a_terabyte_takes_no_memory(runs: damaging.Runs, live: bool) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 @given(damage=CASES, live=st.booleans(), orders=st.permutations(ORDERS))
 @settings(max_examples=120, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
 def test_all_agree_on_much_more(runs: damaging.Runs, damage: Any, live: bool, orders: list[str]) -> None:
