@@ -4,6 +4,7 @@ shows.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
@@ -115,9 +116,9 @@ async def _plan_rests(application: bootstrap.Application, session_id: str, pause
             # The plan hears of it by itself.
             await _tried(partial(application.plans.wait, session_id, _WAIT_SECONDS, plan.revision), pause)
         elif plan.status is plans.PlanState.DRAFT and plan.tasks:
-            await _tried(lambda: application.plans.approve(session_id), pause)
+            await _ordered(lambda: application.plans.approve(session_id), pause)
         elif plan.status is plans.PlanState.APPROVED:
-            await _tried(lambda: application.plans.start(session_id), pause)
+            await _ordered(lambda: application.plans.start(session_id), pause)
         else:
             return
 
@@ -136,6 +137,12 @@ def _lasting(value: Any) -> Any:
 def _failures(plan: plans.Plan) -> set[str]:
     failed = plan.error is not None or any(task.error is not None for task in plan.tasks)
     return {"plan.failed"} if failed else set()
+
+
+async def _ordered(order: Callable[[], Awaitable[object]], pause: Pause) -> None:
+    # An order that only the journal had when the process died is carried out while the plan is looked at.
+    with contextlib.suppress(errors.WrongState):
+        await _tried(order, pause)
 
 
 async def _tried(ask: Callable[[], Awaitable[T]], pause: Pause) -> T:
