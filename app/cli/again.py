@@ -178,7 +178,7 @@ def _report(found: Answer) -> str:
     return "\n".join(
         [
             formats.table(("action", "step", "by", "why"), rows),
-            f"{found['taken_over']} steps are not performed again, {found['again']} are",
+            f"steps that are kept: {found['taken_over']}; steps that run again: {found['again']}",
             f"calls of agents at most: {calls}; cost at most: {cost}",
             found["workspace_note"],
         ]

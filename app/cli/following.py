@@ -107,6 +107,9 @@ def _tell_rest(detail: Answer, output: Shown, executes: bool) -> int:
         terminal.say(f"run {detail['run_id']} {status}: {detail.get('reason') or 'it needs an answer'}")
     if detail.get("error"):
         terminal.warn(f"{status}: {formats.error(detail['error'])}")
+    if output is Shown.TEXT and status == "failed" and not (detail.get("orders") or {}).get("resume"):
+        order = f"control-room runs resume {detail['run_id']}{options.again()}"
+        terminal.warn(f"once the cause is removed, continue with: {order}", "  --arg NAME=TEXT replaces an argument")
     if interrupted:
         terminal.warn(f"interrupted; continue with: control-room runs resume {detail['run_id']}{options.again()}")
     return exit_codes.ExitCode.INTERRUPTED if interrupted else exit_codes.of_status(status)

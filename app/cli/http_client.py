@@ -126,6 +126,13 @@ class HttpClient:
                 async for line in _lines(answer):
                     if line.startswith(b"data:"):
                         yield json.loads(line.removeprefix(b"data:"))
+        except (httpx.RemoteProtocolError, httpx.ReadError) as error:
+            # Only what reads may be repeated without a look: an order that broke off may have been carried out.
+            raise errors.ConfigurationError(
+                f"{self._server} closed the connection: its service stopped, or was killed. Its runs continue when it "
+                "starts again; then repeat the command.",
+                code="server_unreachable",
+            ) from error
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
         except ValueError as error:
@@ -160,12 +167,6 @@ class HttpClient:
         return value
 
     def _unreachable(self, error: Exception) -> errors.ConfigurationError:
-        if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-            return errors.ConfigurationError(
-                f"{self._server} closed the connection: its service stopped, or was killed. Its runs continue when it "
-                "starts again; then repeat the command.",
-                code="server_unreachable",
-            )
         reason = str(error) or type(error).__name__
         return errors.ConfigurationError(f"{self._server} cannot be reached: {reason}", code="server_unreachable")
 

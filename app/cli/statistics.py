@@ -106,8 +106,8 @@ def _spend(amounts: Mapping[str, Any]) -> str:
     parts = [f"{told:.4f} USD"] if told is not None else []
     parts += [f"about {estimated:.4f} USD estimated"] if estimated is not None else []
     unpriced = amounts["calls_without_price"]
-    parts += [f"{unpriced} call{'s' if unpriced != 1 else ''} without a price"] if unpriced else []
-    tokens = f"{amounts['input_tokens']} input tokens, {amounts['output_tokens']} output tokens"
+    parts += [f"{unpriced} call{'s' if unpriced != 1 else ''} unpriced"] if unpriced else []
+    tokens = f"{amounts['input_tokens']} tokens in, {amounts['output_tokens']} out"
     return ", ".join([*(parts or ["nothing"]), tokens])
 
 

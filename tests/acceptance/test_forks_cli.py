@@ -30,7 +30,7 @@ def test_a_run_is_forked_in_the_folder_and_by_a_service(tmp_path: Path) -> None:
     assert (shown["status"], shown["labels"]["take"]) == ("done", "2")
     assert [step["action"] for step in preview["steps"]] == ["again"] * len(steps)
     assert "only a failed or cancelled run is resumed" in refused.stdout
-    assert f"{len(steps)} steps are not performed again, 0 are" in offline
+    assert f"steps that are kept: {len(steps)}; steps that run again: 0" in offline
     assert "Files are not restored" in offline
     assert before == unchanged
     assert here["status"] == "done"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,18 @@ def test_counts_and_sums_of_a_folder(tmp_path: Path, cli: Any) -> None:
         ["waiting", "for", "you:", "gates", "1"],
     ]
     assert "COST_ESTIMATED_USD" in usage[1]
+
+
+def test_a_run_that_failed_names_its_resume(tmp_path: Path, cli: Any) -> None:
+    """Behind its reason, a failed run prints the command that continues it, and how an argument is replaced."""
+    project = ("--project", str(Project(tmp_path).root))
+    code, _, err = cli("run", "picky", "--arg", "scene_path=a.md", "--arg", "other_path=b.md", *project)
+
+    assert code == 1
+    assert re.search(
+        rf"continue with: control-room runs resume \S+ --project {re.escape(project[1])}$", err, re.MULTILINE
+    )
+    assert err.endswith("--arg NAME=TEXT replaces an argument\n")
 
 
 def test_a_folder_without_project_is_named(tmp_path: Path, cli: Any) -> None:
