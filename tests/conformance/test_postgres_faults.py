@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from app import errors
-from app.storage.postgres.database import Fenced
+from app.storage.postgres.database import EPOCH_LOCK, Database, Fenced
 from tests import postgres_server
 from tests.conformance import store_harness
 from tests.conformance.cutting_proxy import CuttingProxy
@@ -180,6 +180,27 @@ async def test_of_three_writers_only_the_last_owner_writes(make: Callable[..., P
     assert "taken over by another process" in str(results[0])
     assert [record.key for record in (await store.read(RUN)).records] == ["by 0", "by 1", "by 2", "late 2"]
     assert (await store.maintenance.verify(RUN))["ok"]
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+async def test_a_stricter_default_of_the_database_opens_no_gap_in_the_fence(
+    make: Callable[..., PostgresStoreHarness], url: str, isolation: str
+) -> None:
+    """A write that waits for a take-over sees its epoch, whatever isolation transactions have by default."""
+    await make().open()
+    database = Database(url)
+    with psycopg.connect(url) as rival:
+        rival.execute(f"ALTER DATABASE {rival.info.dbname} SET default_transaction_isolation TO '{isolation}'")
+        rival.commit()
+        epoch = asked(url, "SELECT epoch FROM control_room.store")
+        rival.execute(f"SELECT pg_advisory_xact_lock({EPOCH_LOCK})")
+        rival.execute("UPDATE control_room.store SET epoch = epoch + 1")
+        writing = asyncio.ensure_future(asyncio.to_thread(database.write, epoch, lambda cursor: "written"))
+        await asyncio.to_thread(until_one_waits, url)
+        rival.commit()
+        with pytest.raises(Fenced):
+            await writing
+    database.close()
 
 
 async def test_a_session_without_its_lock_cannot_append(make: Callable[..., PostgresStoreHarness], url: str) -> None:

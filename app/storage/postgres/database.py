@@ -65,7 +65,14 @@ class Database:
         import psycopg
         from psycopg import conninfo
 
-        return psycopg.connect(conninfo.make_conninfo(self._dsn, **_OPTIONS), autocommit=True)
+        connection = psycopg.connect(conninfo.make_conninfo(self._dsn, **_OPTIONS), autocommit=True)
+        try:
+            # With a stricter default, a transaction would go on seeing the epoch from before it waited for its lock.
+            connection.execute("SET default_transaction_isolation TO 'read committed'")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def read(self, job: Callable[[Cursor], T]) -> T:
         """Look something up; a connection that was lost meanwhile is replaced once.
