@@ -72,6 +72,8 @@ async def _start(services: Services, scope: Scope, body: Any) -> Response | None
     if body is None or scope["query_string"] or len(keys) > 1:
         return None
     key = keys[0].decode("latin-1") if keys else None
+    if key is not None and key.startswith(requests.OWN_KEYS):
+        return None
     try:
         wanted = request_models.StartBody.model_validate(body)
         connection = HTTPConnection(scope)

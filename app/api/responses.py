@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Header, Query
+from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,6 +16,15 @@ from app.api.dependencies import Services
 from app.domain import plain, shapes
 from app.services import requests
 
+
+def _refuse_own(key: str | None) -> str | None:
+    # A caller that could guess such a key would take the place of a run that Control Room is about to start, also of
+    # one outside of its scope: the trigger, plan or run that starts it would find the caller's in its place.
+    if key is not None and key.startswith(requests.OWN_KEYS):
+        raise ValueError(f"must not begin with {' or '.join(requests.OWN_KEYS)}, which Control Room uses itself")
+    return key
+
+
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -22,6 +32,7 @@ IdempotencyKey = Annotated[
         description="Repeating a request with the same key returns the result of the first one.",
         pattern=requests.IDEMPOTENCY_KEY_PATTERN,
     ),
+    AfterValidator(_refuse_own),
 ]
 """Header that makes a request safe to repeat."""
 

@@ -29,6 +29,9 @@ SESSION_ID_FORM = "must be 1 to 128 letters, digits, '_', '.' and '-', and not b
 IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 """Form of an idempotency key: at most 255 printable characters."""
 
+OWN_KEYS = ("child:", "plan:", "trigger:")
+"""Beginnings of the keys of runs that runs, plans and triggers start; clients use no such key."""
+
 LABELS = runs.LABELS  # Most labels of a run.
 LABEL_CHARACTERS = 256  # Longest value of a label.
 DESCRIPTION_CHARACTERS = 20_000  # Longest description.

@@ -89,6 +89,26 @@ def _concurrency(project: Project, run_id: str) -> dict[str, Any]:
     return dict(json.loads((project.data / "runs" / run_id / "start.json").read_text())["concurrency"])
 
 
+@pytest.mark.parametrize("path", ["/api/runs", "/api/runs/{run_id}/fork", "/api/conferences"])
+async def test_no_request_takes_the_place_of_a_run_that_control_room_starts(project: Project, path: str) -> None:
+    """Keys that triggers, plans and runs give to the runs they start are refused, and start nothing."""
+    async with served.in_process(project) as service:
+        run_id = await service.start("quick")
+        body = {"/api/runs": {"recipe_id": "quick"}, "/api/conferences": {"message": "What now?"}}.get(path, {})
+        answers = [
+            await service.http.post(
+                path.format(run_id=run_id), json=body, headers={"Idempotency-Key": f"{kind}:trg_x:2026-02-10T14:31:00Z"}
+            )
+            for kind in ("trigger", "plan", "child")
+        ]
+        count = len((await service.http.get("/api/runs")).json())
+
+    assert [answer.status_code for answer in answers] == [400] * 3, answers[0].text
+    assert {answer.json()["flaws"][0]["path"] for answer in answers} == {"header.Idempotency-Key"}
+    assert "must not begin with child: or plan: or trigger:" in answers[0].json()["flaws"][0]["message"]
+    assert count == 1
+
+
 async def test_no_run_outside_becomes_a_parent(project: Project) -> None:
     """Neither a run nor a plan is put below a run outside, whose limits it would use up; one of another project may be
     above.
