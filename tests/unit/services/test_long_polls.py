@@ -20,10 +20,10 @@ class CountingReader(run_reader.RunReader):
 
     asked = 0
 
-    async def ready(self, run_id: str, last: views.RunView | None = None) -> run_reader.Ready:
+    async def ready(self, run_id: str, last: views.RunView | None = None, *, fresh: bool = True) -> run_reader.Ready:
         """Return a run's answer."""
         self.asked += 1
-        return await super().ready(run_id, last)
+        return await super().ready(run_id, last, fresh=fresh)
 
 
 class Harness:

@@ -44,10 +44,10 @@ class LostIndex(memory_index.MemoryIndex):
         self._refuse()
         return await super().move(transition)
 
-    async def list_unfinished(self) -> list[stores.RunSummary]:
+    async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
         """Return unfinished runs."""
         self._refuse()
-        return await super().list_unfinished()
+        return await super().list_unfinished(key_prefix)
 
     def _refuse(self) -> None:
         if self.lost:
