@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
 from app.services.plans import requests as plan_requests  # noqa: E402
-from app.temporal import activities, codec, messages, registration, slices, worker  # noqa: E402
+from app.temporal import activities, codec, messages, registration, roll, slices, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 
 SERVE = bootstrap.OpenMode(address="http://127.0.0.1:1")
@@ -333,9 +334,10 @@ async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
 
 
 async def test_a_step_waits_for_a_worker_that_serves_its_capability(
-    project: projects.Project, server: temporal_server.DevServer
+    project: projects.Project, server: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
     """`runs why` names the capability that no worker serves; the step is performed once one does, until it ends."""
+    monkeypatch.setattr(roll, "_PARTING", timedelta(seconds=60))
     async with serving(project, server.address, {"serve": ("tools", "backend:said")}) as scene:
         run_id = await scene.start("child")
         await asked_for(scene, run_id)

@@ -95,7 +95,7 @@ async def test_a_step_of_another_process_shows_when_it_had_output(
     done = await service.until(run_id, "done")
 
     assert shown["output_at"] >= shown["started_at"][:19]
-    assert again["output_at"] == shown["output_at"]
+    assert again["output_at"] >= shown["started_at"][:19]
     assert "output_at" not in done["steps"][-1]
 
 
