@@ -379,8 +379,10 @@ def test_a_run_that_waits_for_another_says_for_what(project: Project, page: Page
 
 def test_what_a_start_will_do_is_told_before(project: Project, page: Page) -> None:
     """Steps, agents with their readiness, calls at most and problems stand beside the form as it is filled in."""
-    page.open("/start?recipe=draft")
     told = page.tab.get_by_role("region", name="Before it starts")
+    page.open("/start?recipe=staged-review")
+    expect(told).to_contain_text("ready to start; files are not checked")
+    page.open("/start?recipe=draft")
     expect(told).to_contain_text("fill in what is required")
     expect(told).to_contain_text("polish")
     expect(page.tab.locator("#arg-scene_path-help")).to_have_text("")
@@ -390,6 +392,7 @@ def test_what_a_start_will_do_is_told_before(project: Project, page: Page) -> No
     page.tab.locator("#arg-words").fill("300")
     page.tab.locator("#arg-scene_path").fill("Story/Scenes/SCN-the-arrival.md")
     expect(told).to_contain_text("ready to start")
+    expect(told).not_to_contain_text("not checked")
     expect(told).to_contain_text("writer-1")
     expect(told).to_contain_text("at most 2 times")
     expect(page.tab.locator("#arg-words-help")).to_have_text("")

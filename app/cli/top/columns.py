@@ -174,7 +174,8 @@ def _duration(run: Row, now: datetime) -> str:
 
 def _now(run: Row) -> str:
     """Return what a run does or why it stopped."""
-    return line((run.get("live_step") or {}).get("key") or run.get("reason") or run.get("error_code"))
+    code = run.get("reason") or run.get("error_code") or ""
+    return line((run.get("live_step") or {}).get("key") or code.replace("_", " "))
 
 
 def _quiet(run: Row, now: datetime) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from importlib import util
 
 import click
@@ -22,7 +24,7 @@ def top(place: options.Place) -> int:
     if util.find_spec("textual") is None:
         raise errors.ConfigurationError(
             "`control-room top` needs the package textual, which is not installed; "
-            'install it with: pip install "control-room[top]"',
+            f'install it with: {shlex.quote(sys.executable)} -m pip install "control-room[top]"',
             code="textual_missing",
         )
     if not terminal.is_answered():
