@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,6 +15,8 @@ from app import errors, settings
 
 if TYPE_CHECKING:
     from app.engine import stores
+
+C = TypeVar("C", bound=Callable[..., Any])
 
 STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")  # States of a run.
 
@@ -177,6 +180,33 @@ def _json(text: str) -> Any:
 
 def _unreadable(path: Path, reason: str) -> errors.RequestInvalid:
     return errors.RequestInvalid(f"{path} cannot be read: {reason}", code="file_unreadable")
+
+
+_BY_PLACE = (
+    click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe."),
+    click.option("--label", metavar="NAME=TEXT", help="Only runs with this label."),
+    click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or session plan."),
+    click.option(
+        "--created-after", metavar="INSTANT", help="Only runs created at or after it, e.g. 2026-02-10T14:30:00Z."
+    ),
+    click.option("--created-before", metavar="INSTANT", help="Only runs created before it."),
+)
+_BY_STATE = (
+    click.option("--status", type=click.Choice(STATES), multiple=True, help="Only runs in this state; repeatable."),
+    click.option(
+        "--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session."
+    ),
+)
+
+
+def by_place(command: C) -> C:
+    """Give a command the options of `run_query` but those for states and texts."""
+    return functools.reduce(lambda made, option: option(made), reversed(_BY_PLACE), command)
+
+
+def by_state(command: C) -> C:
+    """Give a command all options of `run_query`."""
+    return functools.reduce(lambda made, option: option(made), reversed(_BY_STATE), by_place(command))
 
 
 def run_query(label: str | None = None, **filters: Any) -> stores.RunQuery:

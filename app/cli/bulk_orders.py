@@ -43,15 +43,7 @@ async def give_order(folder: FolderClient, order: orders.BulkOrder) -> Answer:
 @click.command()
 @click.argument("action", type=click.Choice(("cancel", "pause", "unpause", "resume", "label", "delete")))
 @click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
-@click.option(
-    "--status", type=click.Choice(arguments.STATES), multiple=True, help="Only runs in this state; repeatable."
-)
-@click.option("--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session.")
-@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
-@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
-@click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or session plan.")
-@click.option("--created-after", metavar="INSTANT", help="Only runs created at or after it, e.g. 2026-02-10T14:30:00Z.")
-@click.option("--created-before", metavar="INSTANT", help="Only runs created before it.")
+@arguments.by_state
 @click.option("--expected", type=click.IntRange(0), metavar="COUNT", help="Number of runs that you expect.")
 @click.option("--set", "changes", multiple=True, metavar="NAME=TEXT|NAME-", help="With `label`: what to set or remove.")
 @click.option("--pin/--unpin", "pinned", default=None, help="With `label`: whether retention keeps the runs.")

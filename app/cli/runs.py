@@ -46,15 +46,7 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option(
-    "--status", type=click.Choice(arguments.STATES), multiple=True, help="Only runs in this state; repeatable."
-)
-@click.option("--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session.")
-@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
-@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
-@click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or session plan.")
-@click.option("--created-after", metavar="INSTANT", help="Only runs created at or after it, e.g. 2026-02-10T14:30:00Z.")
-@click.option("--created-before", metavar="INSTANT", help="Only runs created before it.")
+@arguments.by_state
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most runs to show.")
 @options.as_json
 @options.anywhere

@@ -62,11 +62,7 @@ def stats(place: options.Place, as_json: bool) -> int:
 )
 @click.option("--label-key", metavar="NAME", help="Label whose values the sums are grouped by, with --by label.")
 @click.option("--utc-offset", metavar="+HH:MM", default="+00:00", show_default=True, help="Local time zone, for days.")
-@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
-@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
-@click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or session plan.")
-@click.option("--created-after", metavar="INSTANT", help="Only runs created at or after it, e.g. 2026-02-10T14:30:00Z.")
-@click.option("--created-before", metavar="INSTANT", help="Only runs created before it.")
+@arguments.by_place
 @options.as_json
 @options.anywhere
 def usage(

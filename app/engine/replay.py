@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from app import errors
 from app.domain import operations, plain
@@ -108,30 +109,19 @@ class Exchanges:
 
 def _unasked(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> errors.NondeterminismFault:
     asked = list(scheduler.asks) or (["nothing more"] if scheduler.finished else ["nothing yet"])
-    return errors.NondeterminismFault(
-        f"run {loaded.start.run_id}: line {record.position + 1} of its journal holds the step {record.key!r}, but the "
-        f"recipe's driver asks for {', '.join(asked[:5])}. Nothing was written; the version that began the run "
-        "continues it.",
-        key=record.key,
-        detail={
-            "run_id": loaded.start.run_id,
-            "line": record.position + 1,
-            "recorded": record.line.get("operation"),
-            "asked": {key: dict(ask.body) for key, ask in list(scheduler.asks.items())[:5]},
-        },
-    )
+    first = {key: dict(ask.body) for key, ask in list(scheduler.asks.items())[:5]}
+    what = f"line {record.position + 1} of its journal holds the step {record.key!r}, but the recipe's driver asks for"
+    return _fault(record, loaded, f"{what} {', '.join(asked[:5])}", first)
 
 
 def _differs(record: Record, loaded: Loaded, asked_hash: str, asked: object) -> errors.NondeterminismFault:
-    return errors.NondeterminismFault(
-        f"run {loaded.start.run_id}: the recipe's driver asks for another operation under the key {record.key!r} than "
-        f"line {record.position + 1} of its journal holds. Nothing was written; the version that began the run "
-        "continues it.",
-        key=record.key,
-        detail={
-            "run_id": loaded.start.run_id,
-            "line": record.position + 1,
-            "recorded": record.line.get("operation"),
-            "asked": {"hash": asked_hash, "body": asked},
-        },
-    )
+    what = f"the recipe's driver asks for another operation under the key {record.key!r} than"
+    said = f"{what} line {record.position + 1} of its journal holds"
+    return _fault(record, loaded, said, {"hash": asked_hash, "body": asked})
+
+
+def _fault(record: Record, loaded: Loaded, said: str, asked: Mapping[str, Any]) -> errors.NondeterminismFault:
+    message = f"run {loaded.start.run_id}: {said}. Nothing was written; the version that began the run continues it."
+    recorded = record.line.get("operation")
+    facts = {"run_id": loaded.start.run_id, "line": record.position + 1, "recorded": recorded, "asked": asked}
+    return errors.NondeterminismFault(message, key=record.key, detail=facts)

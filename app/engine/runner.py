@@ -302,6 +302,7 @@ class Runner:
 
     async def _record(self) -> None:
         count = 0
+        # Lines become durable in any order; the driver gets them in that of the journal, as a replay would give them.
         while (record := self._arrived.pop(len(self._projection.records), None)) is not None:
             self._projection.add(record)
             await self._hand_out(record)
@@ -386,7 +387,7 @@ class Runner:
         step = self._remove(key)
         if step.task is not None and not step.task.done():
             self._closing.append(step.task)
-            if step.committing:
+            if step.committing:  # What may be durable already must not be given up.
                 step.cut = True
                 return
             if step.performing:

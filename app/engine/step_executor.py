@@ -153,6 +153,7 @@ class StepExecutor:
 
     async def _write_started(self, attempt: StepAttempt, owner: StepOwner) -> None:
         ask, operation, at = attempt.ask, attempt.ask.operation, attempt.announced_at
+        # An unsynced `started` line may be gone after a power cut although the line of its step is there.
         tried = (owner.log.loaded.decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()))
         attempt.attempt = max(tried) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": attempt.attempt, "operation": ask.fingerprint}
@@ -209,6 +210,7 @@ class StepExecutor:
                 result = step_decisions.unsound(result)
             return journal_lines.masked(self._masker, result)
         except ports.Interrupted as cut:
+            # No record: a failure would be replayed for ever, though only the service was in the way.
             _log.warning("the step %s of %s was cut off: %s", attempt.ask.key, run_id, cut.cause.message)
             return None
         except Exception as error:  # noqa: BLE001 - a broken performer fails its step, not the engine
@@ -327,6 +329,7 @@ class StepExecutor:
             self._recorded[record.key] = (*self._recorded.get(record.key, ()), attempt.attempt)
             attempt.history.append(record)
             if attempt.reservation is not None:
+                # Behind the line: after a crash the ledger is made anew from what the journal holds.
                 attempt.reservation.settle(record)
             if record.receipt_id is not None:
                 await self._prove(owner, record)

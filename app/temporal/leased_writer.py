@@ -43,6 +43,7 @@ class FencedLog:
         Raises:
             Superseded: another worker has taken the step over; what came of this try is kept as a blob.
         """
+        # The look and the append are within one lease, so no other worker writes in between.
         key, attempt, loaded = str(line["key"]), line["attempt"], self._log.loaded
         newest = loaded.decisions.highest_attempt.get(key, 0)
         recorded = any((found.key, found.attempt) == (key, attempt) for found in loaded.records)

@@ -37,6 +37,7 @@ class Leases:
             errors.Conflict: `run_busy`, another process holds it for too long.
         """
         async with AsyncExitStack() as held:
+            # In this process callers wait in line; only other processes are asked again and again.
             await held.enter_async_context(self._locks.of(run_id))
             log = await self._opened(run_id)
             held.push_async_callback(_set_aside, log)

@@ -93,6 +93,8 @@ class RunWorkflow:
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(lambda turn=turn: self._turn != turn, timeout=_LOOK)  # type: ignore[misc]
 
+    # A signal only says that the journal has something. One that is lost or repeated changes nothing that counts.
+
     @workflow.signal
     def look(self) -> None:
         """Hear that the journal has something new."""
@@ -283,6 +285,7 @@ class RunWorkflow:
             self._land(self._record_in(found))
 
     def _land(self, record: Record) -> None:
+        # The same line may come twice: from its step, and from a look at the journal.
         if record.position >= len(self._records):
             self._landed[record.position] = record
         self._turn += 1

@@ -62,5 +62,6 @@ class StopSignals:
         self.asked += 1
         _log.info("stopping", extra={"signal": number.name, "asked": self.asked})
         if self.asked > 2:
+            # As a kill would: whatever was answered is durable, and the next start continues.
             os._exit(EXIT_CODE)
         self._stopping.append(asyncio.create_task(self._stop(self.asked == 2), name=f"stop {self.asked}"))

@@ -70,7 +70,7 @@ class CommitLog:
         self._guard = threading.RLock()
         self._writing = threading.Lock()
         self._dropping = threading.Lock()
-        self._naming = threading.Lock()
+        self._naming = threading.Lock()  # One thread cuts a segment while another may give it its other name.
         self._number = max((commit_records.number(name) for name in disk.names(layout.COMMITS)), default=0)
         self._segment: _Segment | None = None
         self._mentioned: _Mentions = {}
@@ -221,6 +221,7 @@ class CommitLog:
         segment = self._segment or self._new_segment()
         content = b"".join(map(encoded, commits))
         with self._guard:
+            # Before the write: a segment that was dropped without syncing these files would take their lines along.
             for commit in commits:
                 if commit.path not in segment.paths:
                     segment.paths.add(commit.path)
@@ -230,6 +231,7 @@ class CommitLog:
         segment.file.write(content)
         self._reach("storage.commit.before_sync")
         segment.file.sync()
+        # Only after the sync: a torn segment is cut back to this size, and so to what was confirmed.
         segment.size += len(content)
         return segment.size
 
@@ -269,6 +271,7 @@ class CommitLog:
         self._reach("storage.commit.before_segment")
         head = commit_records.head(self._disk.boot_id())
         self._disk.write(path, head, sync=True)
+        # Its name, too, must be durable before the first line in it counts.
         self._disk.sync_folder(layout.COMMITS)
         segment = _Segment(path, self._disk.append_to(path), len(head))
         with self._guard:
@@ -306,6 +309,7 @@ class CommitLog:
                 _log.error("files cannot be synced together, and are synced one by one until the next start: %s", error)
                 self._keep()
                 raise
+            # Every file is durable by itself now. A log that a crash leaves is applied again without effect.
             for segment in full:
                 self._reach("storage.commit.before_drop")
                 with contextlib.suppress(FileNotFoundError):

@@ -243,6 +243,7 @@ class Journal:
                 entry.waiter.set_result(made)
 
     def _fail(self, entries: list[_Entry], error: BaseException) -> None:
+        # Nothing may be written behind bytes of which only a part may have reached the disk.
         self._file.close()
         cause = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
         self.fault = self._context.disk_health.failed(self._path, cause)
@@ -261,6 +262,7 @@ class Journal:
                 entry.waiter.exception()
 
     def _fresh_copy(self) -> tuple[chain.Reading, AppendFile]:
+        # No further than the accepted lines: the rest was refused, and its callers may have done something else since.
         kept = self._context.disk.read(self._path, 0, self._size)
         reading = chain.read(kept, self._anchor)
         if len(reading.lines) < max(self._synced, self.owed):

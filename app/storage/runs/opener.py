@@ -69,6 +69,7 @@ class Opener:
             if opening.is_as_made(self._context.disk, newborn.authority):
                 log = self.logs[run_id] = FolderLog(newborn, self._context, self._identity, self._forget)
                 return log
+            # The folder was changed since, so it is read like any other.
             newborn.lock.release()
         # In a task of its own: a caller that is cut off must not leave a folder held.
         task = asyncio.ensure_future(self._open(run_id))
@@ -107,6 +108,7 @@ class Opener:
                 log.go_on(found.journal_position)
             await self._complete(log, found, adopted)
         except BaseException:
+            # Cancellation too: a lock left behind would keep the run shut until this process ends.
             if (opened := self.logs.pop(run_id, None)) is not None:
                 opened.abandon()
             lock.release()
@@ -118,6 +120,7 @@ class Opener:
         if adopted is not None:
             told = {"lines": len(adopted.kept), "dropped": adopted.dropped}
             log.add_event(events.EventType.RECOVERY_ADOPTED, None, told)
+        # Receipts follow their lines, so a crash may have come between; the journal has all that they hold.
         for record in found.unproven:
             await log.add_receipt(record)
         if (lost := log.loaded.missing) is not None and missing.parks(log.loaded.decisions):

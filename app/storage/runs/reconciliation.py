@@ -58,6 +58,7 @@ class Reconciliation:
         """Compare rows and folders unless that was done since the start."""
         if not self._compared:
             async with self._turn:
+                # Another reader may have done it while this one waited.
                 if not self._compared:
                     await self._compare()
 
@@ -100,6 +101,7 @@ class Reconciliation:
     async def rebuild(self) -> dict[str, int]:
         """Make every row anew, and return how many there are."""
         async with self._turn:
+            # If this is cut off, the next start finds no rows, and makes all of them.
             await self._context.index.clear()
             self._everything = True
             return await self._compare()
