@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -233,3 +234,32 @@ async def test_a_budget_is_spent_by_all_workers_together(
     assert stands["used"]["calls"] <= 5
     assert {run["status"] for run in after} == {"done"}
     assert (spent["used"]["calls"], spent["left"]) == (8, {"calls": 0})
+
+
+@pytest.mark.slow
+async def test_calls_of_unknown_price_take_turns_on_all_workers(
+    machines: Machines,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Under a budget of money, calls of runs on two workers never overlap, and every run is done in the end."""
+    monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.5)
+    text = "Kael stepped off the last ferry and saw that the lantern was dark."
+    machines.project.say("*", text=text, usage=USAGE, delay_seconds=0.3)
+    await temporal_server.connected(machines.address)
+    async with (
+        served.on_a_port(machines.project, **machines.given("one")) as one,
+        bootstrap.build(machines.chosen("a"), WORK) as worker,
+        bootstrap.build(machines.chosen("b"), WORK),
+    ):
+        await one.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"cost_usd": 100}})
+        begun = [await one.start(**DRAFT) for _ in range(3)]
+        for run_id in begun:
+            await one.until(run_id, "done", "failed")
+        loaded = [await worker.store.read(run_id) for run_id in begun]
+
+    lines = [record.line for each in loaded for record in each.records if record.line.get("agent_id")]
+    calls = sorted((line["started_at"], line["completed_at"]) for line in lines)
+    assert len(calls) == 6
+    assert all(ended <= begins for (_, ended), (begins, _) in itertools.pairwise(calls))
+    assert {each.decisions.status.value for each in loaded} == {"done"}
