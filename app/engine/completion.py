@@ -79,6 +79,7 @@ class Completion:
 
     async def park(self, fault: errors.Fault) -> RunState:
         """Let the run rest because of a fault that another version or a repair may end; no journal is touched."""
+        # A line of this version in the journal could keep the version that began the run from continuing it.
         _log.error("run parked: %s", fault.message, extra={"run_id": self._run_id, "code": fault.code})
         return await self._show_pause(fault.code, fault.to_json())
 

@@ -77,6 +77,7 @@ class Loader:
             raise active_run.failure from error
         finally:
             active_run.loading = False
+            # Commands that wait for the run learn of a failure, too.
             active_run.opened.give()
 
     async def unload(self, active_run: ActiveRun) -> None:

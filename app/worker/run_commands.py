@@ -125,6 +125,7 @@ class RunCommands:
             active_run.sent_on = True
             await self._pass_on(run_id, active_run, author)
         finally:
+            # A run that was taken up for the order continues, even if the order could not be written.
             self._active.advance(active_run)
         return states.RunState.CANCELLED
 
