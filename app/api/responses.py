@@ -16,15 +16,6 @@ from app.api.dependencies import Services
 from app.domain import plain, shapes
 from app.services import requests
 
-
-def _refuse_own(key: str | None) -> str | None:
-    # A caller that could guess such a key would take the place of a run that Control Room is about to start, also of
-    # one outside of its scope: the trigger, plan or run that starts it would find the caller's in its place.
-    if key is not None and key.startswith(requests.OWN_KEYS):
-        raise ValueError(f"must not begin with {' or '.join(requests.OWN_KEYS)}, which Control Room uses itself")
-    return key
-
-
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -32,7 +23,7 @@ IdempotencyKey = Annotated[
         description="Repeating a request with the same key returns the result of the first one.",
         pattern=requests.IDEMPOTENCY_KEY_PATTERN,
     ),
-    AfterValidator(_refuse_own),
+    AfterValidator(lambda key: key and requests.clients_key(key)),
 ]
 """Header that makes a request safe to repeat."""
 

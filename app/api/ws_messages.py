@@ -29,7 +29,7 @@ MOST_FIELDS = 100  # Fields that it has at most, known or not.
 MAX_SEQ = 2**53  # Largest number of an event.
 
 _NAME = Annotated[str, Field(min_length=1, max_length=200)]
-_Key = Annotated[str, Field(pattern=requests.IDEMPOTENCY_KEY_PATTERN)]
+_Key = Annotated[str, Field(pattern=requests.IDEMPOTENCY_KEY_PATTERN), pydantic.AfterValidator(requests.clients_key)]
 _SHOWN_CHARACTERS = 80
 _SHOWN_FAULTS = 10
 _FLAW_CODES = {

@@ -115,7 +115,7 @@ def resume(
 @click.option("--prompt", metavar="TEXT", help="Send TEXT at the step --from in place of the recipe's prompt.")
 @click.option("--agent", metavar="ID", help="Ask this agent at the step --from.")
 @click.option("--label", "changes", multiple=True, metavar="NAME=TEXT|NAME-", help="Set or remove a label; repeatable.")
-@click.option("--idempotency-key", metavar="KEY", help="Repeating the command returns the same run.")
+@arguments.repeatable("Repeating the command returns the same run.")
 @click.option("--dry-run", is_flag=True, help="Only show which steps would run again.")
 @options.as_json
 @options.anywhere

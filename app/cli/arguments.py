@@ -239,6 +239,26 @@ def instants(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return found
 
 
+def repeatable(shown: str) -> Callable[[C], C]:
+    """Give a command the option `--idempotency-key`.
+
+    Args:
+        shown: What its help says about it.
+    """
+    return click.option("--idempotency-key", type=_idempotency_key, metavar="KEY", help=shown)
+
+
+def _idempotency_key(text: str) -> str:
+    from app.services import requests
+
+    if not re.fullmatch(requests.IDEMPOTENCY_KEY_PATTERN, text):
+        raise click.BadParameter("must be 1 to 255 printable characters of ASCII, without spaces around them")
+    try:
+        return requests.clients_key(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def duration(text: str) -> int:
     """Return the seconds of an option that takes a duration; the type of such options.
 

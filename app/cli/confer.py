@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 @click.option("--session", "session_id", metavar="ID", help="Work session of the conference.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
-@click.option(
-    "--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same conference."
-)
+@arguments.repeatable("Repeating the command with the same key returns the same conference.")
 @click.option("--detach", is_flag=True, help="With --server: return at once instead of following the run.")
 @options.as_json
 @options.anywhere

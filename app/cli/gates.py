@@ -42,9 +42,7 @@ gates.add_command(shown(use_cases.show_gate, formats.gate, "Show a gate in full,
 @click.option(
     "--shown", "shown_sha256", metavar="SHA256", help="Reject the answer if the gate now shows something else."
 )
-@click.option(
-    "--idempotency-key", metavar="KEY", help="Repeating the answer with the same key returns the first result."
-)
+@arguments.repeatable("Repeating the answer with the same key returns the first result.")
 @options.as_json
 @options.anywhere
 def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> int:

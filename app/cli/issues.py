@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from app.cli import exit_codes, formats, options, use_cases
+from app.cli import arguments, exit_codes, formats, options, use_cases
 from app.cli.plain_commands import shown
 
 SEVERITIES = ("error", "warning", "hint")  # Severities of issues; a test compares them with the engine's.
@@ -53,9 +53,7 @@ issues.add_command(shown(use_cases.show_issue, formats.issue, "Show an issue in 
 @click.option("--run", "run_id", metavar="ID", help="Run that it is about.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")
 @click.option("--receipt", "receipts", multiple=True, metavar="ID", help="Receipt as evidence; repeatable.")
-@click.option(
-    "--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same issue."
-)
+@arguments.repeatable("Repeating the command with the same key returns the same issue.")
 @options.as_json
 @options.anywhere
 def open_(place: options.Place, as_json: bool, **fields: Any) -> int:

@@ -79,7 +79,7 @@ def notifications() -> None:
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
 @click.option("--label", metavar="NAME:TEXT", help="Only runs with this label.")
 @click.option("--name", metavar="TEXT", help="What people call it.")
-@click.option("--idempotency-key", metavar="KEY", help="Repeating the command returns the same endpoint.")
+@arguments.repeatable("Repeating the command returns the same endpoint.")
 @click.argument("argv", nargs=-1, metavar="[-- PROGRAM [ARGUMENT]...]")
 @options.as_json
 @options.anywhere

@@ -84,7 +84,7 @@ def changed(
 @_AFTER
 @_DOD
 @_ASK
-@click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key adds the task once.")
+@arguments.repeatable("Repeating the command with the same key adds the task once.")
 @revision
 @options.as_json
 @options.anywhere

@@ -37,7 +37,7 @@ def plan() -> None:
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label of its runs; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), help="Priority of its runs; higher goes first.")
 @click.option("--no-review", "review", flag_value="off", help="Do not review definitions of done in words.")
-@click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same plan.")
+@arguments.repeatable("Repeating the command with the same key returns the same plan.")
 @detach
 @options.as_json
 @options.anywhere

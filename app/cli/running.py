@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     default="queue",
     help="What happens at that limit.  [default: queue]",
 )
-@click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same run.")
+@arguments.repeatable("Repeating the command with the same key returns the same run.")
 @click.option("--exclusive", is_flag=True, help="Reject the start while another run of the recipe is unfinished.")
 @click.option("--share-workspace", is_flag=True, help="Other runs may work in the folder of an agent recipe meanwhile.")
 @click.option("--option", "chosen", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")

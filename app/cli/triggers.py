@@ -94,7 +94,7 @@ def triggers() -> None:
 @click.option("--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is unfinished.")
 @click.option("--catch-up", type=click.Choice(CATCH_UPS), default="one", help="Which missed times to make up for.")
 @click.option("--paused", is_flag=True, help="Start nothing at first.")
-@click.option("--idempotency-key", metavar="KEY", help="Repeating the command returns the same trigger.")
+@arguments.repeatable("Repeating the command returns the same trigger.")
 @options.as_json
 @options.anywhere
 def add(place: options.Place, as_json: bool, **given: Any) -> int:
@@ -124,7 +124,7 @@ _add_pausing("unpause", "Let a paused trigger continue; the time of the pause is
 @triggers.command()
 @click.argument("trigger_id")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Another argument; repeatable.")
-@click.option("--idempotency-key", metavar="KEY", help="Repeating the command returns the same run.")
+@arguments.repeatable("Repeating the command returns the same run.")
 @options.as_json
 @options.anywhere
 def fire(

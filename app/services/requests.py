@@ -32,6 +32,20 @@ IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 OWN_KEYS = ("child:", "plan:", "trigger:")
 """Beginnings of the keys of runs that runs, plans and triggers start; clients use no such key."""
 
+
+def clients_key(key: str) -> str:
+    """Return an idempotency key of the right form as it was given.
+
+    Raises:
+        ValueError: Control Room gives such keys to the runs that it starts.
+    """
+    # A caller that could guess such a key would take the place of a run that is about to start, also of one outside of
+    # its scope: the trigger, plan or run that starts it would find the caller's in its place.
+    if key.startswith(OWN_KEYS):
+        raise ValueError(f"must not begin with {' or '.join(OWN_KEYS)}, which Control Room uses itself")
+    return key
+
+
 LABELS = runs.LABELS  # Most labels of a run.
 LABEL_CHARACTERS = 256  # Longest value of a label.
 DESCRIPTION_CHARACTERS = 20_000  # Longest description.

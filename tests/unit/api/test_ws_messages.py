@@ -77,6 +77,10 @@ def test_any_fields(fields: dict[str, Any], type: str) -> None:
         ),
         ({"type": "get_available_recipes", "a": 1}, "$.a: is not known; there are no fields beside type"),
         ({"type": "exit_recipe", "ios_session_id": 7}, "$.ios_session_id: must be a text"),
+        (
+            {"type": "start_recipe", "recipe_id": "a", "idempotency_key": "trigger:trg_a:1"},
+            "$.idempotency_key: must not begin with child: or plan: or trigger:, which Control Room uses itself",
+        ),
         ({"type": "exit_recipe", "ios_session_id": "a", "session_id": "a"}, None),
         (
             {"type": "exit_recipe", "ios_session_id": "a", "session_id": "b"},

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,3 +90,27 @@ def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
 def test_labels_are_texts():
     """A label's value is text; a colon in its name is the service's to refuse."""
     assert arguments.labels(["book=one", "part=:=2"]) == {"book": "one", "part": ":=2"}
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("scene-22", None),
+        ("", "must be 1 to 255 printable characters of ASCII"),
+        (" scene", "must be 1 to 255 printable characters of ASCII"),
+        ("k" * 256, "must be 1 to 255 printable characters of ASCII"),
+        ("plan:sp_a:1", "must not begin with child: or plan: or trigger:, which Control Room uses itself"),
+    ],
+)
+def test_a_key_of_a_command_is_refused_as_that_of_a_request(key: str, told: str | None):
+    """A command without a service takes the same keys as the interface."""
+
+    @click.command()
+    @arguments.repeatable("Shown.")
+    def command(idempotency_key: str) -> None:
+        click.echo(idempotency_key)
+
+    done = CliRunner().invoke(command, ["--idempotency-key", key])
+
+    assert (done.exit_code, told or key) == (2 if told else 0, told or done.output.strip())
+    assert told is None or told in done.output
