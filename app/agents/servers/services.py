@@ -8,7 +8,7 @@ from functools import partial
 from importlib import util
 from typing import Literal, Protocol
 
-from app import clock, errors
+from app import clock, errors, extras
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.servers import transcripts
 from app.domain import plain, records
@@ -161,7 +161,7 @@ class ServiceBackend:
 
 def missing(backend: str, package: str, extra: str) -> errors.AgentFailed:
     """Make the error that says which package is to be installed."""
-    install = f'pip install "control-room[{extra}]"'
+    install = extras.install(extra)
     message = f"The backend {backend} needs the package {package}, which is not installed. Install it with: {install}"
     return errors.AgentFailed(message, code="agent_missing", detail={"package": package, "install": install})
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import click
 
-from app import errors, settings
+from app import errors, extras, settings
 from app.cli import boundary, exit_codes, terminal
 from app.cli.demo import address
 from app.cli.dev_cluster.members import Members, Program
 
 _FOLDER = ".dev-cluster"
-_INSTALL = 'pip install "control-room[cluster]"'
+_INSTALL = extras.install("cluster")
 
 
 @click.command("dev-cluster")

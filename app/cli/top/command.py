@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from importlib import util
 
 import click
 
-from app import errors
+from app import errors, extras
 from app.cli import exit_codes, options, terminal
 from app.cli.top import KEYS
 
@@ -24,7 +22,7 @@ def top(place: options.Place) -> int:
     if util.find_spec("textual") is None:
         raise errors.ConfigurationError(
             "`control-room top` needs the package textual, which is not installed; "
-            f'install it with: {shlex.quote(sys.executable)} -m pip install "control-room[top]"',
+            f"install it with: {extras.install('top')}",
             code="textual_missing",
         )
     if not terminal.is_answered():

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from app import errors
+from app import errors, extras
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-INSTALL = 'pip install "control-room[objects]"'  # Command that installs the extra.
+INSTALL = extras.install("objects")  # Command that installs the extra.
 
 _LOCAL_ERROR = re.compile(r"\(os error (\d+)\)")
 _RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}

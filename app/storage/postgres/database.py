@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from app import errors
+from app import errors, extras
 from app.storage import layout
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def shown(url: str) -> str:
 
 def missing_driver() -> errors.ConfigurationError:
     """Return the error of an installation without the driver."""
-    message = 'a store on Postgres needs its driver, which is not installed: pip install "control-room[postgres]"'
+    message = f"a store on Postgres needs its driver, which is not installed: {extras.install('postgres')}"
     return errors.ConfigurationError(message, code="store_unusable")
 
 

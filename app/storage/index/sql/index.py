@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import tenacity
 from sqlalchemy import Engine, exc, make_url
 
-from app import errors
+from app import errors, extras
 from app.domain import issues, receipts, runs, states
 from app.domain.authors import RunOrder
 from app.engine import run_sums, spending, stores
@@ -258,7 +258,7 @@ class SqlIndex:
             reason = getattr(error, "orig", None) or error
             if isinstance(error, ModuleNotFoundError):
                 reason = f"its driver, the package {error.name}, is not installed"
-                reason += '; pip install "control-room[postgres]" brings it' if error.name == "psycopg" else ""
+                reason += f"; {extras.install('postgres')} brings it" if error.name == "psycopg" else ""
             away = file is None and isinstance(error, exc.OperationalError) and _is_away(str(reason))
             what = "cannot be reached" if away else "cannot be used"
             message = f"the index {self._shown()} {what}: {self._masked(str(reason))}"
