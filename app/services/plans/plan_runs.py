@@ -55,6 +55,10 @@ class PlanRuns:
         """
         await self._ensured(plan, adopted=True)
 
+    async def has_run(self, session_id: str) -> bool:
+        """Return whether a plan has a run that has not ended; one that was written by hand has none at first."""
+        return (await self._find(session_id))[1]
+
     async def wake(self, session_id: str) -> None:
         """Load the run of a plan that has not ended; a loaded one repeats failed writes and reads now.
 

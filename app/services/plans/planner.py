@@ -214,11 +214,17 @@ class Planner:
         while True:
             page = await self._repository.page(plans.PlanQuery(limit=_PAGE, cursor=cursor, partial=partial))
             for summary in page:
-                if _may_go_on(summary):
+                if _may_go_on(summary) or await self._may_be_behind(summary):
                     self.look_at(summary.session_id)
             if len(page) < _PAGE:
                 return
             cursor = (page[-1].created_at, page[-1].session_id)
+
+    async def _may_be_behind(self, plan: plans.PlanSummary) -> bool:
+        # The journal has an order as soon as that is given, and the file only later: one that is shown as a draft,
+        # approved or paused may have been started just before the end.
+        is_over = plan.tasks.keys() == {plans.TaskState.DONE.value}
+        return not is_over and await self._plan_runs.has_run(plan.session_id)
 
     async def _ensured(self, session_id: str) -> None:
         pause: float | None = None
@@ -246,6 +252,6 @@ class Planner:
 
 
 def _may_go_on(plan: plans.PlanSummary) -> bool:
-    # The journal may be ahead of the file that is listed here: it has an order as soon as that is given, so a plan that
-    # is shown as a draft, approved or paused may have been started just before the end.
-    return plan.status != plans.PlanState.DONE or plan.tasks.keys() != {plans.TaskState.DONE}
+    # A run of a failed task may have been sent on by hand just before the end.
+    waiting = (plans.TaskState.RUNNING.value, plans.TaskState.FAILED.value)
+    return plan.status == plans.PlanState.RUNNING or not plan.tasks or any(state in plan.tasks for state in waiting)

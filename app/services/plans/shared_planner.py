@@ -159,6 +159,10 @@ class SharedPlanner(Planner):
                 _log.warning("plans not listed: %s", fault.message, extra={"code": fault.code})
             await self._clock.sleep(KEEP_SECONDS)
 
+    async def _may_be_behind(self, plan: plans.PlanSummary) -> bool:
+        # A worker repeats what another one has not finished.
+        return False
+
     async def _ensured(self, session_id: str) -> None:
         try:
             plan = await self._repository.find(session_id)
