@@ -57,6 +57,7 @@ class Mailbox:
         self.mails: list[str] = []
         self.recipients: list[str] = []
         self.commands: list[str] = []
+        self.greetings: list[str] = []
         self.url = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -80,6 +81,7 @@ class Mailbox:
                     await writer.start_tls(self._upgrade)
                     continue
                 if line.upper().startswith("EHLO"):
+                    self.greetings.append(line.partition(" ")[2])
                     say(f"250-here\r\n{'250-STARTTLS' if self._upgrade else '250-HELP'}\r\n250 AUTH PLAIN")
                     continue
                 if line.upper().startswith("AUTH"):

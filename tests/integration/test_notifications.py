@@ -405,6 +405,7 @@ async def test_messages_travel_by_e_mail(tmp_path: Path) -> None:
     assert "Subject: [Control Room] quick done: quick is done" in mailbox.mails[0]
     assert f"run: {run['run_id']}" in mailbox.mails[0]
     assert "Message-ID: <msg_" in mailbox.mails[0]
+    assert set(mailbox.greetings) == {"example.org"}
     assert unsafe["delivered"] is False
     assert "offers no TLS" in unsafe["detail"]
     assert "AUTH" not in mailbox.commands

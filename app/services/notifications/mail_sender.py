@@ -41,7 +41,10 @@ class MailSender:
         # Without a context of its own, smtplib checks no certificate.
         context = ssl.create_default_context()
         kind = functools.partial(smtplib.SMTP_SSL, context=context) if secure else smtplib.SMTP
-        with kind(host, url.port or (465 if secure else 587), timeout=SEND_SECONDS) as server:
+        # Else smtplib asks the name service for this machine's name, for as long as that takes to answer.
+        named = (self._from or "").rpartition("@")[2].strip("> ")
+        port = url.port or (465 if secure else 587)
+        with kind(host, port, local_hostname=named, timeout=SEND_SECONDS) as server:
             server.ehlo()
             if not secure and server.has_extn("starttls"):
                 server.starttls(context=context)
