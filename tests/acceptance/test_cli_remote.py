@@ -177,21 +177,20 @@ def test_token_that_no_header_can_carry_is_exit_code_5(token: str):
     assert "internal error" not in refused.stderr
 
 
-@pytest.mark.parametrize("key", ["schlüssel", "two\nlines", "", " "])
 @pytest.mark.parametrize(
-    "command",
+    ("command", "key"),
     [
-        ("run", "small"),
-        ("plan", "create", "x", "--task", "small task"),
-        ("confer", "What is it?"),
-        ("issues", "open", "It leaks."),
+        (("run", "small"), "schlüssel"),
+        (("plan", "create", "x", "--task", "small task"), "two\nlines"),
+        (("confer", "What is it?"), ""),
+        (("issues", "open", "It leaks."), " "),
     ],
 )
 def test_key_that_no_header_can_carry_is_exit_code_2(command: tuple[str, ...], key: str):
     """A key under which nothing could be repeated is refused before anything is sent, and named."""
     refused = programs.control_room(*command, "--idempotency-key", key, "--server", "http://127.0.0.1:1", code=2)
 
-    assert "Idempotency-Key" in refused.stderr
+    assert "--idempotency-key" in refused.stderr
 
 
 class _Stranger(http.server.BaseHTTPRequestHandler):
