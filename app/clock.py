@@ -18,7 +18,7 @@ _SPARE_BITS = 64
 
 
 def before(now: datetime, seconds: int) -> datetime:
-    """Return the instant so many seconds earlier, which may be any number, or the first of the calendar."""
+    """Return the instant so many seconds earlier; for an age beyond the calendar, its first instant."""
     try:
         return now - timedelta(seconds=seconds)
     except OverflowError:

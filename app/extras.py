@@ -9,6 +9,6 @@ import sys
 def install(extra: str) -> str:
     """Return the command that installs an extra for this program.
 
-    No other `pip` than this interpreter's own finds Control Room, where that was installed from a clone.
+    Where Control Room was installed from a clone, only this interpreter's own `pip` finds it.
     """
     return f'{shlex.quote(sys.executable)} -m pip install "control-room[{extra}]"'

@@ -48,7 +48,7 @@ class Planner:
         """What waits for plans on behalf of orders."""
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self._works = self._serves = False
+        self._works = False
         inputs.tell_full = lambda session_id: self._begin(self._continued(session_id), session_id)
 
     # -- start and stop
@@ -63,7 +63,7 @@ class Planner:
         if self._works or self._inputs.stopped.is_set():
             return
         self._works = True
-        self._serves = self._inputs.begins_all = recover
+        self._inputs.begins_all = recover
         self._runs.started_listeners.listen_to_sessions(self._note)
         if recover:
             self._begin(self._look_through(), "")
@@ -115,7 +115,7 @@ class Planner:
 
     def _note(self, start: runs.RunStart) -> None:
         if start.session_plan_task_id is not None or (start.idempotency_key or "").startswith(_KEY):
-            self._wake(start.session_id, begins=self._serves)
+            self._wake(start.session_id, begins=False)
 
     def _begin(self, work: Any, session_id: str) -> None:
         task = asyncio.create_task(work, name=f"plan {session_id}")
