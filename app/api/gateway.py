@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+from urllib.parse import parse_qsl
 
+import pydantic
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import clock, errors, settings, telemetry
-from app.api import body_limits, connections, direct, guards, problems, refusals
+from app.api import (
+    body_limits,
+    callers,
+    connections,
+    guards,
+    polling,
+    problems,
+    queries,
+    refusals,
+    request_models,
+    responses,
+    scoping,
+)
 from app.api.dependencies import Services
+from app.domain import plain
+from app.domain.authors import Author
+from app.services import requests
 
 EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
 """Headers that pages of allowed origins can read."""
@@ -20,6 +42,10 @@ _UNMATCHED = "unmatched"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 _LOG = logging.getLogger("control_room.api")
+
+_POLL = re.compile(r"/api/runs/([A-Za-z0-9_-]{1,64})")
+_WAIT = re.compile(rb"wait=([0-9]{1,2}(\.[0-9]{1,6})?)")
+_ALIVE = b'{"status":"ok"}'
 
 
 class Pages(Protocol):
@@ -120,7 +146,7 @@ class Gateway:
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send, value: object = None) -> None:
         services = _services(scope)
-        found = await direct.answer(services, scope, value) if services is not None else None
+        found = await _direct(services, scope, value) if services is not None else None
         await (found or self._app)(scope, receive, send)
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -188,6 +214,14 @@ class _Answer:
             metrics.request(method, route, status, self._clock.monotonic() - self._asked_at)
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    path: str
+
+
+_RUNS, _SHOW, _HEALTH = _Route("/api/runs"), _Route("/api/runs/{run_id}"), _Route("/healthz")
+
+
 class _HeadSent(Exception):
     """Nothing more of an answer is wanted."""
 
@@ -195,3 +229,117 @@ class _HeadSent(Exception):
 def _services(scope: Scope) -> Services | None:
     app = scope.get("app")
     return getattr(app.state, "services", None) if app is not None else None
+
+
+async def _direct(services: Services, scope: Scope, body: object) -> Response | None:
+    """Return the answer to a request; None: its route answers it.
+
+    Args:
+        body: Value of the request's body; None without one.
+    """
+    # Matching the route, solving dependencies and reading parameters cost several times what these answers cost. This
+    # is a second way beside the routes, so it may only say what they would: whatever is unusual or refused returns
+    # None, and the route, which has all the rules, answers it.
+    found = _AT.get((scope["method"], scope["path"]), _poll)
+    return await found(services, scope, body)
+
+
+def alive() -> Response:
+    """Return the answer of a process that is alive."""
+    return Response(_ALIVE, media_type="application/json")
+
+
+async def start(
+    services: Services, connection: HTTPConnection, request: requests.StartRequest, author: Author
+) -> Response:
+    """Start a run and return the answer."""
+    caller = callers.caller_of(connection)
+    if caller.limits is not None:
+        request = await scoping.started(services, caller, request)
+    found = await services.runs.start(request, author=author)
+    headers = {"Location": f"/api/runs/{found.run_id}"}
+    status = 200 if found.existed else 201
+    return Response(plain.encode(found.to_json()), status, headers, media_type="application/json")
+
+
+async def _start(services: Services, scope: Scope, body: Any) -> Response | None:
+    keys = _header(scope, b"idempotency-key")
+    if body is None or scope["query_string"] or len(keys) > 1:
+        return None
+    key = keys[0].decode("latin-1") if keys else None
+    if key is not None and key.startswith(requests.OWN_KEYS):
+        return None
+    try:
+        wanted = request_models.StartBody.model_validate(body)
+        connection = HTTPConnection(scope)
+        author = callers.author_of(connection)
+    except (pydantic.ValidationError, errors.RequestInvalid):
+        return None
+    if requests.key_flaws(key):
+        return None
+    scope["route"] = _RUNS
+    return await start(services, connection, wanted.request(key), author)
+
+
+async def runs_listed(services: Services, request: Request, query: queries.RunsQuery, known: str | None) -> Response:
+    """Return a page of runs, newest first.
+
+    Args:
+        known: Entity tags that the client has.
+    """
+    return await responses.paged(
+        services, request, query, known, services.runs.page, lambda run: (run.created_at, run.run_id)
+    )
+
+
+async def _list(services: Services, scope: Scope, _body: object) -> Response | None:
+    given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    tags, asked = _header(scope, b"if-none-match"), dict(given)
+    if len(asked) < len(given) or len(tags) > 1:
+        return None
+    try:
+        query = queries.RunsQuery.model_validate(asked)
+    except pydantic.ValidationError:
+        return None
+    scope["route"] = _RUNS
+    return await runs_listed(services, Request(scope), query, tags[0].decode("latin-1") if tags else None)
+
+
+async def _alive(_services: Services, scope: Scope, _body: object) -> Response | None:
+    if scope["query_string"]:
+        return None
+    scope["route"] = _HEALTH
+    return alive()
+
+
+async def _poll(services: Services, scope: Scope, _body: object) -> Response | None:
+    if scope["method"] != "GET":
+        return None
+    matched, seconds = _POLL.fullmatch(scope["path"]), _wait(scope["query_string"])
+    if matched is None or seconds is None:
+        return None
+    scope["route"] = _SHOW
+    tags = _header(scope, b"if-none-match")
+    known = polling.entity_tags(b",".join(tags).decode("latin-1") if tags else None)
+    return await polling.shown(services, matched[1], seconds, known)
+
+
+def _wait(query: bytes) -> float | None:
+    if not query:
+        return 0.0
+    matched = _WAIT.fullmatch(query)
+    seconds = float(matched[1]) if matched else None
+    # Whatever else is asked for is the route's to refuse.
+    return seconds if seconds is not None and seconds <= polling.MOST_WAIT_SECONDS else None
+
+
+def _header(scope: Scope, name: bytes) -> list[bytes]:
+    return [value for known, value in scope["headers"] if known == name]
+
+
+_Direct: TypeAlias = Callable[[Services, Scope, Any], Awaitable[Response | None]]
+_AT: Mapping[tuple[str, str], _Direct] = {
+    ("POST", "/api/runs"): _start,
+    ("GET", "/api/runs"): _list,
+    ("GET", "/healthz"): _alive,
+}

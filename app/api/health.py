@@ -8,7 +8,7 @@ from typing import Literal
 from starlette.responses import PlainTextResponse, Response
 
 from app import telemetry
-from app.api import direct, refusals, routers
+from app.api import gateway, refusals, routers
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import shapes
@@ -27,7 +27,7 @@ class Alive(shapes.Shape):
 @router.get("/healthz", summary="Liveness", responses=declared(Alive))
 async def alive() -> Response:
     """Return 200 while the process is alive. Needs no token."""
-    return direct.alive()
+    return gateway.alive()
 
 
 @router.get(

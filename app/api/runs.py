@@ -8,7 +8,7 @@ from fastapi import Body, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import callers, direct, polling, queries, refusals, request_models, responses, routers, scoping
+from app.api import callers, gateway, polling, queries, refusals, request_models, responses, routers, scoping
 from app.api.callers import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
@@ -58,7 +58,7 @@ async def start_run(
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run of a recipe. Without `recipe_id`, the router chooses a recipe from the description."""
-    return await direct.start(services, request, body.request(idempotency_key), author)
+    return await gateway.start(services, request, body.request(idempotency_key), author)
 
 
 @router.get(
@@ -73,7 +73,7 @@ async def list_runs(
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List runs with their progress. Filters are combined with AND."""
-    return await direct.runs_listed(services, request, query, if_none_match)
+    return await gateway.runs_listed(services, request, query, if_none_match)
 
 
 @router.get(
