@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from app import errors, extras
+from app import clock, errors, extras
 from app.storage import layout
 
 if TYPE_CHECKING:
@@ -28,11 +28,18 @@ LEADER_LOCK = OWNER_LOCK + 3
 
 CHANNEL = SCHEMA  # Channel on which processes that share the store announce what they commit.
 
+REPEAT_SECONDS = 10.0
+"""How long a transaction is repeated that the server breaks off in favour of others."""
+
+BROKEN_OFF = ("40001", "40P01")
+"""What the server says then: a failed serialisation, a deadlock; nothing of the transaction counts."""
+
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.Cursor[Any]"
 Connection: TypeAlias = "psycopg.Connection[Any]"
 
 _CONNECT_SECONDS = 5
+_PAUSE_SECONDS = 0.02
 _OPTIONS: dict[str, Any] = {
     "connect_timeout": _CONNECT_SECONDS,
     "keepalives_idle": 5,
@@ -58,7 +65,8 @@ class Database:
         self._dsn = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self._idle: list[Connection] = []
         self._guard = threading.Lock()
-        self._closed = False
+        self._clock = clock.SystemClock()
+        self._closing = threading.Event()
 
     def connect(self) -> Connection:
         """Open a connection that commits each statement by itself outside of a transaction."""
@@ -77,13 +85,19 @@ class Database:
     def read(self, job: Callable[[Cursor], T]) -> T:
         """Look something up; a connection that was lost meanwhile is replaced once.
 
+        Args:
+            job: Done again if the server breaks it off.
+
         Raises:
             OSError: the database cannot be read now.
         """
         return self._used(lambda connection, _: _read(connection, job))
 
     def write(self, epoch: int, job: Callable[[Cursor], T]) -> T:
-        """Do something in a transaction of an epoch; it is not repeated once its commit was asked for.
+        """Do something in a transaction of an epoch; it is not repeated where its commit may have been carried out.
+
+        Args:
+            job: Done again if the server breaks it off, or the connection is lost before its commit.
 
         Raises:
             Fenced: the epoch is over.
@@ -133,7 +147,7 @@ class Database:
 
     def close(self) -> None:
         """Close every connection that is not in use, and each other one as soon as it is given back."""
-        self._closed = True
+        self._closing.set()
         self.discard()
 
     def discard(self) -> None:
@@ -146,6 +160,7 @@ class Database:
     def _used(self, job: Callable[[Connection, Callable[[], None]], T]) -> T:
         import psycopg
 
+        until = self._clock.monotonic() + REPEAT_SECONDS
         while True:
             with self._guard:
                 connection = self._idle.pop() if self._idle else None
@@ -160,6 +175,9 @@ class Database:
                     self.discard()
                 if lost and known and not asked.is_set():
                     continue
+                if is_broken_off(error) and self._clock.monotonic() < until:
+                    self._closing.wait(_PAUSE_SECONDS)
+                    continue
                 raise self.fault(error) from error
             except BaseException:
                 self._give_back(connection)
@@ -171,7 +189,7 @@ class Database:
         if connection is None:
             return
         with self._guard:
-            if not (self._closed or is_lost(connection)):
+            if not (self._closing.is_set() or is_lost(connection)):
                 self._idle.append(connection)
                 return
         with contextlib.suppress(Exception):
@@ -185,7 +203,15 @@ class Database:
         )
         if state == "53100":
             return OSError(errno.ENOSPC, f"no space is left for the store {self.shown}")
+        if state in BROKEN_OFF:
+            message = f"the store {self.shown} broke off every try of a write for {REPEAT_SECONDS:.0f} s: {reason}"
+            return OSError(errno.EIO, f"{message}; look for other programs that lock its tables")
         return OSError(errno.EIO, f"the store {self.shown}: {reason}")
+
+
+def is_broken_off(error: Exception) -> bool:
+    """Return whether the server has undone a transaction that would succeed if it were repeated."""
+    return getattr(error, "sqlstate", None) in BROKEN_OFF
 
 
 def is_lost(connection: Connection) -> bool:

@@ -26,6 +26,7 @@ from app.storage.postgres.database import (
     Connection,
     Cursor,
     Database,
+    is_broken_off,
     is_lost,
 )
 
@@ -33,7 +34,6 @@ RECONNECT_SECONDS = 10.0  # How long a commit waits for a server that is away.
 
 _TAKE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
-_REPEATABLE = "40"
 _REFUSED = ("28", "3D")
 _END_FORMER = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %s"
 
@@ -143,7 +143,7 @@ class Ownership:
         if self._connection is None or is_lost(self._connection):
             self._drop()
             return not state.startswith(_REFUSED)
-        return state.startswith(_REPEATABLE) or isinstance(error, _Held)
+        return is_broken_off(error) or isinstance(error, _Held)
 
     def _connected(self) -> Connection:
         if self._connection is not None and not is_lost(self._connection):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 20.0
+_BROKEN_OFF = ("40001", "40P01")  # What Postgres says of a transaction that it undoes in favour of others.
 _WRITERS = 2  # Other processes that may write the same row one after the other while this one tries to.
 _FINISHED = frozenset(state for state in states.RunState if state.finished)
 
@@ -301,7 +302,9 @@ class SqlIndex:
 
 
 def _busy(error: BaseException) -> bool:
-    return isinstance(error, exc.OperationalError) and "locked" in str(error.orig)
+    if not isinstance(error, exc.OperationalError):
+        return False
+    return "locked" in str(error.orig) or getattr(error.orig, "sqlstate", None) in _BROKEN_OFF
 
 
 def _damaged(error: exc.DatabaseError) -> bool:
