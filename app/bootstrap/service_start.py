@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from app import clock, errors
+from app import clock, errors, garbage
 from app.bootstrap.container import Application
 from app.storage.disk import disk_health
 
@@ -45,7 +45,8 @@ class ServiceStart:
     async def __aenter__(self) -> ServiceStart:
         self._task = asyncio.create_task(self._hold(), name="hold the application")
         attempted = asyncio.create_task(self._attempted.wait())
-        await asyncio.wait((self._task, attempted), return_when=asyncio.FIRST_COMPLETED)
+        with garbage.postponed():
+            await asyncio.wait((self._task, attempted), return_when=asyncio.FIRST_COMPLETED)
         attempted.cancel()
         if self._task.done():
             await self._task

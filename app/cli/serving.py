@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from app import settings
+from app import garbage, settings
 from app.cli import exit_codes, formats, options, terminal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -69,8 +69,9 @@ def serve(opens: bool, **given: str | None) -> int:
         terminal.warn(*formats.remarks([dataclasses.asdict(remark) for remark in remarks]).split("\n"))
     if chosen is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
-    from app import main
-    from app.cli import browser
+    with garbage.postponed():
+        from app import main
+        from app.cli import browser
 
     ready = functools.partial(browser.open_page, announce=_announce) if opens else None
     return main.serve(chosen, announce=_announce, ready=ready)

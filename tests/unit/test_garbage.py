@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
-from app import garbage
+from app import bootstrap, clock, errors, garbage
 
-pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this interpreter collects in portions by itself")
+by_whole = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this interpreter collects in portions by itself")
 
 
 class _Node:
@@ -35,6 +37,7 @@ def full() -> Iterator[list[int]]:
     gc.callbacks.remove(note)
 
 
+@by_whole
 async def test_work_is_not_stopped_by_a_full_collection(full: list[int]) -> None:
     """However many objects a run makes, they are not looked at as a whole meanwhile, and the usual rule comes back."""
     usual = gc.get_threshold()
@@ -49,6 +52,7 @@ async def test_work_is_not_stopped_by_a_full_collection(full: list[int]) -> None
     assert gc.get_threshold() == usual
 
 
+@by_whole
 async def test_a_quiet_process_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     """What only refers to itself is gone soon after the work has ended."""
     monkeypatch.setattr(garbage, "TICK_SECONDS", 0.01)
@@ -71,3 +75,24 @@ async def test_a_quiet_process_is_cleared(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_busy_process_is_cleared_seldom(younger: int, share: float, due: bool) -> None:
     """A quiet process collects after little, a busy one only after millions of objects."""
     assert garbage.is_due(younger, share) is due
+
+
+@pytest.mark.parametrize("code", [None, "index_away", "store_of_a_newer_version"])
+async def test_a_start_collects_nothing_until_its_first_attempt_is_over(code: str | None) -> None:
+    """A service that starts, waits or refuses to start makes no collection meanwhile, and all of them afterwards."""
+    enabled: list[bool] = []
+
+    @contextlib.asynccontextmanager
+    async def build() -> AsyncIterator[Any]:
+        enabled.append(gc.isenabled())
+        if code is not None:
+            raise errors.ConfigurationError("the index is away", code=code)
+        yield None
+
+    with contextlib.suppress(errors.ConfigurationError):
+        async with bootstrap.ServiceStart(build, lambda _: None, clock.SystemClock()):
+            enabled.append(gc.isenabled())
+
+    assert enabled[0] is False
+    assert enabled[1:] in ([], [True])
+    assert gc.isenabled()
