@@ -203,6 +203,7 @@ def _services(
         runs=application.runs,
         bulk=bulk.BulkOrders(application.runs),
         gates=application.gates,
+        commands=application.commands,
         explanations=application.explanations,
         statistics=application.statistics,
         feed=event_feeds.FeedFollower(

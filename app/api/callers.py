@@ -9,6 +9,7 @@ from fastapi import Depends, Header
 from starlette.requests import HTTPConnection, Request
 
 from app import errors
+from app.api.dependencies import Services
 from app.domain import access, authors, keys, plain
 
 HEADER = "X-Control-Room-Author"  # Header in which a caller may give its name.
@@ -95,6 +96,20 @@ def author_of(connection: HTTPConnection) -> authors.Author:
     if name is None or author.name is not None or author.via not in _CLAIMING:
         return author
     return authors.Author(name=name, claimed=True, via=author.via)
+
+
+async def run_of(services: Services, connection: HTTPConnection) -> str | None:
+    """Return the run whose agent or command has made a request; None: none of this process has, or it is out of the
+    caller's scope.
+    """
+    own, other = connection.scope.get("server"), connection.scope.get("client")
+    if not (services.commands.under_way and own and other):
+        return None
+    run_id = await services.commands.run_behind((own[0], own[1]), (other[0], other[1]))
+    limits = caller_of(connection).limits
+    if run_id is None or limits is None or await services.runs.is_within(run_id, limits):
+        return run_id
+    return None
 
 
 async def _author(request: Request, _claimed: _Name = None) -> authors.Author:

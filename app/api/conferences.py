@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import BaseModel, Field
+from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import refusals, request_models, responses, routers
+from app.api import callers, refusals, request_models, responses, routers
 from app.api.callers import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.services import conferences
@@ -53,7 +54,11 @@ class ConferenceBody(BaseModel):
     working_dir: str | None = Field(None, description="Workspace of the tools; by default the project.")
     labels: request_models.Labels = Field(default_factory=dict, description="Labels for finding the run again.")
     priority: request_models.Priority = Field(0, description="Higher goes first.")
-    parent_run_id: str | None = Field(None, description="Run that asks; the depth of nested runs is limited.")
+    parent_run_id: str | None = Field(
+        None,
+        description="Run that asks; by default that of the agent or command that asks, where it is known. The depth "
+        "of nested runs is limited.",
+    )
     runs_above: request_models.RunsAbove = None
 
     def conference(self, idempotency_key: str | None) -> conferences.NewConference:
@@ -74,11 +79,13 @@ _STARTED = responses.created(
 @router.post("", summary="Hold a conference", status_code=201, responses=_STARTED)
 async def start_conference(
     services: ServicesDep,
+    request: Request,
     body: ConferenceBody,
     author: AuthorDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Ask several agents for an opinion on the same evidence, gathered by the chief with tools."""
-    started = await services.conferences.start(body.conference(idempotency_key), author)
+    asked_by = None if body.parent_run_id is not None else await callers.run_of(services, request)
+    started = await services.conferences.start(body.conference(idempotency_key), author, asked_by)
     headers = {"Location": f"/api/runs/{started.run_id}"}
     return responses.as_json(started, status=200 if started.existed else 201, headers=headers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends
 from starlette.datastructures import State
@@ -38,6 +38,16 @@ from app.services.plans import plans
 from app.services.triggers import hooks, triggers
 
 
+class Commands(Protocol):
+    """Programs that work for runs in this process."""
+
+    under_way: dict[int, Any]
+    """Those that have not ended."""
+
+    async def run_behind(self, own: tuple[str, int], other: tuple[str, int]) -> str | None:
+        """Return the run whose program holds the other end of a connection."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """The use cases of one running service."""
@@ -45,6 +55,7 @@ class Services:
     runs: runs.Runs  # Runs.
     bulk: bulk.BulkOrders  # Orders to many runs.
     gates: gates.Gates  # Questions to people.
+    commands: Commands  # Programs that work for runs in this process.
     explanations: explanations.Explanations  # Why runs do not move.
     statistics: statistics.Statistics  # Counts and sums over all runs.
     feed: event_feeds.FeedFollower  # Events of all runs.

@@ -256,7 +256,8 @@ async def start(
     caller = callers.caller_of(connection)
     if caller.limits is not None:
         request = await scoping.started(services, caller, request)
-    found = await services.runs.start(request, author=author)
+    asked_by = None if request.parent_run_id is not None else await callers.run_of(services, connection)
+    found = await services.runs.start(request, author=author, asked_by=asked_by)
     headers = {"Location": f"/api/runs/{found.run_id}"}
     status = 200 if found.existed else 201
     return Response(plain.encode(found.to_json()), status, headers, media_type="application/json")

@@ -147,7 +147,11 @@ class StartBody(BaseModel):
     exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
     exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
     share_workspace: bool = Field(False, description="Share the workspace, as runs of agent recipes do not unasked.")
-    parent_run_id: str | None = Field(None, description="Run that asks; the depth of nested runs is limited.")
+    parent_run_id: str | None = Field(
+        None,
+        description="Run that asks; by default that of the agent or command that asks, where it is known. The depth "
+        "of nested runs is limited.",
+    )
     runs_above: RunsAbove = None
     recipe: dict[str, Any] | str | None = Field(
         None,

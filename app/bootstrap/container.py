@@ -73,6 +73,7 @@ class Application:
 
     runs: runs.Runs  # Use cases of runs.
     gates: control_gates.Gates  # Use cases of gates.
+    commands: supervisor.Supervisor  # Programs that work for runs in this process.
     explanations: explanations.Explanations  # Why runs do not move.
     statistics: statistics.Statistics  # Counts and sums over all runs.
     budgets: budgets.Budgets  # What runs may spend together.
@@ -316,6 +317,7 @@ def _application(
     return Application(
         runs=use_cases,
         gates=gates_of(use_cases, store, engine, platform, equipment.masker),
+        commands=processes,
         explanations=explanations_of(chosen, platform, use_cases, store, engine, processes, equipment.masker),
         budgets=spending.budgets_of(chosen.project, store, engine, platform, definitions.terms),
         statistics=statistics_of(store, engine, platform.clock, chosen),

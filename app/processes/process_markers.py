@@ -36,6 +36,11 @@ def series_of(marker: int) -> int:
     return marker >> _NUMBER_BITS
 
 
+def number_of(marker: int) -> int:
+    """Return the number of a marker's command at its launcher."""
+    return marker % (1 << _NUMBER_BITS)
+
+
 def series(chance: bytes) -> int:
     """Make the number of a series from some random bytes."""
     return int.from_bytes(chance, "big") % ((1 << _SERIES_BITS) - 1) + 1
@@ -43,7 +48,7 @@ def series(chance: bytes) -> int:
 
 def to_text(marker: int) -> str:
     """Return a marker as the environment carries it."""
-    return f"{marker >> _NUMBER_BITS:08x}.{marker % (1 << _NUMBER_BITS):x}"
+    return f"{series_of(marker):08x}.{number_of(marker):x}"
 
 
 def set_marker(marker: int) -> bool:
@@ -64,10 +69,14 @@ def own_limit() -> int:
 
 def read(pid: int) -> int | None:
     """Return the marker of a process; None if it has none or is gone."""
+    found = inherited(pid)
+    return found if found is not None else _in_environment(pid)
+
+
+def inherited(pid: int) -> int | None:
+    """Return the marker that a process has got from its command, whatever its environment says; None if it has none."""
     limit = _limit(pid)
-    if limit is not None and limit >> _NUMBER_BITS > 0:
-        return limit
-    return _in_environment(pid)
+    return limit if limit is not None and limit >> _NUMBER_BITS > 0 else None
 
 
 def _limit(pid: int) -> int | None:

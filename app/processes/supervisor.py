@@ -22,6 +22,7 @@ from app.domain import secret_spellings
 from app.engine import workspace_faults
 from app.processes import (
     command_register,
+    connections,
     environments,
     launcher_client,
     launcher_protocol,
@@ -59,7 +60,8 @@ class Supervisor:
         self._environ = environments.inherited(environ, withheld)
         self._secrets = {name: environ[name] for name in withheld}
         self._numbers = itertools.count(1)
-        self._active: dict[int, Request] = {}
+        self.under_way: dict[int, Request] = {}
+        """The commands that have not ended, by number."""
         self._register = ""
         self._has_noticed = False
         self._launcher: launcher_client.LauncherClient | None = None
@@ -92,11 +94,11 @@ class Supervisor:
                 os.close(file)
             raise
         # From here on the launcher client owns the files and closes them.
-        self._active[start.number] = request
+        self.under_way[start.number] = request
         try:
             reply, passed = await launcher.run(start, files, request.on_output)
         finally:
-            del self._active[start.number]
+            del self.under_way[start.number]
         if isinstance(reply, launcher_protocol.Refused):
             raise _refusal(reply, request)
         if passed:
@@ -110,7 +112,7 @@ class Supervisor:
         """Return the commands of this process that have not ended, all of them or those of a run or a conversation."""
         wanted = {
             number: request
-            for number, request in self._active.items()
+            for number, request in self.under_way.items()
             if run_id in (None, request.run_id) and agent_session_id in (None, request.agent_session_id)
         }
         entries = command_register.read(self._register)[1] if wanted else []
@@ -124,6 +126,18 @@ class Supervisor:
             )
             for number, request in wanted.items()
         ]
+
+    async def run_behind(self, own: connections.Address, other: connections.Address) -> str | None:
+        """Return the run whose command holds the other end of a connection; None: no command of this process does.
+
+        Args:
+            own: This end.
+            other: The other end.
+        """
+        series = command_register.series_of(self._register)
+        marker = await asyncio.to_thread(connections.marker_behind, own, other, series)
+        request = None if marker is None else self.under_way.get(process_markers.number_of(marker))
+        return None if request is None else request.run_id
 
     async def close(self) -> None:
         """End every command, and the launcher."""

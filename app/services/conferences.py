@@ -69,8 +69,13 @@ class Conferences:
         self._library = library
         self._dialect = conference.Conference()
 
-    async def start(self, new: NewConference, author: authors.Author | None = None) -> Started:
+    async def start(
+        self, new: NewConference, author: authors.Author | None = None, asked_by: str | None = None
+    ) -> Started:
         """Start a conference; a repetition of a request with the same key finds the one that it made.
+
+        Args:
+            asked_by: Run whose agent or command asks, if the request names no parent.
 
         Raises:
             errors.RequestInvalid: with every agent, tool and value that cannot be had; `no_chief`; or as for any run.
@@ -82,7 +87,7 @@ class Conferences:
         if repeated is not None:
             view = await self._runs.view(repeated)
             return Started(run_id=repeated, session_id=view.start.session_id, status=view.status, existed=True)
-        started = await self._runs.start(request, self._recipe_version(new), author)
+        started = await self._runs.start(request, self._recipe_version(new), author, asked_by)
         view = await self._runs.view(started.run_id)
         return Started(
             run_id=started.run_id, session_id=view.start.session_id, status=started.status, existed=started.existed

@@ -82,13 +82,18 @@ class Runs(RunQueries):
         """Told of every run that begins or is resumed."""
 
     async def start(
-        self, request: StartRequest, own: RecipeVersion | None = None, author: authors.Author | None = None
+        self,
+        request: StartRequest,
+        own: RecipeVersion | None = None,
+        author: authors.Author | None = None,
+        asked_by: str | None = None,
     ) -> Started:
         """Accept a run and queue it; a repetition of a request with the same key finds the run that it made.
 
         Args:
             own: Recipe to execute if no recipe file defines it.
             author: Who starts it; None: Control Room itself.
+            asked_by: Run whose agent or command asks, if the request names no parent.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
@@ -100,7 +105,7 @@ class Runs(RunQueries):
             repeated = await self._store.find_repeated(request.idempotency_key, request.sha256())
             if repeated is not None:
                 return await self._found(repeated)
-        parent = await self._parent(request.parent_run_id, request) if request.parent_run_id is not None else None
+        parent = await self._above(request, asked_by)
         start = await self._starter.prepared(request, parent, own)
         if author is not None:
             start = dataclasses.replace(start, started_by=author.to_json())
@@ -149,7 +154,7 @@ class Runs(RunQueries):
         Raises:
             errors.RequestInvalid: as `Starter.check`, or `unknown_parent`.
         """
-        parent = await self._parent(request.parent_run_id, request) if request.parent_run_id is not None else None
+        parent = await self._above(request)
         return self._starter.check(request, parent)
 
     async def cancel(self, run_id: str, author: authors.Author | None = None) -> Moved:
@@ -292,11 +297,16 @@ class Runs(RunQueries):
     async def _found(self, run_id: str) -> Started:
         return Started(run_id=run_id, status=await self._reader.status(run_id), existed=True)
 
-    async def _parent(self, run_id: str, request: StartRequest) -> runs.RunStart | None:
+    async def _above(self, request: StartRequest, asked_by: str | None = None) -> runs.RunStart | None:
+        # An agent that asks without naming its run, and waits for the answer's run, would wait for itself: for its own
+        # reserved amounts, its workspace or its concurrency key.
+        run_id = request.parent_run_id or asked_by
+        if run_id is None:
+            return None
         try:
             return await self._reader.start(run_id)
         except errors.NotFound as error:
-            if request.runs_above is not None:
+            if request.parent_run_id is None or request.runs_above is not None:
                 return None
             flaw = errors.Flaw(path="$.parent_run_id", code="unknown_parent", message=error.message)
             raise errors.RequestInvalid(error.message, code="unknown_parent", flaws=[flaw]) from error

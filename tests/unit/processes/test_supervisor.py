@@ -582,3 +582,41 @@ def _open_files(running: supervisor.Supervisor) -> list[int]:
 
 def _count_of_processes(running: supervisor.Supervisor) -> int:
     return len(process_tree.descendants(process_tree.table(), [running.launcher_pid or 0]))
+
+
+class TestConnections:
+    """Which run is behind a connection."""
+
+    @pytest.mark.parametrize(("listens", "calls"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")])
+    async def test_the_run_of_a_command_that_connects(
+        self, running: supervisor.Supervisor, listens: str, calls: str
+    ) -> None:
+        """The run is found whose command connects, also through a child with an emptied environment; of a connection
+        of this process itself none is.
+        """
+        found: asyncio.Queue[str | None] = asyncio.Queue()
+
+        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            own, other = (writer.get_extra_info(name)[:2] for name in ("sockname", "peername"))
+            found.put_nowait(await running.run_behind(own, other))
+            writer.close()
+
+        is_six = ":" in listens
+        try:
+            listener = socket.create_server(
+                (listens, 0), family=socket.AF_INET6 if is_six else socket.AF_INET, dualstack_ipv6=listens == "::"
+            )
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        async with await asyncio.start_server(greet, sock=listener) as server:
+            port = server.sockets[0].getsockname()[1]
+            connect = f"import socket; socket.create_connection(({calls!r}, {port})).recv(1)"
+            command = asyncio.create_task(running.run(shell(f'env -i {sys.executable} -I -S -c "{connect}"; sleep 60')))
+            asked = await asyncio.wait_for(found.get(), 60)
+            _, writer = await asyncio.open_connection(calls, port)
+            stranger = await asyncio.wait_for(found.get(), 60)
+            writer.close()
+            command.cancel()
+            await asyncio.gather(command, return_exceptions=True)
+
+        assert (asked, stranger) == ("run-1", None)

@@ -1,0 +1,40 @@
+"""Programs of a run that ask the service for further runs over HTTP, without saying which run they work for."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.integration import served
+from tests.integration.project import Project
+from tests.unit.dialects.amplifier.recipe_harness import later, step
+
+_ASKS = """
+import json, sys, urllib.request
+url, body = sys.argv[1] + "/api/runs", {"recipe_id": sys.argv[2], "exclusive_workspace": True}
+asked = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+run_id = json.load(urllib.request.urlopen(asked))["run_id"]
+while json.load(urllib.request.urlopen(f"{url}/{run_id}?wait=0.05"))["status"] != "done": pass
+print(run_id)
+"""
+
+
+def _asking(project: Project, name: str, below: str, url: str) -> None:
+    """Add a recipe whose command starts a run of another recipe in the same workspace, and waits for its end."""
+    project.write("ask.py", _ASKS)
+    command = f"{sys.executable} -I -S ask.py {url} {below}"
+    document = later(step("ask", type="bash", command=command, output="asked"), name=name)
+    project.write(f".control-room/recipes/amplifier/{name}.yaml", json.dumps(document))
+
+
+async def test_a_run_does_not_wait_for_itself(project: Project) -> None:
+    """A run that a program starts without naming its own is that one's child: it enters its workspace, and neither
+    waits for the other.
+    """
+    async with served.on_a_port(project) as service:
+        _asking(project, "top", "quick", str(service.http.base_url))
+        shown = await service.run("top", exclusive_workspace=True)
+        rows = (await service.http.get("/api/runs", params={"parent_run_id": shown["run_id"]})).json()
+
+    assert shown["status"] == "done", shown
+    assert [row["recipe_id"] for row in rows] == ["quick"]
