@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from app import garbage, settings
+from app import settings
 from app.cli import exit_codes, formats, options, terminal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -69,6 +69,8 @@ def serve(opens: bool, **given: str | None) -> int:
         terminal.warn(*formats.remarks([dataclasses.asdict(remark) for remark in remarks]).split("\n"))
     if chosen is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
+    from app import garbage
+
     with garbage.postponed():
         from app import main
         from app.cli import browser
