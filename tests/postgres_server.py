@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,8 @@ def programs() -> Path | None:
 class Postgres:
     """A server that can be started and stopped, on a port of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, follows: Postgres | None = None) -> None:
+        """Args: follows: A server that runs, of which this one is to be the replica."""
         found = programs()
         assert found is not None
         self._programs = found
@@ -47,6 +48,9 @@ class Postgres:
         (folder / "password").write_text("pass word")
         for path in (folder, folder / "password"):
             os.chown(path, *([NOBODY, NOBODY] if os.geteuid() == 0 else [os.geteuid(), os.getegid()]))
+        if follows is not None:
+            self._call("pg_basebackup", "-d", follows.url, "-D", str(self._data), "-R", "-c", "fast").wait(120)
+            return
         secret = f"--pwfile={folder / 'password'}"
         self._call("initdb", "-D", str(self._data), "-U", "writer", "-A", "scram-sha-256", secret, "--no-sync").wait(
             120
@@ -138,3 +142,27 @@ def running() -> Iterator[Postgres]:
         made.start()
         made.wait()
         yield made
+
+
+@contextlib.contextmanager
+def replicated() -> Iterator[tuple[Postgres, Postgres]]:
+    """Give a server that commits nothing before its replica has it, and the replica, or skip the test and say why."""
+    with running() as primary:
+        folder = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp"))
+        replica = Postgres(folder, follows=primary)
+        try:
+            replica.start()
+            replica.wait()
+            # Only now: the replica would have copied the setting, and would wait for one of its own later.
+            primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+            yield primary, replica
+        finally:
+            replica.stop(signal.SIGQUIT)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def address_of(servers: Sequence[Postgres], database: str) -> str:
+    """Return the address of a database on whichever of these servers takes writes."""
+    hosts = ",".join(server.url.rpartition("@")[2].partition("/")[0] for server in servers)
+    user = servers[0].url.rpartition("@")[0]
+    return f"{user}@{hosts}/{database}?target_session_attrs=read-write"

@@ -34,6 +34,8 @@ REPEAT_SECONDS = 10.0
 BROKEN_OFF = ("40001", "40P01")
 """What the server says then: a failed serialisation, a deadlock; nothing of the transaction counts."""
 
+STANDBY = "25006"  # What a server says that takes no writes, since it follows another one.
+
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.Cursor[Any]"
 Connection: TypeAlias = "psycopg.Connection[Any]"
@@ -169,13 +171,16 @@ class Database:
                 connection = connection or self.connect()
                 result = job(connection, asked.set)
             except psycopg.Error as error:
+                if connection is not None and is_standby(error):
+                    # The address may lead to another server by now.
+                    connection.close()
                 lost = connection is not None and is_lost(connection)
                 self._give_back(connection)
                 if lost:
                     self.discard()
                 if lost and known and not asked.is_set():
                     continue
-                if is_broken_off(error) and self._clock.monotonic() < until:
+                if (is_broken_off(error) or is_standby(error)) and self._clock.monotonic() < until:
                     self._closing.wait(_PAUSE_SECONDS)
                     continue
                 raise self.fault(error) from error
@@ -206,12 +211,19 @@ class Database:
         if state in BROKEN_OFF:
             message = f"the store {self.shown} broke off every try of a write for {REPEAT_SECONDS:.0f} s: {reason}"
             return OSError(errno.EIO, f"{message}; look for other programs that lock its tables")
+        if state == STANDBY:
+            return OSError(errno.EIO, standby(self.shown))
         return OSError(errno.EIO, f"the store {self.shown}: {reason}")
 
 
 def is_broken_off(error: Exception) -> bool:
     """Return whether the server has undone a transaction that would succeed if it were repeated."""
     return getattr(error, "sqlstate", None) in BROKEN_OFF
+
+
+def is_standby(error: Exception) -> bool:
+    """Return whether a write was asked of a server that follows another one; a fail-over makes that pass."""
+    return getattr(error, "sqlstate", None) == STANDBY
 
 
 def is_lost(connection: Connection) -> bool:
@@ -228,6 +240,14 @@ def shown(url: str) -> str:
         return urlunsplit((parts.scheme.partition("+")[0], name, parts.path, "", ""))
     except ValueError:
         return "postgresql://…"
+
+
+def standby(shown_address: str) -> str:
+    """Return the message about an address that leads to a server without writes."""
+    return (
+        f"the store {shown_address} leads to a standby, which takes no writes: promote it, or name all servers in"
+        " CONTROL_ROOM_STORE_URL and end it with ?target_session_attrs=read-write"
+    )
 
 
 def missing_driver() -> errors.ConfigurationError:

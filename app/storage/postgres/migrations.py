@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import app
 from app import errors, resources
-from app.storage.postgres.database import SCHEMA, Connection, Database
+from app.storage.postgres.database import SCHEMA, Connection, Database, is_broken_off, is_standby, standby
 
 if TYPE_CHECKING:
     import psycopg
@@ -63,10 +63,16 @@ def holder(connection: Connection) -> dict[str, Any]:
 
 def refused(database: Database, error: psycopg.Error) -> errors.ConfigurationError:
     """Return the error of a store that cannot be opened: `store_away` where it may be reachable later."""
+    if is_standby(error):
+        return errors.ConfigurationError(standby(database.shown), code="store_away")
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     # A server that answers says what it refuses with FATAL; only while it starts or stops is it as good as away.
     answered = error.sqlstate is not None or "FATAL" in reason
-    away = not answered or any(words in reason for words in ("starting up", "shutting down", "recovery"))
+    away = (
+        not answered
+        or is_broken_off(error)
+        or any(words in reason for words in ("starting up", "shutting down", "recovery"))
+    )
     what = "cannot be reached" if away else "cannot be used"
     message = f"the store {database.shown} {what}: {reason}; CONTROL_ROOM_STORE_URL names it"
     return errors.ConfigurationError(message, code="store_away" if away else "store_unusable")

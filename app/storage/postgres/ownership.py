@@ -28,6 +28,7 @@ from app.storage.postgres.database import (
     Database,
     is_broken_off,
     is_lost,
+    is_standby,
 )
 
 RECONNECT_SECONDS = 10.0  # How long a commit waits for a server that is away.
@@ -140,6 +141,9 @@ class Ownership:
 
     def _is_worth_repeating(self, error: Exception) -> bool:
         state = getattr(error, "sqlstate", None) or ""
+        if is_standby(error):
+            # The address may lead to another server by now.
+            self._drop()
         if self._connection is None or is_lost(self._connection):
             self._drop()
             return not state.startswith(_REFUSED)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import tenacity
-from sqlalchemy import Engine, exc, make_url
+from sqlalchemy import Engine, exc
 
 from app import errors, extras
 from app.domain import issues, receipts, runs, states
@@ -291,12 +291,12 @@ class SqlIndex:
         return new
 
     def _masked(self, reason: str) -> str:
-        password = make_url(self._url).password if "://" in self._url else None
+        password = sessions.parsed(self._url).password if "://" in self._url else None
         return reason.replace(str(password), "***") if password else reason
 
     def _shown(self) -> str:
         try:
-            return make_url(self._url).render_as_string(hide_password=True)
+            return sessions.parsed(self._url).render_as_string(hide_password=True)
         except exc.ArgumentError:
             return "address"
 
@@ -338,7 +338,7 @@ def _retried(work: Callable[[], T]) -> T:
 
 
 def _file(url: str) -> Path | None:
-    parsed = make_url(url)
+    parsed = sessions.parsed(url)
     if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
         return None
     return Path(str(parsed.database))

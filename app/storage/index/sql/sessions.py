@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy
-from sqlalchemy import URL, Connection, Engine, TextClause, event, text
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, TextClause, event, text
 
 from app.storage import layout
 
@@ -16,6 +16,8 @@ _SEARCH_PATH = """
 SELECT set_config('search_path', coalesce(string_agg(quote_ident(name), ', ' ORDER BY place), 'public'), false)
 FROM unnest(current_schemas(false)) WITH ORDINALITY AS path(name, place) WHERE name <> %s
 """
+
+_STANDBY = "25006"  # What a server says that takes no writes, since it follows another one.
 
 Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """Values of a statement; a sequence executes it once for each."""
@@ -66,14 +68,24 @@ def connect(url: str) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
     else:
         event.listen(engine, "connect", _leave_store)
+        event.listen(engine, "handle_error", _leave_standby)
     return engine
 
 
 def address(url: str) -> URL:
     """Return the address of a database; of Postgres with the driver of the extra `postgres`, where none is named."""
-    parsed = sqlalchemy.make_url(url)
-    plainly = parsed.drivername in ("postgres", "postgresql")
-    return parsed.set(drivername="postgresql+psycopg") if plainly else parsed
+    found = parsed(url)
+    plainly = found.drivername in ("postgres", "postgresql")
+    return found.set(drivername="postgresql+psycopg") if plainly else found
+
+
+def parsed(url: str) -> URL:
+    """Return an address as it was given.
+
+    Raises:
+        sqlalchemy.exc.ArgumentError: it is none.
+    """
+    return sqlalchemy.make_url(_with_hosts_as_options(url))
 
 
 @contextlib.contextmanager
@@ -116,6 +128,24 @@ def _leave_store(connection: Any, _: Any) -> None:
     cursor.execute(_SEARCH_PATH, (layout.STORE_SCHEMA,))
     cursor.close()
     connection.commit()
+
+
+def _leave_standby(context: ExceptionContext) -> None:
+    # The address may lead to another server by now.
+    if getattr(context.original_exception, "sqlstate", None) == _STANDBY:
+        context.is_disconnect = True
+
+
+def _with_hosts_as_options(url: str) -> str:
+    """Return an address of Postgres with several servers in the form that SQLAlchemy knows."""
+    scheme, _, rest = url.partition("://")
+    place, _, database = rest.partition("/")
+    user, at, hosts = place.rpartition("@")
+    if not scheme.startswith("postgres") or "," not in hosts:
+        return url
+    name, _, options = database.partition("?")
+    found = "&".join([*(f"host={host}" for host in hosts.split(",")), *filter(None, [options])])
+    return f"{scheme}://{user}{at}/{name}?{found}"
 
 
 def _begin_sqlite(connection: Connection) -> None:
