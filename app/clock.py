@@ -12,6 +12,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"  # Form of a run id, foreign ones included.
+INTERNAL_PREFIX = "sp_"  # Beginning of the ids of runs that are session plans; no list of runs shows them.
+
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 _BITS_EACH = 6
 _SPARE_BITS = 64
@@ -128,6 +131,11 @@ class RandomIds:
             rest, index = divmod(rest, len(_ID_ALPHABET))
             found.append(_ID_ALPHABET[index])
         return "".join(found)
+
+
+def is_internal(run_id: str) -> bool:
+    """Return whether a run is a session plan, and so nothing that lists and counts of runs show."""
+    return run_id.startswith(INTERNAL_PREFIX)
 
 
 def stamp(at: datetime) -> str:

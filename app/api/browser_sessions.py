@@ -26,7 +26,6 @@ from app.domain import access, authors, plain, shapes
 
 LIFE = dt.timedelta(hours=12)  # How long a sign-in counts.
 HEADER = "x-control-room-session"  # Header that carries the second secret.
-PATH = "/api/session"  # Address of the sign-in; it needs no token.
 
 _PURPOSE = b"control-room browser session 1"
 _WRONG = (
@@ -139,7 +138,7 @@ class BrowserSession(shapes.Shape):
     """Value of the header `X-Control-Room-Session`, only in the answer of a sign-in."""
 
 
-router = routers.router(prefix=PATH, tags=["service"])
+router = routers.router(prefix=callers.SIGN_IN_PATH, tags=["service"])
 
 
 @router.get("", summary="Show the sign-in", responses=declared(BrowserSession))

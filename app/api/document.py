@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.routing import compile_path
 
-from app.api import guards, problems, refusals, schemas, streaming
+from app.api import callers, problems, refusals, schemas, streaming
 from app.domain import events
 
 SUMMARY = "A durable run manager for agent recipes."  # One line about the service.
@@ -85,7 +85,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
         _drop_validation_error(operation)
         _describe_stream(operation)
         _describe_optional_body(operation)
-        is_open = path in guards.OPEN_PATHS or path.startswith(guards.OPEN_PREFIX)
+        is_open = path in callers.OPEN_PATHS or path.startswith(callers.OPEN_PREFIX)
         operation["security"] = [] if is_open else [{"token": []}, {}]
     return document
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Path, Query
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,6 +19,24 @@ router = routers.router(prefix="/api/gates", tags=["gates"])
 
 GateId = Annotated[str, Path(description="Id of the gate.", examples=["20260210T143000Z-k3x9af.738619ff239d"])]
 """A gate's id in a path."""
+
+
+class AnswerBody(BaseModel):
+    """A decision at a gate."""
+
+    model_config = request_models.strict({"decision": "approve", "message": "well done"})
+
+    decision: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="One of the gate's options.")
+    message: Annotated[str, Field(max_length=gates.MESSAGE_CHARACTERS)] = Field(
+        "", description="Message with the answer; later steps can read it."
+    )
+    shown_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        None, description="Hash of what was decided on; refused with `gate_lapsed` if its question has changed."
+    )
+
+    def reply(self, idempotency_key: str | None) -> gates.Reply:
+        """Return the reply that the body and its header make."""
+        return gates.Reply(**dict(self), idempotency_key=idempotency_key)
 
 
 @router.get(
@@ -69,7 +88,7 @@ async def show_gate(services: ServicesDep, gate_id: GateId) -> Response:
 async def answer_gate(
     services: ServicesDep,
     gate_id: GateId,
-    body: request_models.AnswerBody,
+    body: AnswerBody,
     author: AuthorDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:

@@ -20,7 +20,6 @@ from app.api import (
     body_limits,
     callers,
     connections,
-    guards,
     polling,
     problems,
     queries,
@@ -30,7 +29,7 @@ from app.api import (
     scoping,
 )
 from app.api.dependencies import Services
-from app.domain import plain
+from app.domain import access, plain
 from app.domain.authors import Author
 from app.services import requests
 
@@ -65,7 +64,7 @@ class Gateway:
         self,
         app: ASGIApp,
         server: settings.ServerSettings,
-        guard: guards.TokenGuard,
+        guard: callers.TokenGuard,
         warnings: connections.Warnings,
         clock: clock.Clock,
         ids: clock.Ids,
@@ -73,7 +72,7 @@ class Gateway:
     ) -> None:
         self._app = app
         self._pages = pages
-        self._site = guards.SiteGuard(server)
+        self._site = callers.SiteGuard(server)
         self._token = guard
         self._bodies = body_limits.BodyLimits(server.max_body_bytes)
         self._warnings = warnings
@@ -102,7 +101,7 @@ class Gateway:
                 await self._admit(scope, receive, answer.send)
             else:
                 await self._refuse(refusal, scope, receive, answer.send)
-        except guards.Ended:
+        except callers.Ended:
             return
         except (Exception, errors.Fault) as error:
             if scope["type"] != "http":
@@ -121,7 +120,7 @@ class Gateway:
         # Who asks is known before the body is read, so that a stranger cannot make the service hold megabytes.
         scope, refusal = self._token.admitted(scope)
         if refusal is None:
-            refusal = await self._token.refusal(_services(scope), scope)
+            refusal = await self._denial(scope)
             receive, send = self._token.while_valid(scope, receive, send)
         if refusal is not None:
             await self._refuse(refusal, scope, receive, send)
@@ -131,6 +130,21 @@ class Gateway:
             await self._head(scope, receive, send)
         else:
             await self._bounded(scope, receive, send)
+
+    async def _denial(self, scope: Scope) -> problems.Problem | None:
+        """Return why a caller may not ask this; None if it may."""
+        caller: access.Caller = scope[callers.CALLER]
+        # Without a key it is the token or a service that has none, which may do everything; or a stranger, who gets
+        # only to addresses that are open.
+        if caller.sha256 is None:
+            return None
+        found = self._token.needs.needed(scope.get("method", "GET"), scope["path"])
+        try:
+            if found is not None:
+                await scoping.check(_services(scope), caller, *found)
+        except errors.ControlRoomError as error:
+            return refusals.problem(error)
+        return None
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
         value = None
@@ -164,8 +178,8 @@ class Gateway:
             return
 
     async def _refuse(self, refusal: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
-        self._warnings.tell(refusal.code, refusal.detail, guards.address(scope))
-        await guards.refuse(refusal, scope, receive, send)
+        self._warnings.tell(refusal.code, refusal.detail, callers.address(scope))
+        await callers.refuse(refusal, scope, receive, send)
 
     def _problem(self, scope: Scope, error: Exception | errors.Fault) -> problems.Problem:
         known = refusals.problem(error) if isinstance(error, errors.ControlRoomError | errors.Fault) else None
@@ -175,7 +189,7 @@ class Gateway:
         _LOG.error(
             "a request failed",
             exc_info=error,
-            extra={"incident_id": incident, "method": scope["method"], "path": guards.loggable(scope["path"])},
+            extra={"incident_id": incident, "method": scope["method"], "path": callers.loggable(scope["path"])},
         )
         return problems.Problem(
             status=500,

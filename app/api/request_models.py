@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from app import errors
 from app.domain import approvals, concurrency, limits
 from app.engine import run_engine
-from app.services import gates, requests
+from app.services import requests
 
 LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]  # Name of a label.
 
@@ -244,24 +244,6 @@ class ResumeBody(BaseModel):
             current_recipe=self.recipe == "current",
             new_conversation=self.conversation == "new",
         )
-
-
-class AnswerBody(BaseModel):
-    """A decision at a gate."""
-
-    model_config = strict({"decision": "approve", "message": "well done"})
-
-    decision: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="One of the gate's options.")
-    message: Annotated[str, Field(max_length=gates.MESSAGE_CHARACTERS)] = Field(
-        "", description="Message with the answer; later steps can read it."
-    )
-    shown_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        None, description="Hash of what was decided on; refused with `gate_lapsed` if its question has changed."
-    )
-
-    def reply(self, idempotency_key: str | None) -> gates.Reply:
-        """Return the reply that the body and its header make."""
-        return gates.Reply(**dict(self), idempotency_key=idempotency_key)
 
 
 def seen_revision(named: int | None, matched: int | None) -> int | None:

@@ -30,7 +30,6 @@ from app.api import (
     forks,
     gates,
     gateway,
-    guards,
     health,
     issues,
     maintenance,
@@ -120,7 +119,7 @@ def create(
         api.router.routes.extend(router.routes)
     credentials = callers.Credentials(server.token, ring)
     sign_ins = browser_sessions.BrowserSessions(credentials, clock.SystemClock(), clock.RandomIds())
-    guard = guards.TokenGuard(issued, sign_ins, api.routes)
+    guard = callers.TokenGuard(issued, sign_ins, api.routes)
     api.surround = lambda app: gateway.Gateway(
         app, server, guard, warnings, clock.SystemClock(), clock.RandomIds(), pages
     )

@@ -55,23 +55,24 @@ class Tickets:
         expires, caller = self._expiring.pop(_hash(ticket), (0.0, None))
         return caller if self._clock.monotonic() < expires else None
 
+    def taken_out(self, scope: Scope) -> tuple[Scope, str | None]:
+        """Return a request without its ticket, and the ticket of a stream; routes know nothing of tickets."""
+        if not _is_stream(scope):
+            return scope, None
+        given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=None)
+        tickets = [value for name, value in given if name == PARAMETER]
+        if not tickets:
+            return scope, None
+        others = urlencode([pair for pair in given if pair[0] != PARAMETER])
+        return {**scope, "query_string": others.encode("ascii")}, tickets[-1]
 
-def is_stream(scope: Scope) -> bool:
+
+def _is_stream(scope: Scope) -> bool:
     """Return whether a request opens a stream, so that a ticket may replace the token."""
     if scope["type"] != "http":
         return bool(scope["type"] == "websocket")
     path: str = scope["path"]
     return scope["method"] == "GET" and _STREAM.fullmatch(path) is not None
-
-
-def taken_out(scope: Scope) -> tuple[Scope, str | None]:
-    """Return a request without its ticket, and the ticket; routes know nothing of tickets."""
-    given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=None)
-    tickets = [value for name, value in given if name == PARAMETER]
-    if not tickets:
-        return scope, None
-    others = urlencode([pair for pair in given if pair[0] != PARAMETER])
-    return {**scope, "query_string": others.encode("ascii")}, tickets[-1]
 
 
 def _hash(ticket: str) -> str:

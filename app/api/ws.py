@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from app import clock, errors
-from app.api import callers, dependencies, guards, problems, refusals
+from app.api import callers, dependencies, problems, refusals
 from app.api.dependencies import Services
 from app.api.ws_connection import Connection
 
@@ -26,16 +26,16 @@ async def converse(socket: WebSocket) -> None:
     if services is None:
         refusal = refusals.problem(dependencies.why_starting(socket.app.state))
         assert refusal is not None
-        await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
+        await callers.refuse(refusal, socket.scope, socket.receive, socket.send)
         return
     try:
         caller = dataclasses.replace(callers.caller_of(socket), author=callers.author_of(socket))
     except errors.RequestInvalid as error:
         refusal = refusals.problem(error)
         assert refusal is not None
-        await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
+        await callers.refuse(refusal, socket.scope, socket.receive, socket.send)
         return
-    await socket.accept(guards.SUBPROTOCOL if guards.SUBPROTOCOL in socket.scope["subprotocols"] else None)
+    await socket.accept(callers.SUBPROTOCOL if callers.SUBPROTOCOL in socket.scope["subprotocols"] else None)
     service, most = services.conversation_service, services.max_message_bytes
     await Connection(socket, service, clock.RandomIds(), most, caller).serve()
 

@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from app import bootstrap, errors
+from app import bootstrap, clock, errors
 from app.crash_lab import trial_runs, trials, workload
 from app.crash_lab.experiment import Experiment
 from app.crash_lab.fragile_disk import END, FragileDisk, Operation, Trouble
 from app.crash_lab.process_sweeps import Bench, Sweep
 from app.crash_lab.trials import Trial
-from app.domain import records, runs, states
+from app.domain import records, states
 from app.engine import ports, stores
 from app.storage import layout, memory_store
 from app.storage.disk import memory_disk
@@ -141,7 +141,7 @@ class _Powered:
         return await self._inner.perform(call)
 
 
-_NAMES = (*trial_runs.RUN_IDS, runs.INTERNAL_PREFIX)
+_NAMES = (*trial_runs.RUN_IDS, clock.INTERNAL_PREFIX)
 
 
 class _Heard(logging.Handler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from app import clock
 from app.domain import authors, gates, inputs, plain, runs
 from app.domain.authors import RunOrder
 from app.domain.decisions import DecisionKind
@@ -44,7 +45,7 @@ def of_record(run_id: str, start: runs.RunStart, record: Record) -> RunOrder | N
         details |= {name: record.output[name] for name in ("gate_id", "decision")}
     elif not inputs.is_delivered(record):
         return None
-    elif not runs.is_internal(run_id):
+    elif not clock.is_internal(run_id):
         action = "input.delivered"
     elif (plan := _changed_plan(record.output.get("value"))) is not None:
         action = "plan.changed"
@@ -79,7 +80,7 @@ def _order(
     author: Mapping[str, plain.Json],
     details: Mapping[str, plain.Json],
 ) -> RunOrder:
-    target = start.session_id if runs.is_internal(run_id) else run_id
+    target = start.session_id if clock.is_internal(run_id) else run_id
     return RunOrder(
         run_id=run_id, target=target, file=file, line=line, at=at, action=action, author=author, details=details
     )

@@ -14,19 +14,12 @@ from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.states import MOVES, RunState
 from app.domain.usage_sums import RunFacts
 
-RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"  # Form of a run id, foreign ones included.
-INTERNAL_PREFIX = "sp_"  # Beginning of the ids of runs that are session plans; no list of runs shows them.
 LABELS = 32  # Most labels of a run.
 ARTIFACTS = "artifacts"  # Folder in a run's own that its steps may use.
 COMPLETED = "completed"  # Reason of a run that came to the end of its recipe.
 
 CUT_OFF = "reply_cut_off"
 """Reason of a run that kept replies that reached their longest; also the code of a step that such a reply fails."""
-
-
-def is_internal(run_id: str) -> bool:
-    """Return whether a run is a session plan, and so nothing that lists and counts of runs show."""
-    return run_id.startswith(INTERNAL_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

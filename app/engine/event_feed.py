@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from app import clock
 from app.domain.events import Event
-from app.domain.runs import is_internal
 
 KEPT_EVENTS = 10_000  # Most events that are kept.
 KEPT_BYTES = 16 * 2**20  # Most bytes of events that are kept.
@@ -116,7 +116,7 @@ class EventFeed:
 
     def publish(self, run: Run, events: Sequence[Event], size_bytes: int) -> None:
         """Keep events that are written, and wake those who follow."""
-        if not events or is_internal(run.run_id):
+        if not events or clock.is_internal(run.run_id):
             return
         now = self._monotonic()
         portion = Portion(

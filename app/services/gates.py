@@ -303,7 +303,7 @@ def _refuse_unfit(open_gate: gates.OpenGate, reply: Reply) -> None:
 
 def _run_of(gate_id: str) -> str:
     run_id = gates.run_of(gate_id)
-    if run_id is None or not re.fullmatch(runs.RUN_ID_PATTERN, run_id):
+    if run_id is None or not re.fullmatch(clock.RUN_ID_PATTERN, run_id):
         raise _unknown(gate_id)
     return run_id
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import TYPE_CHECKING, TypeVar
 
 from app import clock, errors
-from app.domain import access, events, plain, receipts, records, runs, states, views
+from app.domain import access, events, plain, receipts, records, states, views
 from app.engine import stores
 from app.services import event_streams, run_reader, step_portions
 from app.services.event_streams import EventFollower
@@ -61,7 +61,7 @@ class RunQueries:
         Args:
             changes: Labels that it gets, or with None loses, before.
         """
-        if not re.fullmatch(runs.RUN_ID_PATTERN, run_id) or runs.is_internal(run_id):
+        if not re.fullmatch(clock.RUN_ID_PATTERN, run_id) or clock.is_internal(run_id):
             return False
         try:
             row = await self._store.summary(run_id)

@@ -330,7 +330,7 @@ def check_run_id(run_id: str) -> None:
         errors.NotFound: `run_not_found`.
     """
     check_form(run_id)
-    if runs.is_internal(run_id):
+    if clock.is_internal(run_id):
         raise _missing(run_id)
 
 
@@ -340,7 +340,7 @@ def check_form(run_id: str) -> None:
     Raises:
         errors.NotFound: `run_not_found`.
     """
-    if not re.fullmatch(runs.RUN_ID_PATTERN, run_id):
+    if not re.fullmatch(clock.RUN_ID_PATTERN, run_id):
         raise _missing(run_id)
 
 

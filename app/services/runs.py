@@ -271,7 +271,7 @@ class Runs(RunQueries):
             errors.Conflict: `run_pinned`.
             errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
         """
-        if runs.is_internal(run_id):
+        if clock.is_internal(run_id):
             await self._delete_left(run_id, author)
             return
         run_reader.check_run_id(run_id)

@@ -18,7 +18,7 @@ from typing import Any
 
 import app
 from app import clock, errors
-from app.domain import plain, runs
+from app.domain import plain
 from app.storage import layout, layout_version
 from app.storage.data_directory import DataDirectory
 from app.storage.disk.disk_port import Disk
@@ -105,7 +105,7 @@ def _fill(archive: tarfile.TarFile, folder: Path, disk: Disk) -> Copied:
 def _run_ids(folder: Path) -> list[str]:
     # Plans and parents before the runs that they start: a crash leaves those behind that way, too.
     found = layout.run_ids(os.listdir(folder / layout.RUNS))
-    return sorted(found, key=lambda run_id: (not runs.is_internal(run_id), run_id))
+    return sorted(found, key=lambda run_id: (not clock.is_internal(run_id), run_id))
 
 
 def _add_run(archive: tarfile.TarFile, copied: Copied, folder: Path, disk: Disk) -> None:

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from app import errors
-from app.domain import runs
+from app import clock, errors
 
 RUNS = "runs"
 TRASH = "runs/.trash"
@@ -51,7 +50,7 @@ FOLDERS = (RUNS, TRASH, AUDIT, SESSIONS, PLANS, AGENT_SESSIONS, ISSUES, COMMITS)
 """Folders that a data directory always has."""
 
 _NEW = ".new-"
-_RUN_ID = re.compile(runs.RUN_ID_PATTERN)
+_RUN_ID = re.compile(clock.RUN_ID_PATTERN)
 _PROJECTION = re.compile(r"[A-Za-z0-9_-]{1,64}\.json")
 _AGENT_SESSION = re.compile(r"[a-z0-9_][a-z0-9_-]{0,127}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._#@+=,~%\[\]-]")

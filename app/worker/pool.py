@@ -7,7 +7,7 @@ import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 
-from app import errors
+from app import clock, errors
 from app.domain import access, authors, operations, records, runs, states, views
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
@@ -277,7 +277,7 @@ class Pool:
 
     def status(self) -> run_engine.EngineStatus:
         """Return how busy the pool is."""
-        capacity, shown = self._active.capacity, sum(not runs.is_internal(each) for each in self._active.active_runs)
+        capacity, shown = self._active.capacity, sum(not clock.is_internal(each) for each in self._active.active_runs)
         return run_engine.EngineStatus(
             running=capacity.taken,
             queued=(queued := capacity.queued + len(self._active.unread)),

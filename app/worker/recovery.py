@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from app import clock, errors
-from app.domain import runs, states
+from app.domain import states
 from app.engine import stores
 from app.worker.active_runs import ActiveRuns
 from app.worker.loading import RELOAD_SECONDS
@@ -26,7 +26,7 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
     """
     rows = [summary for summary in await _unfinished(store, timer) if summary.owner == "service"]
     # The creator of an internal run wakes it when there is work.
-    unfinished = [summary for summary in rows if not runs.is_internal(summary.run_id)]
+    unfinished = [summary for summary in rows if not clock.is_internal(summary.run_id)]
     for summary in unfinished:
         active.lineage.note(summary)
     readable = [summary for summary in unfinished if summary.unreadable is None]

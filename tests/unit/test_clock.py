@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import clock
-from app.domain import runs
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -81,7 +80,7 @@ def test_run_id_tells_its_second_and_fits_the_form_of_run_ids():
     made = clock.RandomIds(random.Random(7)).run_id(datetime(2026, 2, 10, 14, 30, 5, tzinfo=UTC))
 
     assert re.fullmatch(r"20260210T143005Z-[a-z0-9]{6}", made)
-    assert re.fullmatch(runs.RUN_ID_PATTERN, made)
+    assert re.fullmatch(clock.RUN_ID_PATTERN, made)
 
 
 def test_seeded_ids_repeat_and_others_do_not():

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from app import clock, errors
-from app.domain import decisions, events, notifications, plain, runs, states
+from app.domain import decisions, events, notifications, plain, states
 from app.engine import event_feed, stores
 
 MARGIN = timedelta(hours=1)
@@ -68,7 +68,7 @@ async def since(
     seen = set[str]()
     for query in (stores.RunQuery(status=_UNFINISHED), stores.RunQuery(updated_after=begin)):
         async for row in stores.every_run(store, query):
-            if row.run_id in seen or runs.is_internal(row.run_id):
+            if row.run_id in seen or clock.is_internal(row.run_id):
                 continue
             seen.add(row.run_id)
             for counts_from, message in in_order(await _of_run(store, row)):

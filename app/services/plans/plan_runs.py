@@ -156,5 +156,5 @@ class PlanRuns:
 
 def _run_id(session_id: str, number: int) -> str:
     named = re.fullmatch(r"sp_[A-Za-z0-9_]+", session_id) and len(session_id) <= _LONGEST
-    stem = session_id if named else f"{runs.INTERNAL_PREFIX}h_{plain.sha256(session_id.encode())[:_DIGITS]}"
+    stem = session_id if named else f"{clock.INTERNAL_PREFIX}h_{plain.sha256(session_id.encode())[:_DIGITS]}"
     return stem if number == 1 else f"{stem}-{number}"

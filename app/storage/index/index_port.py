@@ -266,7 +266,7 @@ def row_of(
 
 def _starting(start: runs.RunStart, name: str) -> Iterator[RunOrder]:
     """Yield the order that made a run, or a session plan; that of a plan is in its first revision."""
-    is_plan = runs.is_internal(name)
+    is_plan = clock.is_internal(name)
     plan = start.args.get("plan") if is_plan else None
     first = plan if isinstance(plan, dict) and plan.get("revision") == 1 else {}
     author = first.get("changed_by") if is_plan else start.started_by
@@ -296,7 +296,7 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
         internal: Whether session plans are, which no list shows.
     """
     wanted = {name: getattr(query, name) for name in ("recipe_id", "parent_run_id", "session_id", "concurrency_key")}
-    if runs.is_internal(run.run_id) != query.internal and not internal:
+    if clock.is_internal(run.run_id) != query.internal and not internal:
         return False
     if query.scope is not None and not query.scope.covers(run.recipe_id, run.labels):
         return False

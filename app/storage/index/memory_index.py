@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from app import clock
 from app.domain import gates, issues, receipts, runs, states
 from app.domain.access import Scope
 from app.domain.authors import RunOrder
@@ -141,11 +142,11 @@ class MemoryIndex:
         return sorted((run.summary for run in keyed if not _finished(run.summary)), key=index_port.age)
 
     async def count_by_status(self) -> dict[str, int]:
-        shown = (run.summary for run in self._runs.values() if not runs.is_internal(run.summary.run_id))
+        shown = (run.summary for run in self._runs.values() if not clock.is_internal(run.summary.run_id))
         return dict(Counter(summary.status for summary in shown))
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        shown = self._matching(lambda run: not runs.is_internal(run.run_id) and _covered(run, since.scope))
+        shown = self._matching(lambda run: not clock.is_internal(run.run_id) and _covered(run, since.scope))
         failed = (run for run in shown if run.status == states.RunState.FAILED and run.reason != gates.DENIED)
         return run_sums.Totals(
             by_status=Counter(run.status for run in shown),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from app import errors
+from app import clock, errors
 from app.domain import issues, receipts, runs
 from app.domain.authors import RunOrder
 from app.engine import run_sums, spending, stores
@@ -121,7 +121,7 @@ class ReadOnlyIndex(MemoryIndex):
     async def count_by_status(self) -> dict[str, int]:
         counts = Counter(self._read(reads.count_by_status))
         hidden = [self._read(reads.get_run, run_id) for run_id in {*self._runs, *self._removed}]
-        shown = (run.summary for run in hidden if run is not None and not runs.is_internal(run.summary.run_id))
+        shown = (run.summary for run in hidden if run is not None and not clock.is_internal(run.summary.run_id))
         counts.subtract(summary.status for summary in shown)
         return dict(+(counts + Counter(await super().count_by_status())))
 

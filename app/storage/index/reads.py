@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from app.domain import issues, receipts, runs, states
+from app import clock
+from app.domain import issues, receipts, states
 from app.domain.access import Scope
 from app.domain.authors import RunOrder
 from app.engine import stores
@@ -30,7 +31,7 @@ _FINISHED = ", ".join(f"'{state.value}'" for state in states.RunState if state.f
 _UNFINISHED = f"runs.status NOT IN ({_FINISHED})"
 _UNFINISHED_STATES = frozenset(state.value for state in states.RunState if not state.finished)
 
-SHOWN = f"runs.run_id NOT LIKE '{runs.INTERNAL_PREFIX.replace('_', '/_')}%' ESCAPE '/'"
+SHOWN = f"runs.run_id NOT LIKE '{clock.INTERNAL_PREFIX.replace('_', '/_')}%' ESCAPE '/'"
 """Holds for the runs that lists and counts show."""
 
 _RUN = ", ".join(f"runs.{name}" for name in rows.RUN)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from app import errors
-from app.domain import runs
+from app import clock, errors
 from app.storage import layout
 
 
@@ -22,7 +21,7 @@ def corrupt(run_id: str, file: str, reason: str, line: int | None = None) -> err
 
 def advice(run_id: str, file: str) -> str:
     """Return what to do about a run of which a file is damaged: without its start nothing can be made of the rest."""
-    if runs.is_internal(run_id):
+    if clock.is_internal(run_id):
         return f"its plan continues in another run; once it does, delete this one: control-room runs delete {run_id}"
     if file == layout.START:
         return f"put {file} back from a backup, or delete the run: control-room runs delete {run_id}"

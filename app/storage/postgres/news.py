@@ -14,9 +14,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from app import errors
+from app import clock, errors
 from app.domain import events, states
-from app.domain.runs import is_internal
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.disk.worker_threads import Workers
@@ -144,7 +143,7 @@ class PostgresNews:
                 continue
             run_id, begin, number = (part.decode() for part in found.groups(b""))
             changed[run_id] = None
-            if number and number != self._number and not is_internal(run_id):
+            if number and number != self._number and not clock.is_internal(run_id):
                 self._begins[run_id] = min(int(begin), self._begins.get(run_id, int(begin)))
         for run_id in changed:
             on_write(run_id)

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from app import clock, settings
-from app.api import browser_sessions, callers, connections, gateway, guards, tickets
+from app.api import browser_sessions, callers, connections, gateway, tickets
 
 
 def behind(app: ASGIApp, time: clock.FakeClock | None = None, **facts: Any) -> gateway.Gateway:
@@ -15,5 +15,5 @@ def behind(app: ASGIApp, time: clock.FakeClock | None = None, **facts: Any) -> g
     time, ids = time or clock.FakeClock(), clock.RandomIds()
     server = settings.ServerSettings(**facts)
     sign_ins = browser_sessions.BrowserSessions(callers.Credentials(server.token), time, ids)
-    guard = guards.TokenGuard(tickets.Tickets(time, ids), sign_ins)
+    guard = callers.TokenGuard(tickets.Tickets(time, ids), sign_ins)
     return gateway.Gateway(app, server, guard, connections.Warnings(time.monotonic), time, ids)

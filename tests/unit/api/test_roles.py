@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app import settings
-from app.api import guards, roles, service
+from app.api import callers, roles, service
 from app.cli import keys as key_commands
 from app.domain.access import Role, Scope
 
@@ -32,7 +32,7 @@ def test_only_open_paths_need_no_role() -> None:
     """What the table leaves open is what the guard lets pass, and the readiness of a service behind a token."""
     free = {name.partition(" ")[2] for name, need in roles.NEEDS.items() if need.role is None}
 
-    assert {path for path in free if not path.startswith(guards.OPEN_PREFIX)} == guards.OPEN_PATHS
+    assert {path for path in free if not path.startswith(callers.OPEN_PREFIX)} == callers.OPEN_PATHS
 
 
 def test_viewers_change_nothing() -> None:

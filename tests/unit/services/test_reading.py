@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import errors
-from app.domain import decisions, runs, slots, states, views
+from app import clock, errors
+from app.domain import decisions, slots, states, views
 from app.engine import stores
 from app.services import run_reader
 from app.storage import memory_store
@@ -299,4 +299,4 @@ def test_only_what_can_be_an_id_is_looked_for(text: str) -> None:
 
     assert 1 <= len(text) <= 64
     assert not set(text) & set("./\\\0\n ")
-    assert runs.RUN_ID_PATTERN
+    assert clock.RUN_ID_PATTERN
