@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import clock, errors, settings, telemetry
 from app.api import (
-    body_limits,
     callers,
     connections,
     polling,
@@ -74,7 +73,7 @@ class Gateway:
         self._pages = pages
         self._site = callers.SiteGuard(server)
         self._token = guard
-        self._bodies = body_limits.BodyLimits(server.max_body_bytes)
+        self._bodies = request_models.BodyLimits(server.max_body_bytes)
         self._warnings = warnings
         self._clock = clock
         self._ids = ids
@@ -148,7 +147,7 @@ class Gateway:
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
         value = None
-        if body_limits.has_body(scope):
+        if request_models.has_body(scope):
             body = await self._bodies.read(scope, receive)
             if body is None:
                 return

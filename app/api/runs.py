@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, Path, Query
+from pydantic import BaseModel, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,12 +14,71 @@ from app.api.callers import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import views
+from app.engine import run_engine
 from app.services import budgets, progress, requests
 
 router = routers.router(prefix="/api/runs", tags=["runs"])
 
 RunId = Annotated[str, Path(description="Id of the run.", examples=["20260210T143000Z-k3x9af"])]
 """A run's id in a path."""
+
+
+class PauseBody(BaseModel):
+    """How a run is paused; empty: at its next step boundary."""
+
+    model_config = request_models.strict({}, {"interrupt": True})
+
+    interrupt: bool = Field(
+        False,
+        description="Cut the steps in flight off; they leave no record, and run again as their next attempt when the "
+        "run continues.",
+    )
+
+
+class ResumeBody(BaseModel):
+    """How an ended run is resumed; empty: from the causes of its ending, as it was."""
+
+    model_config = request_models.strict(
+        {"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md"}}
+    )
+
+    from_key: str | None = Field(None, alias="from", description="Key of the step to go back to.")
+    args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
+    options: dict[str, Any] | None = Field(None, description="Options put over those that the run has.")
+    recipe: Literal["current"] | None = Field(None, description="`current` uses the recipe as it is now.")
+    conversation: Literal["new"] | None = Field(
+        None, description="`new` begins the agent's conversation again, with the prompts and replies of the journal."
+    )
+
+    def request(self) -> requests.ResumeRequest:
+        """Return the request that the body makes."""
+        return requests.ResumeRequest(
+            from_key=self.from_key,
+            args=self.args,
+            options=self.options,
+            current_recipe=self.recipe == "current",
+            new_conversation=self.conversation == "new",
+        )
+
+
+class MarksBody(BaseModel):
+    """What changes about a run, whatever its state."""
+
+    model_config = request_models.strict({"labels": {"book": "one", "draft": None}}, {"pinned": True})
+
+    labels: request_models.Labelling = Field(default_factory=dict)
+    pinned: request_models.Pinning = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> MarksBody:
+        if not self.labels and self.pinned is None:
+            raise ValueError("name what changes: `labels` or `pinned`")
+        return self
+
+    def marks(self) -> run_engine.Marks:
+        """Return what changes."""
+        return run_engine.Marks(labels=self.labels, pinned=self.pinned)
+
 
 _STARTED = responses.created(
     requests.Moved,
@@ -109,7 +169,7 @@ async def pause_run(
     services: ServicesDep,
     run_id: RunId,
     author: AuthorDep,
-    body: Annotated[request_models.PauseBody | None, Body()] = None,
+    body: Annotated[PauseBody | None, Body()] = None,
 ) -> Response:
     """Pause a run at its next step boundary, or at once with `interrupt: true`."""
     return as_json(await services.runs.pause(run_id, author, interrupt=body is not None and body.interrupt))
@@ -141,7 +201,7 @@ async def resume_run(
     request: Request,
     run_id: RunId,
     author: AuthorDep,
-    body: Annotated[request_models.ResumeBody | None, Body()] = None,
+    body: Annotated[ResumeBody | None, Body()] = None,
 ) -> Response:
     """Continue a failed or cancelled run from the failed step, or from an earlier one."""
     wanted = body.request() if body else requests.ResumeRequest()
@@ -151,7 +211,7 @@ async def resume_run(
 
 @router.patch("/{run_id}", summary="Label or pin a run", responses=_MARKED)
 async def mark_run(
-    services: ServicesDep, request: Request, run_id: RunId, author: AuthorDep, body: request_models.MarksBody
+    services: ServicesDep, request: Request, run_id: RunId, author: AuthorDep, body: MarksBody
 ) -> Response:
     """Change a run's labels or its pin, whatever its state. A pinned run is never pruned."""
     await scoping.labelled(services, callers.caller_of(request), run_id, body.marks().labels)

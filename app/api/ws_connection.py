@@ -13,7 +13,7 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from app import clock, errors
-from app.api import body_limits, refusals, ws_access, ws_messages
+from app.api import refusals, request_models, ws_access, ws_messages
 from app.domain import access, plain, runs, states
 from app.engine import aio
 from app.services import conversation_binding, conversation_messages, conversations
@@ -85,7 +85,7 @@ class Connection:
     async def _answer(self, content: str | bytes) -> None:
         message: ws_messages.Received | None = None
         try:
-            if len(content) <= body_limits.CHECKED_AT_ONCE:
+            if len(content) <= request_models.CHECKED_AT_ONCE:
                 message = ws_messages.read(content, self._max_bytes)
             else:
                 message = await asyncio.to_thread(ws_messages.read, content, self._max_bytes)

@@ -208,12 +208,12 @@ def read_plan(path: Path) -> requests.NewPlan:
     """
     import pydantic
 
-    from app.api import body_limits, plan_requests
     from app.api import errors as http_errors
+    from app.api import plan_requests, request_models
     from app.domain import json_text
 
     content = arguments.read_bytes(path)
-    body_limits.check(content)
+    request_models.check(content)
     try:
         return plan_requests.PlanBody.model_validate(json_text.read(content.decode(), exact=True)).plan(None)
     except pydantic.ValidationError as error:

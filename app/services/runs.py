@@ -45,20 +45,19 @@ class RunStartedListeners:
             if listener in listeners:
                 listeners.remove(listener)
 
-    def tell(self, start: runs.RunStart) -> None:
-        """Notify all listeners that the run concerns."""
-        for listener in (*self._listeners, *(self._of_sessions if _may_belong(start) else ())):
+    def tell(self, start: runs.RunStart, *, elsewhere: bool = False) -> None:
+        """Notify the listeners that a run concerns.
+
+        Args:
+            elsewhere: Whether another process has begun or resumed it, and takes care of it: only those of every run.
+        """
+        for listener in (*self._listeners, *(self._of_sessions if not elsewhere and _may_belong(start) else ())):
             listener(start)
 
     @property
     def has_any(self) -> bool:
         """Return whether a listener is there for every run."""
         return bool(self._listeners)
-
-    def tell_of_another(self, start: runs.RunStart) -> None:
-        """Notify the listeners of a run that another process has begun or resumed, and takes care of."""
-        for listener in list(self._listeners):
-            listener(start)
 
 
 class Runs(RunQueries):
@@ -134,7 +133,7 @@ class Runs(RunQueries):
             errors.NotFound, errors.StorageFault: there is no such run, or it cannot be read.
         """
         if self.started_listeners.has_any:
-            self.started_listeners.tell_of_another((await self.view(run_id)).start)
+            self.started_listeners.tell((await self.view(run_id)).start, elsewhere=True)
 
     async def start_child(self, call: ports.Call) -> str:
         """Start the run that a `ChildRun` requests, or find the one of an earlier attempt; return its id.

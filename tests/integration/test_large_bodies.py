@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app import errors
-from app.api import body_limits
+from app.api import request_models
 from app.domain import json_text, plain
 from tests.integration import served
 from tests.integration.project import Project
@@ -49,12 +49,12 @@ async def test_values_are_counted_before_they_are_validated(
 
 def test_what_is_counted_is_bounded_by_what_is_read() -> None:
     """Commas and brackets inside of texts do not count, and the bound is exact."""
-    values = body_limits.MOST_VALUES
-    body_limits.check(json.dumps({"args": {"a": "[,{" * 100_000}}).encode())
-    body_limits.check(json.dumps({"args": {"a": [1] * (values - 4)}}).encode())
-    body_limits.check(json.dumps({"tasks": [{"args": {"a": [1] * 20_000}}]}).encode())
+    values = request_models.MOST_VALUES
+    request_models.check(json.dumps({"args": {"a": "[,{" * 100_000}}).encode())
+    request_models.check(json.dumps({"args": {"a": [1] * (values - 4)}}).encode())
+    request_models.check(json.dumps({"tasks": [{"args": {"a": [1] * 20_000}}]}).encode())
     with pytest.raises(errors.TooLarge):
-        body_limits.check(json.dumps({"args": {"a": [1] * (values + 1)}}).encode())
+        request_models.check(json.dumps({"args": {"a": [1] * (values + 1)}}).encode())
 
 
 async def test_large_bodies_are_checked_beside_the_loop(
@@ -62,19 +62,19 @@ async def test_large_bodies_are_checked_beside_the_loop(
 ) -> None:
     """Large bodies are read on a thread, one at a time; small ones where they are."""
     loop_thread, threads, at_once, most = threading.get_ident(), [], 0, 0
-    check = body_limits.check
+    check = request_models.check
 
     def noted(body: bytes) -> plain.Json:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
-        threads.append((len(body) <= body_limits.CHECKED_AT_ONCE, threading.get_ident() == loop_thread))
+        threads.append((len(body) <= request_models.CHECKED_AT_ONCE, threading.get_ident() == loop_thread))
         value = check(body)
         at_once -= 1
         return value
 
-    monkeypatch.setattr(body_limits, "check", noted)
-    large = {"description": "a b," * 4_000, "more": "c" * body_limits.CHECKED_AT_ONCE}
+    monkeypatch.setattr(request_models, "check", noted)
+    large = {"description": "a b," * 4_000, "more": "c" * request_models.CHECKED_AT_ONCE}
     await asyncio.gather(*(service.http.post("/api/route", json=large) for _ in range(6)))
     await service.http.post("/api/route", json={"description": "x"})
 

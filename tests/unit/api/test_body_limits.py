@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app import errors
-from app.api import body_limits
+from app.api import request_models
 from tests.unit.api import gateways
 
 LIMIT = 2000
@@ -172,7 +172,7 @@ def test_bytes_are_either_json_or_refused(body: bytes) -> None:
 def refusal(body: bytes) -> tuple[errors.Flaw, ...] | None:
     """Return why a body is refused, or None."""
     try:
-        body_limits.check(body)
+        request_models.check(body)
     except errors.InputRefused as error:
         return error.flaws
     return None
