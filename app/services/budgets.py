@@ -201,10 +201,9 @@ class Budgets:
         return reason == decisions.BUDGET_EXHAUSTED and bool(await self._spending.has_room(loaded))
 
     async def _watch(self, sends_on: bool) -> None:
-        if sends_on:
-            await self.send_on()
-        turned = self._clock.now()
+        turned, is_owed = self._clock.now(), sends_on
         while True:
+            is_owed = is_owed and not await self._has_sent_on()
             turns = (budget.next_turn(turned) for budget in self._known.values())
             due = min((at for at in turns if at is not None), default=None)
             known, now = self._known, self._clock.now()
@@ -215,8 +214,16 @@ class Budgets:
             await asyncio.to_thread(self.policies.look)
             is_due = due is not None and self._clock.now() >= due
             turned = self._clock.now() if is_due or known is not self._known else turned
-            if sends_on and (is_due or known is not self._known or (self._known and self._engine.elsewhere)):
-                await self.send_on()
+            news = is_due or known is not self._known or (self._known and self._engine.elsewhere)
+            is_owed = is_owed or bool(sends_on and news)
+
+    async def _has_sent_on(self) -> bool:
+        try:
+            await self.send_on()
+        except (errors.ControlRoomError, errors.StorageFault) as error:
+            _log.warning("runs are not sent on now: %s", error.message, extra={"code": error.code})
+            return False
+        return True
 
     # -- helpers
 

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from app import errors
+from app.engine import stores
+from app.services import budgets
+from app.storage import folder_store
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -132,6 +136,45 @@ async def test_a_budget_counts_what_was_spent_before(paid: Project) -> None:
 
     assert (made.json()["used"]["cost_usd"], made.json()["used"]["calls"]) == (0.75, 3)
     assert shown["budget"]["used"]["calls"] == 1
+
+
+async def test_a_budget_of_a_label_counts_its_runs_alone(paid: Project, service: served.Served) -> None:
+    """A run with the label parks at its budget; one with another value, and one without, do not and do not count."""
+    await service.http.put("/api/budgets/book", json={"limits": {"calls": 3}, "label": "book:harbour"})
+    runs = [{"book": "harbour"}, {"book": "bridge"}, {}, {"book": "harbour", "more": "x"}]
+    ended = [await service.until(await service.start(**DRAFT, labels=each), "paused", "done") for each in runs]
+    (shown,) = (await service.http.get("/api/budgets")).json()
+
+    assert [each["status"] for each in ended] == ["done", "done", "done", "paused"]
+    assert ended[-1]["error"]["detail"]["budget"] == {"kind": "budget", "name": "book"}
+    assert (shown["used"]["calls"], shown["left"]) == (3, {"calls": 0})
+
+
+async def test_runs_are_sent_on_although_they_cannot_be_listed_at_first(
+    paid: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault while a starting service looks for runs that wait for room passes: it looks again."""
+    budget = {"limits": {"calls": 1}}
+    async with served.in_process(paid) as service:
+        await service.http.put("/api/budgets/all", json=budget)
+        run_id = await service.start(**DRAFT)
+        await service.until(run_id, "paused")
+    file = paid.data / "budgets.json"
+    file.write_text(file.read_text().replace('"calls":1', '"calls":9').replace('"calls": 1', '"calls": 9'))
+    list_runs, refused = folder_store.FolderStore.list_runs, list[str]()
+
+    async def list_later(store: folder_store.FolderStore, query: stores.RunQuery) -> Any:
+        if query.status == "paused" and not refused:
+            refused.append("paused")
+            raise errors.Unreadable("runs cannot be read now")
+        return await list_runs(store, query)
+
+    monkeypatch.setattr(folder_store.FolderStore, "list_runs", list_later)
+    monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.01)
+    async with served.in_process(paid) as service:
+        await service.until(run_id, "done")
+
+    assert refused == ["paused"]
 
 
 async def test_a_removed_budget_lets_runs_go_on(paid: Project, service: served.Served) -> None:
