@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import clock
-from app.domain import notifications
+from app import clock, errors
+from app.domain import events, notifications
 from app.engine import event_feed
 from app.services.notifications import derivation, dispatcher, plan_questions, repository, webhook_sender
 from app.services.triggers import pointers
+from app.storage import folder_store
 from tests.integration import endpoints, powercuts, scheduled, served
 from tests.integration.project import Project
 
@@ -238,6 +239,37 @@ async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path
     assert sorted(one.content["data"]["run_id"] for one in receiver.posts[1:]) == sorted([*missed, later])
     assert refused <= {one.headers["webhook-id"] for one in receiver.posts[1:]}
     assert len(receiver.posts) == 4
+
+
+async def test_a_run_that_cannot_be_read_is_told_later_under_its_own_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart the events of one run cannot be read for a while: others are told, and then it is, once."""
+    project, read_events = Project(tmp_path), folder_store.FolderStore.read_events
+    monkeypatch.setattr(dispatcher, "_RETRY_STORAGE_SECONDS", 0.01)
+    async with endpoints.receiver() as receiver:
+        receiver.statuses = [503]
+        async with served.in_process(project, **ALLOWED) as service:
+            await _add(service, url=receiver.url)
+            first, other = [(await service.run("quick"))["run_id"] for _ in range(2)]
+            await receiver.until(2)
+        ids = {one.content["data"]["run_id"]: one.headers["webhook-id"] for one in receiver.posts}
+        receiver.statuses = [204]
+        del receiver.posts[:]
+
+        async def read(store: folder_store.FolderStore, run_id: str) -> list[events.Event]:
+            if run_id == first and len(receiver.posts) == 0:
+                raise errors.Unreadable("the events cannot be read now")
+            return await read_events(store, run_id)
+
+        monkeypatch.setattr(folder_store.FolderStore, "read_events", read)
+        async with served.in_process(project, **ALLOWED) as service:
+            posts = await receiver.until(2)
+            await _delivered(service)
+
+    assert [one.content["data"]["run_id"] for one in posts] == [other, first]
+    assert {one.content["data"]["run_id"]: one.headers["webhook-id"] for one in receiver.posts} == ids
+    assert len(receiver.posts) == 2
 
 
 @pytest.mark.parametrize("back_seconds", [30 * 60, 3 * 3600])

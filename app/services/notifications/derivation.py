@@ -63,7 +63,11 @@ async def since(
 
     Args:
         margin: How much earlier is looked, too.
+
+    Raises:
+        errors.StorageFault: the events of a run cannot be read now; those of the others were yielded before.
     """
+    fault: errors.StorageFault | None = None
     begin = clock.stamp(clock.instant(instant) - margin)
     seen = set[str]()
     for query in (stores.RunQuery(status=_UNFINISHED), stores.RunQuery(updated_after=begin)):
@@ -71,15 +75,22 @@ async def since(
             if row.run_id in seen or clock.is_internal(row.run_id):
                 continue
             seen.add(row.run_id)
-            for counts_from, message in in_order(await _of_run(store, row)):
+            try:
+                made = await _of_run(store, row)
+            except errors.StorageFault as unreadable:
+                fault = fault or unreadable
+                continue
+            for counts_from, message in in_order(made):
                 if counts_from >= begin:
                     yield message
+    if fault is not None:
+        raise fault
 
 
 async def _of_run(store: stores.RunStore, row: stores.RunSummary) -> list[notifications.Message]:
     try:
         found = await store.read_events(row.run_id)
-    except (errors.NotFound, errors.StorageFault):
+    except errors.NotFound:
         found = []
     made = [message for event in found if (message := of_event(event, row.recipe_id, row.labels)) is not None]
     ended = [message for message in made if message.kind in ("failed", "done")]

@@ -41,6 +41,7 @@ class _Outlet:
         self.lanes: dict[str, asyncio.Task[None]] = {}
         self.room = asyncio.Semaphore(_AT_ONCE)
         self.is_dirty = False
+        self.is_unread = False
 
     def since(self, now: str) -> str:
         """Return the instant before which nothing is open."""
@@ -133,7 +134,9 @@ class Dispatcher:
             await self._take()
             await self._save()
             if self._place == self._feed.last and not self._repository.changed.is_set():
-                asked, sleep = self._questions.changed.wait(), self._clock.sleep(_IDLE_SECONDS)
+                is_unread = any(outlet.is_unread for outlet in self._outlets.values())
+                pause = _RETRY_STORAGE_SECONDS if is_unread else _IDLE_SECONDS
+                asked, sleep = self._questions.changed.wait(), self._clock.sleep(pause)
                 await aio.wait_first(news, self._repository.changed.wait(), asked, sleep)
                 self._look_again()
         finally:
@@ -170,9 +173,7 @@ class Dispatcher:
         portions = self._feed.behind(self._place)
         for outlet in self._outlets.values():
             if outlet.behind is not None and len(outlet.pending) < MOST_PENDING // 2:
-                begin, outlet.behind = outlet.behind, None
-                margin, outlet.margin = outlet.margin, derivation.MARGIN
-                self._enqueue(outlet, [one async for one in derivation.since(self._store, begin, margin)])
+                await self._catch_up(outlet, outlet.behind)
             if outlet.behind is None:
                 self._enqueue(outlet, [one for portion in portions for one in derivation.of_portion(portion)])
         self._place = reached
@@ -182,6 +183,23 @@ class Dispatcher:
             if outlet.behind is not None:
                 # There was no room for all of them.
                 self._questions.again()
+
+    async def _catch_up(self, outlet: _Outlet, begin: str) -> None:
+        found: list[notifications.Message] = []
+        fault: errors.StorageFault | None = None
+        try:
+            async for one in derivation.since(self._store, begin, outlet.margin):
+                found.append(one)
+        except errors.StorageFault as unreadable:
+            _log.warning("notifications are incomplete: %s", unreadable.message, extra={"code": unreadable.code})
+            fault = unreadable
+        outlet.behind, outlet.is_unread = None, fault is not None
+        self._enqueue(outlet, found)
+        if fault is not None:
+            # Read again from there; what was delivered by then is known by its id.
+            outlet.behind = begin
+        else:
+            outlet.margin = derivation.MARGIN
 
     def _enqueue(self, outlet: _Outlet, messages: Iterable[notifications.Message]) -> None:
         found = derivation.in_order(messages)
