@@ -114,6 +114,7 @@ class Decisions:
     let_go: tuple[str, dict[str, list[Started]]] | None = None
     """When a pause or a stop let its open tries go, with those begun by key; None since it was taken up again."""
     ended: Ended | None = None  # Its ending, unless it was resumed since.
+    resumed_at: str | None = None  # When a person last sent it on after it had ended.
     dead: frozenset[int] = _NOTHING  # Positions of journal lines that replay skips.
     tries: dict[str, list[Started]] = field(default_factory=dict)
     """Tries begun by key, since the last unpause, release or resume."""
@@ -242,6 +243,7 @@ class Decisions:
         # A run that another process only left behind continues as it was, its questions and times included.
         if self.ended is not None:
             self.overrides["resumed"] = True
+            self.resumed_at = line["at"]
         if self.ended is not None or line["dead"]:
             self.due.clear()
             self.asked.clear()

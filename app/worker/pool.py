@@ -303,7 +303,7 @@ class Pool:
             unfinished = await recovery.recover(self._store, self._active, self._clock)
             self._found = len(unfinished)
             for summary in unfinished:
-                self._supersede(summary)
+                self._supersede(summary, again=True)
             asking = [summary for summary in unfinished if summary.status == states.RunState.WAITING]
             self._helpers.begin(self._let_ask(asking), "questions")
         else:
@@ -313,8 +313,12 @@ class Pool:
         await self._resting.put_back(asking)
         await self._deliveries.let_ask(summary.run_id for summary in asking)
 
-    def _supersede(self, summary: stores.RunSummary) -> None:
-        """Cancel the earlier runs of a key as a new one orders; after a crash before that, recovery does."""
+    def _supersede(self, summary: stores.RunSummary, *, again: bool = False) -> None:
+        """Cancel the earlier runs of a key as a new one orders; after a crash before that, recovery does.
+
+        Args:
+            again: Whether an earlier process may have done so.
+        """
         key, policy = summary.concurrency_key, summary.concurrency_policy or ""
         if key is None or not policy.startswith("cancel_"):
             return
@@ -323,17 +327,25 @@ class Pool:
         if earlier := self._active.capacity.superseded(
             key, (summary.created_at, summary.run_id), above, running=running
         ):
-            self._helpers.begin(self._cancel_earlier(summary.run_id, earlier), f"supersede by {summary.run_id}")
+            self._helpers.begin(self._cancel_earlier(summary.run_id, earlier, again), f"supersede by {summary.run_id}")
 
-    async def _cancel_earlier(self, run_id: str, earlier: set[str]) -> None:
+    async def _cancel_earlier(self, run_id: str, earlier: set[str], again: bool) -> None:
         try:
-            wanted = (await self._store.read(run_id)).start.concurrency
+            start = (await self._store.read(run_id)).start
+            wanted = start.concurrency
             scope = None if wanted is None else wanted.within
             within = {each for each in earlier if scope is None or await self._is_covered(each, scope)}
+            if again:
+                within = {each for each in within if not await self._is_resumed_since(each, start.created_at)}
         except (errors.ControlRoomError, errors.StorageFault) as error:
             _log.warning("not superseded: %s", error.message, extra={"run_id": run_id, "code": error.code})
             return
         await self._commands.cancel_all(within)
+
+    async def _is_resumed_since(self, run_id: str, instant: str) -> bool:
+        # Whoever resumed it knew of the run that had cancelled it, or came after it.
+        resumed_at = (await self._store.read(run_id)).decisions.resumed_at
+        return resumed_at is not None and resumed_at > instant
 
     async def _is_covered(self, run_id: str, scope: access.Scope) -> bool:
         # A caller must not cancel by a start what an order of its own could not cancel. Its scope was compared before

@@ -167,6 +167,30 @@ async def _superseding(policy: concurrency.Policy, kill: tuple[str, int] | None)
     return story, [*(state.value for state in ended), *executed]
 
 
+async def test_a_restart_does_not_cancel_what_was_resumed_since() -> None:
+    """An earlier run that a person resumes while the one that cancelled it is under way waits for it, also after a
+    restart.
+    """
+    bench = await Bench().open()
+    first = await bench.submit({"gate": "go"}, **keyed())
+    await bench.shown(first, states.RunState.WAITING)
+    second = await bench.submit({"gate": "on"}, **keyed(policy="cancel_running"))
+    assert await bench.ended(first) == [CANCELLED]
+    await bench.shown(second, states.RunState.WAITING)
+    bench.advance(1)
+    await bench.resumed(first)
+    await bench.crash()
+    await bench.restart()
+    await pools.idle()
+    standing = bench.pool.standing(first)
+
+    assert standing is not None
+    assert (standing.reason, standing.holder) == ("concurrency", second)
+    await bench.pool.cancel(second)
+    await bench.shown(first, states.RunState.WAITING)
+    await bench.close()
+
+
 async def test_of_two_starts_that_race_one_is_refused() -> None:
     """`reject` counts and creates in one critical section; the refusal names the holder, and a free key is taken."""
     bench = await Bench().open()
