@@ -17,12 +17,11 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-import fastapi
 import uvicorn
 import uvloop
 
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
-from app.api import connections, dependencies, http_protocol, service, streaming
+from app.api import connections, gateway, http_protocol, service, streaming, use_cases
 from app.services import bulk, event_feeds, preflight
 from app.storage import keys as key_files
 from app.storage import layout
@@ -37,11 +36,11 @@ _SWITCH_SECONDS = 0.001
 """Time after which a thread that computes lets the event loop go first."""
 
 
-def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = None) -> fastapi.FastAPI:
+def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = None) -> gateway.Gateway:
     """Return the application for any ASGI server; its lifespan is the service's."""
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: gateway.Gateway) -> AsyncIterator[None]:
         address = f"http://{chosen.server.host}:{chosen.server.port}"
         async with _following(ring), _started(app, chosen, address, platform) as start:
             yield
@@ -90,7 +89,7 @@ async def _serve(
     async with _following(ring), _started(app, chosen, address, platform) as start:
         signals = stop_signals.StopSignals(lambda hurried: _stop(start, server, hurried))
         built = functools.partial(ready, _first_page(chosen.server, listener)) if ready else None
-        attending = asyncio.create_task(_attend(start, server, announce, chosen.telemetry.log_level, built))
+        attending = asyncio.create_task(_attend(app, start, server, announce, chosen.telemetry.log_level, built))
         try:
             with signals.caught():
                 await server.serve(sockets=[listener])
@@ -103,7 +102,7 @@ async def _serve(
 
 
 def _started(
-    app: fastapi.FastAPI, chosen: settings.Settings, address: str, platform: bootstrap.Platform | None = None
+    app: gateway.Gateway, chosen: settings.Settings, address: str, platform: bootstrap.Platform | None = None
 ) -> bootstrap.ServiceStart:
     def opened(application: bootstrap.Application) -> None:
         app.state.key_ring.common = application.store.common
@@ -117,6 +116,7 @@ def _started(
 
 
 async def _attend(
+    app: gateway.Gateway,
     start: bootstrap.ServiceStart,
     server: uvicorn.Server,
     announce: Callable[[str], None],
@@ -132,12 +132,18 @@ async def _attend(
         gc.freeze()
         collecting = asyncio.create_task(garbage.collect_when_quiet(), name="collect garbage")
         try:
-            await asyncio.gather(_tell_recovered(application, announce), application.engine.watch())
+            recovered = _tell_recovered(application, announce)
+            await asyncio.gather(_load_routes(app), recovered, application.engine.watch())
         finally:
             collecting.cancel()
     finally:
         _release(start)
         server.should_exit = True
+
+
+async def _load_routes(app: gateway.Gateway) -> None:
+    await app.state.load_routes()
+    gc.freeze()
 
 
 def _release(start: bootstrap.ServiceStart) -> None:
@@ -198,8 +204,8 @@ async def _following(ring: key_files.KeyRing) -> AsyncIterator[None]:
 
 def _services(
     application: bootstrap.Application, server: settings.ServerSettings, ring: key_files.KeyRing | None = None
-) -> dependencies.Services:
-    return dependencies.Services(
+) -> use_cases.Services:
+    return use_cases.Services(
         runs=application.runs,
         bulk=bulk.BulkOrders(application.runs),
         gates=application.gates,
@@ -234,7 +240,7 @@ def _services(
     )
 
 
-def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvicorn.Config:
+def configuration(app: gateway.Gateway, server: settings.ServerSettings) -> uvicorn.Config:
     """Return how the application is served."""
     logging.getLogger("uvicorn.error").addFilter(http_protocol.is_news)
     counted = connections.Connections(connections.limits(server), app.state.warnings)

@@ -11,11 +11,11 @@ sys.path.insert(0, str(ROOT))
 
 def main() -> None:
     """Write the document."""
-    from app.api import service
+    from app.api import routes
 
     target = ROOT / "openapi" / "openapi.json"
     target.parent.mkdir(exist_ok=True)
-    target.write_text(service.openapi_text(), encoding="utf-8")
+    target.write_text(routes.openapi_text(), encoding="utf-8")
     print(target)
 
 

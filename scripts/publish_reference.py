@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from app import settings  # noqa: E402
-from app.api import service  # noqa: E402
+from app.api import routes  # noqa: E402
 from app.cli import root  # noqa: E402
 
 FOLDER = ROOT / "docs" / "reference"
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _pages() -> dict[str, str]:
-    document = service.create(settings.ServerSettings()).openapi()
+    document = routes.create().openapi()
     pages = {
         "settings.md": _settings(),
         "http-api.md": _http(document),

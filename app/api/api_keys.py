@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from app import clock
 from app.api import refusals, request_flaws, request_models, routers
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import access, keys
 from app.services import keys as key_requests

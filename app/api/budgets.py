@@ -9,8 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
 from app.api import refusals, request_flaws, request_models, routers
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import budgets as values
 from app.domain import limits

@@ -12,8 +12,7 @@ from starlette.responses import Response
 
 from app import errors
 from app.api import queries, refusals, request_models, responses, routers
-from app.api.callers import AuthorDep, LimitsDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, LimitsDep, ServicesDep
 from app.domain import plain, shapes, states
 from app.engine import run_engine
 from app.services import bulk

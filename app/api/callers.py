@@ -7,18 +7,17 @@ import contextlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
-from fastapi import Depends, Header
 from starlette.datastructures import Headers
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
 from app import errors, settings
 from app.api import problems, refusals, roles
-from app.api.dependencies import Services
+from app.api.use_cases import Services
 from app.domain import access, authors, keys, plain
 
 HEADER = "X-Control-Room-Author"  # Header in which a caller may give its name.
@@ -37,14 +36,6 @@ OPEN_PREFIX = "/hooks/"  # Beginning of the addresses that hold their own creden
 
 _BEARER = access.Caller(author=authors.Author(name=None, claimed=False, via="token"))
 _CLAIMING = ("local", "token")
-_Name = Annotated[
-    str | None,
-    Header(
-        alias=HEADER,
-        description="Name of the person on whose behalf you ask, in UTF-8. It is recorded as claimed, with the order. "
-        "A signed-in browser has the name of its sign-in, and a key its own.",
-    ),
-]
 _UNAUTHORIZED = "the header `Authorization: Bearer TOKEN` is missing or wrong"
 _TICKET_REFUSED = "the ticket was used, has expired or is unknown; get another one with POST /api/tickets"
 _HOST = re.compile(
@@ -180,13 +171,14 @@ class TokenGuard:
         self,
         issued: Tickets,
         sign_ins: SignIns,
-        routes: Iterable[Any] = (),
+        routes: Callable[[], Awaitable[Iterable[Any]]],
     ) -> None:
+        """Args: routes: Returns the routes once they are loaded."""
         self._tickets = issued
         self._sign_ins = sign_ins
         self._credentials = sign_ins.credentials
-        self.needs = roles.Table(routes)
-        """What each address needs."""
+        self._routes = routes
+        self._table: roles.Table | None = None
 
     def admitted(self, scope: Scope) -> tuple[Scope, problems.Problem | None]:
         """Return a request with its caller, a stream without its ticket; or why it is refused."""
@@ -202,6 +194,12 @@ class TokenGuard:
             return asked, None
         detail = _UNAUTHORIZED if ticket is None else _TICKET_REFUSED
         return asked, problems.of_status(401, detail, headers={"WWW-Authenticate": "Bearer"})
+
+    async def needed(self, method: str, path: str) -> tuple[roles.Need, Mapping[str, str]] | None:
+        """Return what a request needs, and the parameters of its path; None: there is no such address."""
+        if self._table is None:
+            self._table = roles.Table(await self._routes())
+        return self._table.needed(method, path)
 
     def while_valid(self, scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
         """Return the ways to and from a client, which end when its key does not count any more."""
@@ -279,20 +277,6 @@ async def run_of(services: Services, connection: HTTPConnection) -> str | None:
     if run_id is None or limits is None or await services.runs.is_within(run_id, limits):
         return run_id
     return None
-
-
-async def _author(request: Request, _claimed: _Name = None) -> authors.Author:
-    return author_of(request)
-
-
-async def _limits(request: Request) -> access.Scope | None:
-    return caller_of(request).limits
-
-
-AuthorDep = Annotated[authors.Author, Depends(_author)]  # The author, as a dependency of routes.
-
-LimitsDep = Annotated[access.Scope | None, Depends(_limits)]
-"""The scope that the caller is limited to, as a dependency of routes; None: it is not limited."""
 
 
 def _name(claimed: str) -> str | None:

@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import callers, refusals, request_models, responses, routers
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.services import conferences
 
 router = routers.router(prefix="/api/conferences", tags=["conferences"])

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import resource
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app import settings, telemetry
@@ -15,6 +15,12 @@ STALLED_SECONDS = 30.0  # Time within which a client must take some of what wait
 
 MOST_REFUSED = 64
 """Connections beyond the limit that are still told so; further ones are dropped without a word."""
+
+NOT_TAKEN: Mapping[str, tuple[str, str]] = {
+    "\0too large": ("message_too_large", "the message is larger than this service takes"),
+    "\0not text": ("not_text", "the message is not UTF-8"),
+}
+"""Placeholders of messages of WebSockets that were refused on the wire, with code and message of their errors."""
 
 _LOG = logging.getLogger("control_room.api")
 

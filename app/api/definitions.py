@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from app import errors
 from app.api import callers, queries, refusals, request_models, responses, routers, scoping
-from app.api.callers import LimitsDep
-from app.api.dependencies import Services, ServicesDep
+from app.api.dependencies import LimitsDep, ServicesDep
 from app.api.responses import as_json, declared
+from app.api.use_cases import Services
 from app.domain import access, graphs, library, plain, receipts
 from app.services import inventory, preflight, recipe_versions, routing, workspaces
 

@@ -1,85 +1,27 @@
-"""Dependencies of the routes: the use cases of the running service."""
+"""Dependencies of the routes: the use cases of the running service, and who asks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated
 
-from fastapi import Depends
+from fastapi import Depends, Header
 from starlette.datastructures import State
 from starlette.requests import Request
 
-from app import errors, telemetry
-from app.domain import audit, policies, prices
-from app.services import (
-    budgets,
-    bulk,
-    conferences,
-    conversations,
-    event_feeds,
-    explanations,
-    gates,
-    health,
-    inventory,
-    issues,
-    keys,
-    maintenance,
-    preflight,
-    project_documents,
-    recipes,
-    routing,
-    runs,
-    statistics,
-)
-from app.services import retention as control_retention
-from app.services.notifications import endpoints
-from app.services.plans import plans
-from app.services.triggers import hooks, triggers
+from app import errors
+from app.api import callers
+from app.api.use_cases import Services
+from app.domain import access, authors
 
-
-class Commands(Protocol):
-    """Programs that work for runs in this process."""
-
-    under_way: dict[int, Any]
-    """Those that have not ended."""
-
-    async def run_behind(self, own: tuple[str, int], other: tuple[str, int]) -> str | None:
-        """Return the run whose program holds the other end of a connection."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
-    """The use cases of one running service."""
-
-    runs: runs.Runs  # Runs.
-    bulk: bulk.BulkOrders  # Orders to many runs.
-    gates: gates.Gates  # Questions to people.
-    commands: Commands  # Programs that work for runs in this process.
-    explanations: explanations.Explanations  # Why runs do not move.
-    statistics: statistics.Statistics  # Counts and sums over all runs.
-    feed: event_feeds.FeedFollower  # Events of all runs.
-    issues: issues.Issues  # What was found and written down.
-    conversation_service: conversations.ConversationService  # Recipes and prompts in conversations.
-    plans: plans.Plans  # Session plans.
-    conferences: conferences.Conferences  # Rounds of opinions.
-    retention: control_retention.Retention  # Removal of old runs.
-    triggers: triggers.Triggers  # What starts runs by itself.
-    hooks: hooks.Hooks  # Deliveries from outside.
-    endpoints: endpoints.Endpoints  # Endpoints that receive messages about runs.
-    max_message_bytes: int  # Largest message that a client of the WebSocket may send.
-    catalogue: recipes.Catalogue  # Recipes.
-    preflight: preflight.Preflight  # Dry runs.
-    route: Callable[[str], routing.RoutingResult]  # Router.
-    inventory: inventory.Inventory  # Tools and agents.
-    health: health.Health  # Readiness.
-    metrics: telemetry.Metrics  # Counts and measures.
-    upkeep: maintenance.Maintenance  # Verification and repair.
-    keys: keys.Keys  # API keys.
-    budgets: budgets.Budgets  # What runs may spend together.
-    prices: project_documents.DocumentOrders[prices.Prices]  # What models cost.
-    policies: project_documents.DocumentOrders[policies.Policies]  # What runs of recipes get.
-    audit: audit.AuditLog  # Changes of what has no run's journal.
+_Name = Annotated[
+    str | None,
+    Header(
+        alias=callers.HEADER,
+        description="Name of the person on whose behalf you ask, in UTF-8. It is recorded as claimed, with the order. "
+        "A signed-in browser has the name of its sign-in, and a key its own.",
+    ),
+]
 
 
 async def found(request: Request) -> Services:
@@ -101,3 +43,17 @@ def why_starting(state: State) -> errors.Unavailable | errors.Unreadable:
 
 
 ServicesDep = Annotated[Services, Depends(found)]  # The use cases, as a dependency of routes.
+
+
+async def _author(request: Request, _claimed: _Name = None) -> authors.Author:
+    return callers.author_of(request)
+
+
+async def _limits(request: Request) -> access.Scope | None:
+    return callers.caller_of(request).limits
+
+
+AuthorDep = Annotated[authors.Author, Depends(_author)]  # The author, as a dependency of routes.
+
+LimitsDep = Annotated[access.Scope | None, Depends(_limits)]
+"""The scope that the caller is limited to, as a dependency of routes; None: it is not limited."""

@@ -12,8 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
 from app.api import queries, routers, streaming
-from app.api.callers import LimitsDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import LimitsDep, ServicesDep
 from app.api.responses import declared
 from app.domain import plain
 from app.services import event_feeds

@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import callers, refusals, request_models, responses, routers, scoping
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.runs import RunId
 from app.domain import plain
 from app.services import fork_requests, requests

@@ -10,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import queries, refusals, request_models, responses, routers
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.services import gate_inbox, gates
 

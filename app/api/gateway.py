@@ -6,31 +6,25 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
-import pydantic
+from starlette.datastructures import State
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import clock, errors, settings, telemetry
-from app.api import (
-    callers,
-    connections,
-    polling,
-    problems,
-    queries,
-    refusals,
-    request_models,
-    responses,
-    scoping,
-)
-from app.api.dependencies import Services
+from app.api import callers, connections, polling, problems, refusals, scoping
+from app.api.use_cases import Services
 from app.domain import access, plain
 from app.domain.authors import Author
 from app.services import requests
+
+if TYPE_CHECKING:
+    from app.api import queries, request_models
 
 EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
 """Headers that pages of allowed origins can read."""
@@ -38,6 +32,7 @@ EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
 _DATA = "/api/"
 _UNMATCHED = "unmatched"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_WITH_BODIES = frozenset({"POST", "PUT", "PATCH"})
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 _LOG = logging.getLogger("control_room.api")
 
@@ -64,17 +59,23 @@ class Gateway:
         app: ASGIApp,
         server: settings.ServerSettings,
         guard: callers.TokenGuard,
-        warnings: connections.Warnings,
+        state: State,
         clock: clock.Clock,
         ids: clock.Ids,
         pages: Pages | None = None,
     ) -> None:
+        """Args: state: What the service shares with its routes; `services` once it has started."""
+        self.state = state
+        self.router = Router()
+        """Answers the messages of the lifespan, and nothing else."""
         self._app = app
+        self._at: Mapping[tuple[str, str], _Direct] = _AT
         self._pages = pages
         self._site = callers.SiteGuard(server)
         self._token = guard
-        self._bodies = request_models.BodyLimits(server.max_body_bytes)
-        self._warnings = warnings
+        self._max_body_bytes = server.max_body_bytes
+        self._bodies: request_models.BodyLimits | None = None
+        self._warnings: connections.Warnings = state.warnings
         self._clock = clock
         self._ids = ids
         self._admit: ASGIApp = self._admitted
@@ -89,8 +90,9 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request; an answer that has begun cannot be changed, so a failure breaks it off."""
+        scope["app"] = self
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.router(scope, receive, send)
             return
         answer = _Answer(scope, send, self._clock)
         try:
@@ -109,6 +111,10 @@ class Gateway:
             if answer.begun:
                 raise
             await problem.response()(scope, receive, answer.send)
+
+    def answer_lists(self) -> None:
+        """Answer lists of runs as well: what reads their forms has been loaded."""
+        self._at = {**self._at, ("GET", "/api/runs"): _list}
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Pages hold no data, and a browser must be able to load the one that signs in.
@@ -137,7 +143,7 @@ class Gateway:
         # only to addresses that are open.
         if caller.sha256 is None:
             return None
-        found = self._token.needs.needed(scope.get("method", "GET"), scope["path"])
+        found = await self._token.needed(scope.get("method", "GET"), scope["path"])
         try:
             if found is not None:
                 await scoping.check(_services(scope), caller, *found)
@@ -147,8 +153,9 @@ class Gateway:
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
         value = None
-        if request_models.has_body(scope):
-            body = await self._bodies.read(scope, receive)
+        if _has_body(scope):
+            bodies = self._bodies or await self._load_forms()
+            body = await bodies.read(scope, receive)
             if body is None:
                 return
             if isinstance(body, problems.Problem):
@@ -157,9 +164,22 @@ class Gateway:
             receive, value = body.again, body.value
         await self._answered(scope, receive, send, value)
 
+    async def _load_forms(self) -> request_models.BodyLimits:
+        # They are loaded beside the loop once the service is ready; a request that brings a body before waits for them.
+        await self.state.load_forms()
+        from app.api import request_models
+
+        self._bodies = self._bodies or request_models.BodyLimits(self._max_body_bytes)
+        self._at = {**self._at, ("POST", "/api/runs"): _start}
+        return self._bodies
+
     async def _answered(self, scope: Scope, receive: Receive, send: Send, value: object = None) -> None:
         services = _services(scope)
-        found = await _direct(services, scope, value) if services is not None else None
+        # Matching the route, solving dependencies and reading parameters cost several times what direct answers cost.
+        # They are a second way beside the routes, so they may only say what these would: whatever is unusual or refused
+        # gives None, and the route, which has all the rules, answers it.
+        direct = self._at.get((scope["method"], scope["path"]), _poll)
+        found = await direct(services, scope, value) if services is not None else None
         await (found or self._app)(scope, receive, send)
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -232,7 +252,7 @@ class _Route:
     path: str
 
 
-_RUNS, _SHOW, _HEALTH = _Route("/api/runs"), _Route("/api/runs/{run_id}"), _Route("/healthz")
+_RUNS, _SHOW, _HEALTH, _READY = map(_Route, ("/api/runs", "/api/runs/{run_id}", "/healthz", "/readyz"))
 
 
 class _HeadSent(Exception):
@@ -244,22 +264,24 @@ def _services(scope: Scope) -> Services | None:
     return getattr(app.state, "services", None) if app is not None else None
 
 
-async def _direct(services: Services, scope: Scope, body: object) -> Response | None:
-    """Return the answer to a request; None: its route answers it.
-
-    Args:
-        body: Value of the request's body; None without one.
-    """
-    # Matching the route, solving dependencies and reading parameters cost several times what these answers cost. This
-    # is a second way beside the routes, so it may only say what they would: whatever is unusual or refused returns
-    # None, and the route, which has all the rules, answers it.
-    found = _AT.get((scope["method"], scope["path"]), _poll)
-    return await found(services, scope, body)
+def _has_body(scope: Scope) -> bool:
+    if scope["method"] not in _WITH_BODIES:
+        return False
+    for name, value in scope["headers"]:
+        if name == b"transfer-encoding" or (name == b"content-length" and value != b"0"):
+            return True
+    return False
 
 
 def alive() -> Response:
     """Return the answer of a process that is alive."""
     return Response(_ALIVE, media_type="application/json")
+
+
+async def ready(services: Services) -> Response:
+    """Return the answer of a service that accepts runs."""
+    found = await services.health.ready()
+    return Response(plain.encode(found.to_json()), media_type="application/json")
 
 
 async def start(
@@ -277,6 +299,10 @@ async def start(
 
 
 async def _start(services: Services, scope: Scope, body: Any) -> Response | None:
+    from pydantic import ValidationError
+
+    from app.api import request_models
+
     keys = _header(scope, b"idempotency-key")
     if body is None or scope["query_string"] or len(keys) > 1:
         return None
@@ -287,7 +313,7 @@ async def _start(services: Services, scope: Scope, body: Any) -> Response | None
         wanted = request_models.StartBody.model_validate(body)
         connection = HTTPConnection(scope)
         author = callers.author_of(connection)
-    except (pydantic.ValidationError, errors.RequestInvalid):
+    except (ValidationError, errors.RequestInvalid):
         return None
     if requests.key_flaws(key):
         return None
@@ -301,19 +327,25 @@ async def runs_listed(services: Services, request: Request, query: queries.RunsQ
     Args:
         known: Entity tags that the client has.
     """
+    from app.api import responses
+
     return await responses.paged(
         services, request, query, known, services.runs.page, lambda run: (run.created_at, run.run_id)
     )
 
 
 async def _list(services: Services, scope: Scope, _body: object) -> Response | None:
+    from pydantic import ValidationError
+
+    from app.api import queries
+
     given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     tags, asked = _header(scope, b"if-none-match"), dict(given)
     if len(asked) < len(given) or len(tags) > 1:
         return None
     try:
         query = queries.RunsQuery.model_validate(asked)
-    except pydantic.ValidationError:
+    except ValidationError:
         return None
     scope["route"] = _RUNS
     return await runs_listed(services, Request(scope), query, tags[0].decode("latin-1") if tags else None)
@@ -324,6 +356,13 @@ async def _alive(_services: Services, scope: Scope, _body: object) -> Response |
         return None
     scope["route"] = _HEALTH
     return alive()
+
+
+async def _ready(services: Services, scope: Scope, _body: object) -> Response | None:
+    if scope["query_string"]:
+        return None
+    scope["route"] = _READY
+    return await ready(services)
 
 
 async def _poll(services: Services, scope: Scope, _body: object) -> Response | None:
@@ -353,7 +392,6 @@ def _header(scope: Scope, name: bytes) -> list[bytes]:
 
 _Direct: TypeAlias = Callable[[Services, Scope, Any], Awaitable[Response | None]]
 _AT: Mapping[tuple[str, str], _Direct] = {
-    ("POST", "/api/runs"): _start,
-    ("GET", "/api/runs"): _list,
     ("GET", "/healthz"): _alive,
+    ("GET", "/readyz"): _ready,
 }

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from app import telemetry
 from app.api import gateway, refusals, routers
 from app.api.dependencies import ServicesDep
-from app.api.responses import as_json, declared
+from app.api.responses import declared
 from app.domain import shapes
 from app.services import health
 
@@ -39,7 +39,7 @@ async def alive() -> Response:
 )
 async def ready(services: ServicesDep) -> Response:
     """Return 200 with the load if the service accepts runs, else 503 with the reason. Needs no token."""
-    return as_json(await services.health.ready())
+    return await gateway.ready(services)
 
 
 @router.get(

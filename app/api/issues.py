@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from app import errors
 from app.api import queries, refusals, request_models, responses, routers, scoping
-from app.api.callers import AuthorDep, LimitsDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, LimitsDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import issues
 from app.services import issue_texts

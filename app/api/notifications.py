@@ -10,8 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from app.api import refusals, request_models, responses, routers
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import notifications, shapes
 from app.services.notifications import requests

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from app.api.dependencies import Services
+from app.api.use_cases import Services
 
 MOST_WAIT_SECONDS = 60  # Longest that a poll is held back.
 

@@ -27,7 +27,6 @@ MOST_TYPED = 5_000
 CHECKED_AT_ONCE = 16 * 1024  # Length of a body that is checked without leaving the loop.
 
 _FREE_FIELDS = frozenset({"args", "options", "recipe"})
-_WITH_BODIES = frozenset({"POST", "PUT", "PATCH"})
 _MANY = f"holds more than {MOST_TYPED} values"
 _GONE = -1
 _NULL = errors.RequestInvalid(
@@ -117,16 +116,6 @@ def check(body: bytes) -> plain.Json:
     if isinstance(value, dict) and len(value) > MOST_TYPED:
         raise _too_many(errors.Flaw(path="$", code="too_many_values", message=_MANY))
     return value
-
-
-def has_body(scope: Scope) -> bool:
-    """Return whether a request brings a body that is read."""
-    if scope["method"] not in _WITH_BODIES:
-        return False
-    for name, value in scope["headers"]:
-        if name == b"transfer-encoding" or (name == b"content-length" and value != b"0"):
-            return True
-    return False
 
 
 async def _read(receive: Receive, max_bytes: int) -> tuple[bytes, int]:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import callers, polling, queries, refusals, schemas
-from app.api.dependencies import Services
+from app.api.use_cases import Services
 from app.domain import plain, shapes
 from app.services import requests
 

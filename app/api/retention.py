@@ -8,8 +8,7 @@ from pydantic import BaseModel, Field, model_validator
 from starlette.responses import Response
 
 from app.api import refusals, request_models, responses, routers
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.domain import retention
 from app.services import retention as control_retention
 

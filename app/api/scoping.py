@@ -12,8 +12,8 @@ from starlette.requests import HTTPConnection
 
 from app import errors
 from app.api import callers, roles
-from app.api.dependencies import Services
 from app.api.roles import Reach
+from app.api.use_cases import Services
 from app.domain import access, gates
 from app.engine import conversation_claims
 from app.services import requests

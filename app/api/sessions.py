@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import callers, plan_requests, polling, queries, refusals, request_models, responses, routers, scoping
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import plans
 from app.services.plans import plans as service

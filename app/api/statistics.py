@@ -10,8 +10,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from app.api import queries, responses, routers
-from app.api.callers import LimitsDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import LimitsDep, ServicesDep
 from app.domain import plain
 from app.services import statistics
 

@@ -8,8 +8,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from app.api import refusals, request_models, routers
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import policies, prices
 

@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import refusals, responses, routers, trigger_requests
-from app.api.callers import AuthorDep
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import json_text, triggers
 from app.services import requests as run_requests

@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket
 
 from app import clock, errors
 from app.api import callers, dependencies, problems, refusals
-from app.api.dependencies import Services
+from app.api.use_cases import Services
 from app.api.ws_connection import Connection
 
 PATH = "/ws"  # Address of the WebSocket.

@@ -11,15 +11,9 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import errors
-from app.api import request_flaws
+from app.api import connections, request_flaws
 from app.domain import json_text, plain
 from app.services import requests
-
-NOT_TAKEN: Mapping[str, tuple[str, str]] = {
-    "\0too large": ("message_too_large", "the message is larger than this service takes"),
-    "\0not text": ("not_text", "the message is not UTF-8"),
-}
-"""Placeholders of messages that were refused on the wire, with code and message of their errors."""
 
 OTHER_NAMES: Mapping[str, str] = {"ios_session_id": "session_id", "provider": "backend"}
 """Names of fields that are taken for ours (orchestration-design, 1.2)."""
@@ -112,7 +106,7 @@ def read(content: str | bytes, max_bytes: int) -> Received:
     """
     if isinstance(content, bytes):
         raise errors.RequestInvalid("messages are text, not binary", code="binary_message")
-    if (refused := NOT_TAKEN.get(content)) is not None:
+    if (refused := connections.NOT_TAKEN.get(content)) is not None:
         raise errors.RequestInvalid(refused[1], code=refused[0])
     if len(content) > max_bytes or len(content.encode(errors="replace")) > max_bytes:
         raise errors.TooLarge(f"the message is larger than {max_bytes} bytes", code="message_too_large")

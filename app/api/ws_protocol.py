@@ -13,14 +13,14 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets import http11, server, typing
 
-from app.api import connections, problems, ws_messages
+from app.api import connections, problems
 
 FRAMES_AT_ONCE = 64  # Frames that are taken before the loop turns to others.
 
 _TEXT, _CONTROL = 0x1, 0x8
 _FIN, _MASKED = 0x80, 0x80
 _MOST_CONTROL_BYTES = 125
-_TOO_LARGE, _NOT_TEXT = ws_messages.NOT_TAKEN
+_TOO_LARGE, _NOT_TEXT = connections.NOT_TAKEN
 
 
 class Protocol(WebSocketsSansIOProtocol):

@@ -130,10 +130,10 @@ def rebuild(place: options.Place, as_json: bool) -> int:
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to this file.")
 def openapi(output: Path | None) -> int:
     """Print the OpenAPI document of the HTTP interface."""
-    from app.api import service
+    from app.api import routes
 
     if output is None:
-        terminal.say_exactly(service.openapi_text())
+        terminal.say_exactly(routes.openapi_text())
     else:
-        output.write_text(service.openapi_text(), encoding="utf-8")
+        output.write_text(routes.openapi_text(), encoding="utf-8")
     return exit_codes.ExitCode.DONE

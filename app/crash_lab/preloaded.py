@@ -9,8 +9,8 @@ import pkgutil
 from collections.abc import Iterator
 
 import app
-from app import clock, resources, settings
-from app.api import service
+from app import clock, resources
+from app.api import routes
 from app.bootstrap import catalogue
 from app.dialects import registry
 from app.services import recipe_files
@@ -35,7 +35,7 @@ _LEFT_OUT = ("__main__", "app.agents.local_model", "app.cli.top", "app.crash_lab
 def _prepare() -> None:
     for name in [*_LATE, *_modules(app.__path__, "app.")]:
         importlib.import_module(name)
-    service.create(settings.ServerSettings())
+    routes.create()
     folder = resources.bundled("recipes")
     bundled, _ = catalogue.recipe_layers(folder, folder, registry.DIALECTS)
     recipe_files.RecipeFiles(bundled, registry.DIALECTS, clock.SystemClock()).read()

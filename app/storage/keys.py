@@ -8,13 +8,10 @@ import threading
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from app import clock, errors
 from app.domain import access, keys, plain
-from app.domain.access import Role, Scope
+from app.domain.access import Role
 from app.engine import probes
 from app.storage import project_file
 from app.storage.disk import disk_health, disk_port
@@ -27,47 +24,7 @@ LOOK_SECONDS = 0.5  # Longest time within which a change of the file is noticed.
 _log = logging.getLogger(__name__)
 
 
-def _instant(text: object) -> str:
-    return clock.stamp(clock.instant(str(text)))
-
-
-_Instant = Annotated[str, BeforeValidator(_instant)]
-_Names = Annotated[list[Annotated[str, Field(min_length=1, max_length=400)]], Field(max_length=keys.MOST_NAMED)]
 _NONE: tuple[None, None] = (None, None)
-_STRICT = ConfigDict(extra="forbid")
-
-
-class _Secret(BaseModel):
-    model_config = _STRICT
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    until: _Instant | None = None
-
-
-class _Key(BaseModel):
-    model_config = _STRICT
-    name: Annotated[str, Field(pattern=keys.NAME_PATTERN)]
-    role: Role
-    recipes: _Names = []
-    labels: _Names = []
-    created_at: _Instant
-    expires_at: _Instant | None = None
-    secrets: Annotated[list[_Secret], Field(min_length=1, max_length=2)]
-
-    def key(self) -> keys.Key:
-        return keys.Key(
-            name=self.name,
-            role=self.role,
-            scope=Scope(recipes=tuple(self.recipes), labels=keys.labels(self.labels)),
-            created_at=self.created_at,
-            expires_at=self.expires_at,
-            secrets=tuple(keys.Secret(sha256=secret.sha256, until=secret.until) for secret in self.secrets),
-        )
-
-
-class _File(BaseModel):
-    model_config = _STRICT
-    version: Literal[1]
-    keys: Annotated[list[_Key], Field(max_length=keys.MOST_KEYS)]
 
 
 class KeyRing:
@@ -166,10 +123,14 @@ class KeyRing:
             return []
         except OSError as error:
             raise disk_health.unusable(self._folder / FILE, error) from error
+        # Loaded where there are keys: few projects have them.
+        from app.storage import key_file
+
         try:
-            found = [each.key() for each in _File.model_validate_json(content).keys]
-        except ValidationError as error:
-            raise self._invalid(error) from error
+            found = key_file.parsed(content)
+        except errors.ConfigurationError as error:
+            message = f"{self._folder / FILE}: {error.message}; mend the file, or restore it from a backup"
+            raise errors.ConfigurationError(message, code=error.code) from error
         if len({key.name for key in found}) < len(found):
             raise errors.ConfigurationError(f"{self._folder / FILE}: two keys have the same name", code="keys_invalid")
         return found
@@ -208,12 +169,6 @@ class KeyRing:
         self._opened = {secret.sha256: (key, _until(secret)) for key in found for secret in key.secrets}
         self.is_locked = self.is_locked or signature is not None
         self._signature = signature
-
-    def _invalid(self, error: ValidationError) -> errors.ConfigurationError:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-        message = f"{self._folder / FILE}: ${place}: {first['msg']}; mend the file, or restore it from a backup"
-        return errors.ConfigurationError(message, code="keys_invalid")
 
 
 def _until(secret: keys.Secret) -> datetime | None:

@@ -14,11 +14,11 @@ import struct
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import fastapi
 import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 
 from app import main
+from app.api import gateway
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -103,7 +103,7 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Listeni
             await _stop(server, app, serving)
 
 
-async def _stop(server: uvicorn.Server, app: fastapi.FastAPI, serving: asyncio.Task[None]) -> None:
+async def _stop(server: uvicorn.Server, app: gateway.Gateway, serving: asyncio.Task[None]) -> None:
     if server.started:
         app.state.services.runs.release()
     server.should_exit = True

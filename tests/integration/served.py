@@ -10,11 +10,11 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import fastapi
 import httpx
 import uvicorn
 
 from app import main, settings
+from app.api import gateway
 from tests.integration.project import Project
 
 HOST = "127.0.0.1:8000"
@@ -27,7 +27,7 @@ WAIT_SECONDS = 60
 class Served:
     """A client, with the few things that most tests do."""
 
-    def __init__(self, project: Project, http: httpx.AsyncClient, app: fastapi.FastAPI | None = None) -> None:
+    def __init__(self, project: Project, http: httpx.AsyncClient, app: gateway.Gateway | None = None) -> None:
         self.project = project
         self.http = http
         self._app = app

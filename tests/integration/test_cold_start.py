@@ -36,6 +36,16 @@ for words in json.loads(sys.argv[1]):
 print("LOADED" + json.dumps(loaded))
 """
 
+# A service that is ready tells what it has loaded, and ends without stopping what it serves.
+SERVING = """
+import json, os, sys
+from app import main, settings
+def ready(address):
+    print("LOADED" + json.dumps(sorted({name.split(".")[0] for name in sys.modules} | set(sys.modules))), flush=True)
+    os._exit(0)
+main.serve(settings.load(port=0), print, ready=ready)
+"""
+
 
 def loaded_by(project: Project, *commands: list[str]) -> dict[str, set[str]]:
     """Return the modules that are loaded after each of some commands, which all succeed."""
@@ -103,6 +113,18 @@ def test_a_list_of_recipes_that_have_not_changed_loads_nothing_that_reads_them(
     assert "app.dialects.control_room" in first
     needless = ("app.dialects", "app.services", "app.engine.ports", "app.tools", "asyncio", "sqlite3")
     assert {name for name in second if name.startswith(needless)} == set()
+
+
+def test_a_service_is_ready_before_its_routes_are_loaded(project: Project) -> None:
+    """A service that answers polls has loaded neither routes nor forms, and nothing that only some services need."""
+    environ = {**os.environ, "CONTROL_ROOM_PROJECT": str(project.root), "PYTHONPATH": str(sources.ROOT)}
+    done = subprocess.run([sys.executable, "-c", SERVING], capture_output=True, text=True, env=environ, check=True)
+    loaded = set(json.loads(done.stdout.rpartition("LOADED")[2]))
+
+    assert loaded & {"fastapi", "pydantic", "httpx", "psycopg", "temporalio", "obstore"} == set()
+    own = sorted(each for each in loaded if each.startswith("app."))
+    assert not any(each.startswith(("app.crash_lab", "app.temporal.", "app.storage.postgres")) for each in own)
+    assert len(own) <= 530, own
 
 
 async def filled(project: Project) -> tuple[str, str]:

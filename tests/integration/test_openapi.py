@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from app.api import problems, refusals, service
+from app.api import problems, refusals, routes
 
 PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 DOCUMENT: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
@@ -25,7 +25,7 @@ def operations() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_the_published_document_is_the_codes() -> None:
     """`openapi/openapi.json` is what the code says; `scripts/publish_openapi.py` writes it anew."""
-    assert PUBLISHED.read_text(encoding="utf-8") == service.openapi_text()
+    assert PUBLISHED.read_text(encoding="utf-8") == routes.openapi_text()
 
 
 def test_every_address_of_the_contract_is_documented() -> None:

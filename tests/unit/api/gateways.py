@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from starlette.datastructures import State
 from starlette.types import ASGIApp
 
 from app import clock, settings
@@ -15,5 +16,10 @@ def behind(app: ASGIApp, time: clock.FakeClock | None = None, **facts: Any) -> g
     time, ids = time or clock.FakeClock(), clock.RandomIds()
     server = settings.ServerSettings(**facts)
     sign_ins = browser_sessions.BrowserSessions(callers.Credentials(server.token), time, ids)
-    guard = callers.TokenGuard(tickets.Tickets(time, ids), sign_ins)
-    return gateway.Gateway(app, server, guard, connections.Warnings(time.monotonic), time, ids)
+    guard = callers.TokenGuard(tickets.Tickets(time, ids), sign_ins, _none)
+    state = State({"warnings": connections.Warnings(time.monotonic), "load_forms": _none})
+    return gateway.Gateway(app, server, guard, state, time, ids)
+
+
+async def _none() -> list[Any]:
+    return []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from app.api import plan_requests, service
+from app.api import plan_requests, routes
 from app.cli import plan_formats, plans
 from app.domain import plans as engine_plans
 from app.domain.plans import PlanState, TaskState
@@ -43,7 +43,7 @@ def test_every_change_is_told() -> None:
     """The table of what can be done names every address that changes a plan, and the commands that there are."""
     documented = {
         f"{method.upper()} {path.removeprefix(BASE)}"
-        for path, item in json.loads(service.openapi_text())["paths"].items()
+        for path, item in json.loads(routes.openapi_text())["paths"].items()
         for method in item
         if path.startswith(BASE) and method != "get"
     }

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app import settings
-from app.api import callers, roles, service
+from app.api import callers, roles, routes
 from app.cli import keys as key_commands
 from app.domain.access import Role, Scope
 
-API = service.create(settings.ServerSettings())
+API = routes.create()
 
 
 def addresses() -> set[str]:
