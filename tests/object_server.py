@@ -1,10 +1,15 @@
-"""A server on loopback that speaks the part of S3 that Control Room uses, and fails when told to."""
+"""A server on loopback that speaks what Control Room uses of S3, Google Cloud Storage or Azure, and fails when told to.
+
+The real servers differ from it in what they check; it shows that requests and answers are what their protocols say.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -15,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
 ACCESS, SECRET = "test-access-key", "test-secret-of-the-bucket"
+ACCOUNT_KEY = b64encode(SECRET.encode()).decode()
 
 
 class ObjectServer(ThreadingHTTPServer):
@@ -22,18 +28,28 @@ class ObjectServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, scheme: str = "s3") -> None:
+        """Args: scheme: Whose protocol is spoken: `s3`, `gs` or `az`."""
+        super().__init__(("127.0.0.1", 0), {"s3": _Handler, "gs": _Google, "az": _Azure}[scheme])
+        self.scheme = scheme
         self.objects: dict[str, tuple[bytes, datetime]] = {}
         self.fault: str | None = None
-        """`refused`, `stored` (and an error answered), `cut` (the body), `denied`, `no bucket`."""
+        """`refused`, `stored` (and an error answered), `cut` (the body), `denied`, `no bucket`, `silent`."""
+        self.closing = threading.Event()
         self.calls: list[str] = []
 
     @property
     def environ(self) -> dict[str, str]:
         """Return the variables that lead clients here."""
+        address = f"http://127.0.0.1:{self.server_port}"
+        if self.scheme == "gs":
+            names = {"client_email": ACCESS, "private_key": SECRET, "private_key_id": "1", "disable_oauth": True}
+            return {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(names), "GOOGLE_BASE_URL": address}
+        if self.scheme == "az":
+            account = {"AZURE_STORAGE_ACCOUNT_NAME": ACCESS, "AZURE_STORAGE_ACCOUNT_KEY": ACCOUNT_KEY}
+            return {**account, "AZURE_STORAGE_ENDPOINT": address}
         return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.server_port}",
+            "AWS_ENDPOINT_URL": address,
             "AWS_ACCESS_KEY_ID": ACCESS,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_REGION": "us-east-1",
@@ -43,6 +59,7 @@ class ObjectServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: ObjectServer
+    _lists = "list-type"
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -53,31 +70,42 @@ class _Handler(BaseHTTPRequestHandler):
         _, bucket, *rest = unquote(parts.path).split("/", 2)
         key, found, fault = "".join(rest), self.server.objects, self.server.fault
         self.server.calls.append(f"{self.command} {key}")
+        if fault == "silent":
+            self.server.closing.wait()
         if fault == "stored" and self.command == "PUT":
             found[key] = content, datetime.now(UTC)
         if fault in ("refused", "stored") and (fault == "refused" or self.command == "PUT"):
             self._answer(500, b"<Error><Code>InternalError</Code></Error>")
-        elif fault == "denied" or SECRET in str(self.headers) or ACCESS not in self.headers.get("Authorization", ""):
+        elif fault == "denied" or SECRET in str(self.headers) or not self._is_known():
             self._answer(403, b"<Error><Code>SignatureDoesNotMatch</Code></Error>")
         elif fault == "no bucket" or bucket != "runs":
             self._answer(404, b"<Error><Code>NoSuchBucket</Code></Error>")
         elif self.command == "PUT":
             found[key] = content, datetime.now(UTC)
-            self._answer(200, etag=sha256(content).hexdigest())
+            self._answer(201 if self.server.scheme == "az" else 200, etag=sha256(content).hexdigest())
         elif self.command == "POST":
-            keys = re.findall(r"<Key>(.*?)</Key>", content.decode())
-            for name in keys:
-                found.pop(unescape(name), None)
-            removed = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in keys)
-            self._answer(200, f"<DeleteResult>{removed}</DeleteResult>".encode())
-        elif "list-type" in parts.query:
+            self._remove_all(content.decode())
+        elif self._lists in parts.query:
             self._answer(200, self._listed(parse_qs(parts.query).get("prefix", [""])[0]))
         elif key not in found:
             self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+        elif self.command == "DELETE":
+            del found[key]
+            self._answer(204)
         else:
             self._answer_object(*found[key], cut=fault == "cut")
 
-    do_GET = do_HEAD = do_PUT = do_POST = _serve  # noqa: N815
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
+
+    def _is_known(self) -> bool:
+        return ACCESS in self.headers.get("Authorization", "")
+
+    def _remove_all(self, content: str) -> None:
+        keys = re.findall(r"<Key>(.*?)</Key>", content)
+        for name in keys:
+            self.server.objects.pop(unescape(name), None)
+        removed = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in keys)
+        self._answer(200, f"<DeleteResult>{removed}</DeleteResult>".encode())
 
     def _answer_object(self, body: bytes, at: datetime, *, cut: bool) -> None:
         etag = sha256(body).hexdigest()
@@ -106,8 +134,10 @@ class _Handler(BaseHTTPRequestHandler):
         at: datetime | None = None,
         cut: bool = False,
         place: str = "",
+        kind: str = "application/xml",
     ) -> None:
         self.send_response(status)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("ETag", f'"{etag}"')
         self.send_header("Last-Modified", format_datetime(at or datetime.now(UTC), usegmt=True))
@@ -119,14 +149,49 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = self.close_connection or cut
 
 
+class _Google(_Handler):
+    """Its XML interface is that of S3, with one request for each object that is removed."""
+
+    def _is_known(self) -> bool:
+        # The library sends no token where it was told to ask for none.
+        return True
+
+
+class _Azure(_Handler):
+    _lists = "comp=list"
+
+    def _remove_all(self, content: str) -> None:
+        parts = []
+        for number, path in enumerate(re.findall(r"DELETE (\S+) HTTP", content)):
+            gone = self.server.objects.pop(unquote(path).removeprefix("/runs/"), None) is None
+            status = "404 The specified blob does not exist." if gone else "202 Accepted"
+            code = "x-ms-error-code: BlobNotFound\r\n" if gone else ""
+            parts.append(
+                f"--batch\r\nContent-Type: application/http\r\nContent-ID: {number}\r\n\r\n"
+                f"HTTP/1.1 {status}\r\n{code}Content-Length: 0\r\n\r\n"
+            )
+        self._answer(202, ("".join(parts) + "--batch--\r\n").encode(), kind="multipart/mixed; boundary=batch")
+
+    def _listed(self, prefix: str) -> bytes:
+        entries = "".join(
+            f"<Blob><Name>{escape(name)}</Name><Properties><Last-Modified>{format_datetime(at, usegmt=True)}"
+            f"</Last-Modified><Etag>x</Etag><Content-Length>{len(body)}</Content-Length>"
+            "<Content-Type>text/plain</Content-Type></Properties></Blob>"
+            for name, (body, at) in sorted(self.server.objects.items())
+            if name.startswith(prefix)
+        )
+        return f"<EnumerationResults><Blobs>{entries}</Blobs><NextMarker /></EnumerationResults>".encode()
+
+
 @contextlib.contextmanager
-def serving() -> Iterator[ObjectServer]:
+def serving(scheme: str = "s3") -> Iterator[ObjectServer]:
     """Give a server that runs."""
-    with ObjectServer() as server:
+    with ObjectServer(scheme) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
             yield server
         finally:
+            server.closing.set()
             server.shutdown()
             thread.join()

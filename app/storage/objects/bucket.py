@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 
 INSTALL = extras.install("objects")  # Command that installs the extra.
 
+_PROVIDERS = {
+    "s3": ("AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION", ("AWS_ENDPOINT_URL", "AWS_ENDPOINT")),
+    "gs": ("GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT", ("GOOGLE_BASE_URL",)),
+    "az": (
+        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+        ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    ),
+    "file": ("the permissions of the folder", ()),
+}
+"""By scheme: what gives access, and the variables that name a server other than the provider's own."""
+
+_REFUSAL = re.compile(r"status code: (401|403)\b")
 _LOCAL_ERROR = re.compile(r"\(os error (\d+)\)")
 _RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 _OPTIONS: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
@@ -52,27 +64,30 @@ class Bucket:
         self.shown = url
         """Address for messages; it holds no secret."""
         self._calls = obstore
+        self._scheme = url.partition(":")[0]
         self._root = Path(unquote(urlsplit(url).path)) if url.startswith("file:") else None
         try:
             if self._root is not None:
                 self._root.mkdir(mode=0o700, exist_ok=True)
                 self._store: ObjectStore = store.LocalStore(self._root)
             else:
-                options = {**_OPTIONS, "allow_http": _insecure(os.environ)}
+                options = {**_OPTIONS, "allow_http": self._is_insecure(os.environ)}
                 open_url: Any = store.from_url
                 self._store = open_url(url, client_options=options, retry_config=_RETRIES)
         except OSError as error:
             raise self.unusable(error) from error
         except Exception as error:
             # Every library of a provider has errors of its own; their texts can quote what they were given.
-            message = f"{url} cannot be used: {type(error).__name__}; see the variables that its provider reads"
+            message = f"{url} cannot be used: {type(error).__name__}; check {self._access}"
             raise errors.ConfigurationError(message, code="blobs_unusable") from error
 
     def unusable(self, error: OSError) -> errors.ConfigurationError:
         """Return the error of a bucket that cannot be used at the start."""
         passing = error.errno in (errno.EIO, errno.ETIMEDOUT)
         reason = error.strerror or os.strerror(error.errno or errno.EIO)
-        message = f"blobs cannot be kept in {self.shown}: {reason}"
+        if error.errno == errno.ENOENT and self._root is None:
+            reason = "there is no such bucket"
+        message = f"blobs cannot be kept in {self.shown}, which CONTROL_ROOM_BLOBS_URL names: {reason}"
         return errors.ConfigurationError(message, code="blobs_away" if passing else "blobs_unusable")
 
     def put(self, name: str, content: bytes) -> None:
@@ -123,10 +138,17 @@ class Bucket:
 
     def remove(self, names: list[str]) -> None:
         """Remove objects; those that are gone are passed over."""
-        # Servers remove many with one request; a folder stops at the first that is gone.
-        for some in [[name] for name in names] if self._root is not None else filter(None, [names]):
+        # S3 removes many with one request; all others stop at the first that is gone.
+        for some in filter(None, [names]) if self._scheme == "s3" else [[name] for name in names]:
             with suppress(FileNotFoundError), self._told(some[0]):
                 self._calls.delete(self._store, some)
+
+    @property
+    def _access(self) -> str:
+        return _PROVIDERS[self._scheme][0]
+
+    def _is_insecure(self, environ: Mapping[str, str]) -> bool:
+        return any(environ.get(name, "").startswith("http:") for name in _PROVIDERS[self._scheme][1])
 
     def _sync(self, path: Path) -> None:
         # The library leaves it to the system when a file and its name reach the disk.
@@ -149,22 +171,22 @@ class Bucket:
         except FileNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError):
-            raise OSError(errno.EACCES, f"{self.shown} refuses access; check the credentials", name) from None
+            raise self._refused(name) from None
         except (exceptions.BaseError, OSError) as error:
             raise self._failed(name, error) from None
 
+    def _refused(self, name: str) -> OSError:
+        return OSError(errno.EACCES, f"{self.shown} refuses access; check {self._access}", name)
+
     def _failed(self, name: str, error: BaseException) -> OSError:
         # The library's own text can quote addresses and headers; no part of it is passed on.
+        if self._root is None and _REFUSAL.search(str(error)):
+            return self._refused(name)
         local = _LOCAL_ERROR.search(str(error)) if self._root is not None else None
         if local is not None:
             number = int(local[1])
             return OSError(number, os.strerror(number), name)
         return OSError(errno.EIO, f"{self.shown} does not answer as it should ({type(error).__name__})", name)
-
-
-def _insecure(environ: Any) -> bool:
-    endpoint = environ.get("AWS_ENDPOINT_URL") or environ.get("AWS_ENDPOINT") or ""
-    return str(endpoint).startswith("http:")
 
 
 def _found(meta: Any) -> Found:
