@@ -95,6 +95,7 @@ class Ended:
     causes: tuple[int, ...] = ()  # Positions of the lines that made a failure.
     error: Mapping[str, plain.Json] | None = None  # `{code, message, key, detail}` of a failure.
     ending: Mapping[str, plain.Json] | None = None  # `{reason, partial, failed_steps}`.
+    event: int = 0  # Number that the line has reserved for its event; 0: none.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -326,4 +327,5 @@ def _ended(line: Mapping[str, Any]) -> Ended:
         causes=tuple(line.get("causes") or ()),
         error=line.get("error"),
         ending=line.get("ending"),
+        event=number if type(number := line.get("event")) is int else 0,
     )

@@ -272,6 +272,28 @@ async def test_a_run_that_cannot_be_read_is_told_later_under_its_own_id(
     assert len(receiver.posts) == 2
 
 
+async def test_an_ending_whose_event_is_lost_keeps_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal numbers an ending: announced without its event, it has the id that it had with it."""
+    project, read_events = Project(tmp_path), folder_store.FolderStore.read_events
+    async with endpoints.receiver() as receiver:
+        receiver.statuses = [503]
+        async with served.in_process(project, **ALLOWED) as service:
+            await _add(service, url=receiver.url)
+            await service.run("quick")
+            (refused,) = await receiver.until(1)
+        receiver.statuses = [204]
+        del receiver.posts[:]
+
+        async def read(store: folder_store.FolderStore, run_id: str) -> list[events.Event]:
+            return [event for event in await read_events(store, run_id) if event.type != events.EventType.RUN_ENDED]
+
+        monkeypatch.setattr(folder_store.FolderStore, "read_events", read)
+        async with served.in_process(project, **ALLOWED):
+            (told,) = await receiver.until(1)
+
+    assert told.headers["webhook-id"] == refused.headers["webhook-id"]
+
+
 @pytest.mark.parametrize("back_seconds", [30 * 60, 3 * 3600])
 async def test_a_run_is_told_in_its_order_when_the_clock_is_set_back(tmp_path: Path, back_seconds: float) -> None:
     """A question and the ending that the clock puts before it are told as they came, also after a restart."""

@@ -97,9 +97,19 @@ async def _of_run(store: stores.RunStore, row: stores.RunSummary) -> list[notifi
     if row.status in ("failed", "done") and row.completed_at is not None and not ended:
         # Its last events were lost with the power.
         data = {"status": row.status, "error": {"code": row.error_code} if row.error_code else None}
-        last = events.Event(seq=0, at=row.completed_at, type="run.ended", run_id=row.run_id, data=data)
+        seq = await _number_of_ending(store, row.run_id)
+        last = events.Event(seq=seq, at=row.completed_at, type="run.ended", run_id=row.run_id, data=data)
         made += [message for message in [of_event(last, row.recipe_id, row.labels)] if message is not None]
     return made
+
+
+async def _number_of_ending(store: stores.RunStore, run_id: str) -> int:
+    # The journal has it, too. Under another number the same ending would be another message.
+    try:
+        ended = (await store.read(run_id)).decisions.ended
+    except (errors.NotFound, errors.JournalCorrupt):
+        return 0
+    return 0 if ended is None else ended.event
 
 
 def _read(event: events.Event) -> tuple[notifications.Kind, str, str, dict[str, plain.Json]] | None:
