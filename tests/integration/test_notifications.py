@@ -320,6 +320,43 @@ async def test_a_run_is_told_in_its_order_when_the_clock_is_set_back(tmp_path: P
     assert posts[0].content["timestamp"] > posts[1].content["timestamp"]
 
 
+@pytest.mark.parametrize("age_seconds", [60, 2 * 3600])
+async def test_runs_are_told_although_the_clock_was_set_back_before_the_endpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_seconds: float
+) -> None:
+    """A run that begins and ends after the clock was set back is told; so is one over whose ending the service dies,
+    by the next.
+    """
+    project, time = Project(tmp_path), clock.FakeClock()
+    async with endpoints.receiver() as receiver:
+        async with scheduled.in_process(project, time, **ALLOWED) as service:
+            await _add(service, url=receiver.url)
+            time.advance(age_seconds)
+            await service.run("quick")
+            await receiver.until(1)
+            time.jump(-3 * 3600)
+            await service.run("quick")
+            await receiver.until(2)
+            await _delivered(service)
+            time.advance(2 * 3600)
+            await service.run("quick")
+            await receiver.until(3)
+            await _delivered(service)
+            time.jump(-90 * 60)
+
+            async def turn(_: dispatcher.Dispatcher) -> None:
+                await asyncio.Event().wait()
+
+            with monkeypatch.context() as dying:
+                dying.setattr(dispatcher.Dispatcher, "_take", turn)
+                last = (await service.run("quick"))["run_id"]
+        async with scheduled.in_process(project, time, **ALLOWED):
+            posts = await receiver.until(4)
+
+    assert [one.content["data"]["run_id"] for one in posts].count(last) == 1
+    assert len({one.headers["webhook-id"] for one in posts}) == 4
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=12))
 def test_messages_of_a_run_are_never_put_into_another_order(came: list[tuple[str, int]]) -> None:
     """Whatever the clock said: each run's messages stay as they came, and without jumps all are in order of time."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from app import clock, errors
 from app.domain import notifications
@@ -32,16 +33,22 @@ _log = logging.getLogger(__name__)
 class _Outlet:
     """One endpoint at work."""
 
-    def __init__(self, endpoint: notifications.Endpoint) -> None:
+    def __init__(self, endpoint: notifications.Endpoint, now: datetime) -> None:
         self.endpoint = endpoint
         self.pending: dict[str, notifications.Message] = {}
         self.delivered = dict.fromkeys(endpoint.delivered)
-        self.behind: str | None = None
+        # What is earlier is older than the endpoint. Where the clock was set back, that cannot be told: rather a
+        # message too many, under its id, than one that is lost.
+        self.floor = min(endpoint.created_at, endpoint.since)
+        self.behind: str | None = endpoint.since
+        if clock.stamp(now) < endpoint.since:
+            self.behind, self.floor = clock.stamp(now), clock.stamp(now - derivation.MARGIN)
         self.margin = derivation.MARGIN
         self.lanes: dict[str, asyncio.Task[None]] = {}
         self.room = asyncio.Semaphore(_AT_ONCE)
         self.is_dirty = False
         self.is_unread = False
+        self.is_open = False
 
     def since(self, now: str) -> str:
         """Return the instant before which nothing is open."""
@@ -159,8 +166,7 @@ class Dispatcher:
                 lane.cancel()
         for endpoint_id, endpoint in found.items():
             if endpoint_id not in self._outlets:
-                outlet = self._outlets[endpoint_id] = _Outlet(endpoint)
-                outlet.behind = endpoint.since
+                self._outlets[endpoint_id] = _Outlet(endpoint, self._clock.now())
             self._outlets[endpoint_id].endpoint = endpoint
             await self._take_replayed(self._outlets[endpoint_id])
 
@@ -175,11 +181,13 @@ class Dispatcher:
             if outlet.behind is not None and len(outlet.pending) < MOST_PENDING // 2:
                 await self._catch_up(outlet, outlet.behind)
             if outlet.behind is None:
-                self._enqueue(outlet, [one for portion in portions for one in derivation.of_portion(portion)])
+                told = [one for portion in portions for one in derivation.of_portion(portion)]
+                self._enqueue(outlet, told, "" if outlet.is_open else outlet.floor)
+            outlet.is_open = True
         self._place = reached
         questions = await self._questions.take()
         for outlet in self._outlets.values() if questions else ():
-            self._enqueue(outlet, questions)
+            self._enqueue(outlet, questions, outlet.floor)
             if outlet.behind is not None:
                 # There was no room for all of them.
                 self._questions.again()
@@ -194,18 +202,23 @@ class Dispatcher:
             _log.warning("notifications are incomplete: %s", unreadable.message, extra={"code": unreadable.code})
             fault = unreadable
         outlet.behind, outlet.is_unread = None, fault is not None
-        self._enqueue(outlet, found)
+        self._enqueue(outlet, found, outlet.floor)
         if fault is not None:
             # Read again from there; what was delivered by then is known by its id.
             outlet.behind = begin
         else:
             outlet.margin = derivation.MARGIN
 
-    def _enqueue(self, outlet: _Outlet, messages: Iterable[notifications.Message]) -> None:
+    def _enqueue(self, outlet: _Outlet, messages: Iterable[notifications.Message], floor: str) -> None:
+        """Begin to deliver messages that the endpoint wants.
+
+        Args:
+            floor: Instant before which messages are older than the endpoint.
+        """
         found = derivation.in_order(messages)
         for number, (counts_from, message) in enumerate(found):
             known = message.message_id in outlet.pending or message.message_id in outlet.delivered
-            if known or counts_from < outlet.endpoint.created_at or not outlet.endpoint.wants(message):
+            if known or counts_from < floor or not outlet.endpoint.wants(message):
                 continue
             if len(outlet.pending) >= MOST_PENDING:
                 # The rest is read again from here when there is room.
@@ -215,8 +228,6 @@ class Dispatcher:
 
     def _begin(self, outlet: _Outlet, message: notifications.Message) -> None:
         outlet.pending[message.message_id] = message
-        # The clock was set back: a start would look for this message only behind the instant that the file holds.
-        outlet.is_dirty = outlet.is_dirty or message.at < outlet.endpoint.since
         self._repository.waiting[outlet.endpoint.endpoint_id] = len(outlet.pending)
         if message.run_id not in outlet.lanes:
             lane = asyncio.create_task(self._deliver(outlet, message.run_id), name=f"notify {message.run_id}")
@@ -285,9 +296,10 @@ class Dispatcher:
         """Write down the progress of each endpoint; later messages are sent again after a kill."""
         now = clock.stamp(self._clock.now())
         for outlet in list(self._outlets.values()):
-            if not outlet.is_dirty:
+            since = outlet.since(now)
+            # The clock was set back: a start would look for messages only behind the instant that the file holds.
+            if not outlet.is_dirty and since >= outlet.endpoint.since:
                 continue
             outlet.is_dirty = False
-            since = max(outlet.since(now), outlet.endpoint.created_at)
             endpoint_id = outlet.endpoint.endpoint_id
             outlet.endpoint = await self._repository.advance(endpoint_id, since, outlet.delivered) or outlet.endpoint
