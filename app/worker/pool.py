@@ -343,7 +343,7 @@ class Pool:
         await self._commands.cancel_all(within)
 
     async def _is_resumed_since(self, run_id: str, instant: str) -> bool:
-        # Whoever resumed it knew of the run that had cancelled it, or came after it.
+        # The person who resumed it overruled the run that had cancelled it.
         resumed_at = (await self._store.read(run_id)).decisions.resumed_at
         return resumed_at is not None and resumed_at > instant
 
