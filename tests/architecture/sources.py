@@ -19,7 +19,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Documentable = ast.Module | ast.ClassDef | FunctionNode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Module:
     """One Python file, parsed."""
 
@@ -44,7 +44,7 @@ class Module:
     @property
     def code_lines(self) -> int:
         """Return the number of its lines without docstrings."""
-        documented = (node for node in ast.walk(self.tree) if isinstance(node, Documentable))
+        documented = (node for node in (self.tree, *statements(self)) if isinstance(node, Documentable))
         return self.lines - sum(docstring_lines(node) for node in documented)
 
 
@@ -84,9 +84,34 @@ def modules(folder: Path) -> tuple[Module, ...]:
         gc.enable()
 
 
-def functions(module: Module) -> Iterator[Function]:
-    """Yield every function of a module, nested ones too."""
-    yield from _functions(module.name, module.tree)
+@cache
+def statements(module: Module) -> tuple[ast.stmt, ...]:
+    """Return every statement of a module, nested ones too, in their order."""
+    return tuple(_statements(module.tree))
+
+
+def definitions(module: Module) -> Iterator[ast.ClassDef | FunctionNode]:
+    """Yield every class and function of a module, nested ones too."""
+    return (node for node in statements(module) if isinstance(node, ast.ClassDef | FunctionNode))
+
+
+@cache
+def functions(module: Module) -> tuple[Function, ...]:
+    """Return every function of a module, nested ones too."""
+    return tuple(_functions(module.name, module.tree))
+
+
+def walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield every node of a tree but contexts and operators, in any order: in half the time of `ast.walk`."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for value in vars(node).values():
+            if type(value) is list:
+                waiting += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST) and value._fields:
+                waiting.append(value)
 
 
 def public(module: Module) -> Iterator[tuple[str, Documentable]]:
@@ -121,8 +146,21 @@ def _parse(path: Path) -> Module:
     return Module(path=path, text=text, tree=ast.parse(text, filename=str(path)))
 
 
+def _blocks(node: ast.AST) -> Iterator[ast.AST]:
+    # No expression holds a statement, and nine nodes in ten belong to expressions.
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, name, ())
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    for child in _blocks(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        yield from _statements(child)
+
+
 def _functions(prefix: str, node: ast.AST) -> Iterator[Function]:
-    for child in ast.iter_child_nodes(node):
+    for child in _blocks(node):
         if isinstance(child, ast.ClassDef):
             yield from _functions(f"{prefix}.{child.name}", child)
         elif isinstance(child, FunctionNode):
@@ -141,7 +179,7 @@ def _public(prefix: str, node: Documentable) -> Iterator[tuple[str, Documentable
 
 
 def _directly_nested(node: ast.AST) -> Iterator[FunctionNode | ast.ClassDef]:
-    for child in ast.iter_child_nodes(node):
+    for child in _blocks(node):
         if isinstance(child, FunctionNode | ast.ClassDef):
             yield child
         else:

@@ -43,16 +43,10 @@ def lacks(program: str, words: list[str]) -> str | None:
 
 def messages() -> Iterator[str]:
     """Return every text in the code that is no docstring."""
-    for path in sorted((sources.ROOT / "app").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docstrings = {
-            id(node.body[0].value)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
-        }
-        for node in ast.walk(tree):
+    for module in sources.modules(sources.APP):
+        described = (module.tree, *sources.definitions(module))
+        docstrings = {id(node.body[0].value) for node in described if node.body and isinstance(node.body[0], ast.Expr)}
+        for node in sources.walk(module.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
                 yield node.value
 

@@ -6,7 +6,7 @@ import ast
 import builtins
 import importlib
 import re
-from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ def test_named_errors_exist(package: str) -> None:
         f"{module.path.relative_to(sources.ROOT)}:{node.lineno} {node.name}: {name}"
         for module in sources.modules(sources.APP)
         if module.name.split(".")[1:2] == [package]
-        for node in _documented(module.tree)
+        for node in sources.definitions(module)
         for name in _entries(node, "Raises")
         if not _is_error(module.name, name)
     ]
@@ -44,7 +44,7 @@ def test_named_parameters_exist() -> None:
     wrong = [
         f"{module.path.relative_to(sources.ROOT)}:{node.lineno} {node.name}: {name}"
         for module in sources.modules(sources.APP)
-        for node in _documented(module.tree)
+        for node in sources.definitions(module)
         for name in _entries(node, "Args")
         if name.lstrip("*") not in _parameters(node)
     ]
@@ -57,7 +57,7 @@ def test_every_section_is_read() -> None:
     unread = [
         f"{module.path.relative_to(sources.ROOT)}:{node.lineno} {node.name}: {section}"
         for module in sources.modules(sources.APP)
-        for node in _documented(module.tree)
+        for node in sources.definitions(module)
         for section in ("Args", "Raises")
         if f"\n{section}:\n" in (ast.get_docstring(node) or "") and not _entries(node, section)
     ]
@@ -67,16 +67,13 @@ def test_every_section_is_read() -> None:
         sum(
             len(_entries(node, "Raises"))
             for module in sources.modules(sources.APP)
-            for node in _documented(module.tree)
+            for node in sources.definitions(module)
         )
         > 400
     )
 
 
-def _documented(tree: ast.Module) -> Iterator[ast.ClassDef | sources.FunctionNode]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | sources.FunctionNode))
-
-
+@cache
 def _entries(node: ast.ClassDef | sources.FunctionNode, section: str) -> list[str]:
     found = re.search(rf"^{section}:\n((?: +.*\n?|\n)+)", ast.get_docstring(node) or "", flags=re.MULTILINE)
     return [name for names in ENTRY.findall(found[1]) for name in names.split(", ")] if found else []

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_other_packages_are_imported_as_modules() -> None:
     names = [
         f"{module.name}: from {statement.module} import {alias.name}"
         for module in sources.modules(sources.APP)
-        for statement in _imports(module.tree)
+        for statement in _imports(module)
         if statement.module and statement.module.split(".")[0] == "app"
         for alias in statement.names
         if _package(f"{statement.module}.{alias.name}") != _package(module.name)
@@ -83,14 +84,15 @@ def _contract(name: str) -> dict[str, Any]:
     return next(contract for contract in contracts if contract["id"] == name)
 
 
-def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+def _imports(module: sources.Module) -> Iterator[ast.ImportFrom]:
+    return (node for node in sources.statements(module) if isinstance(node, ast.ImportFrom))
 
 
 def _package(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
+@cache
 def _is_module(name: str) -> bool:
     path = sources.ROOT.joinpath(*name.split("."))
     return path.with_suffix(".py").is_file() or path.is_dir()

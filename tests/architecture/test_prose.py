@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import tokenize
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -47,19 +47,20 @@ def _texts() -> tuple[tuple[str, str], ...]:
         (f"{module.name}:{line}", text)
         for module in sources.modules(sources.APP)
         if not module.name.startswith(FICTION)
-        for line, text in (*_docstrings(module.tree), *_comments(module.path))
+        for line, text in (*_docstrings(module), *_comments(module))
     )
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _docstrings(module: sources.Module) -> Iterator[tuple[int, str]]:
     """Yield the docstrings of modules, classes and functions, and those under attributes."""
-    for node in ast.walk(tree):
+    for node in sources.statements(module):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
 
 
-def _comments(path: Path) -> Iterator[tuple[int, str]]:
-    with path.open("rb") as file:
-        for token in tokenize.tokenize(file.readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
+def _comments(module: sources.Module) -> Iterator[tuple[int, str]]:
+    if "#" not in module.text:
+        return
+    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
