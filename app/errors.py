@@ -27,6 +27,7 @@ ControlRoomError
 
 Fault (BaseException)
 ├── StorageFault
+│   ├── LeaseLost
 │   ├── Unreadable
 │   └── WorkspaceFault
 ├── NondeterminismFault

@@ -108,7 +108,7 @@ def _listed(document: plain.Json) -> list[_Given]:
             return [(f"$[{position}]", value, None) for position, value in enumerate(document)]
         case dict():
             ranked = sorted(document.items(), key=lambda item: _vagueness(item[0]))
-            return [tried for key, reply_text in ranked for tried in _tries(key, reply_text)]
+            return [tried for key, value in ranked for tried in _tries(key, value)]
     flaw = errors.Flaw(path="$", code="type", message="must be a list of entries or an object by step key")
     raise errors.InputRefused("The script is not valid.", flaws=[flaw])
 
@@ -118,8 +118,8 @@ def _vagueness(key: str) -> tuple[bool, int]:
     return vague, -len(key) if vague else 0
 
 
-def _tries(key: str, reply_text: plain.Json) -> Iterable[_Given]:
-    tries = reply_text if isinstance(reply_text, list) else [reply_text]
+def _tries(key: str, value: plain.Json) -> Iterable[_Given]:
+    tries = value if isinstance(value, list) else [value]
     for attempt, one in enumerate(tries, 1):
         fields = {"text": one} if isinstance(one, str) else one
         chosen = {"key": key} if attempt == len(tries) else {"key": key, "attempt": attempt}

@@ -187,5 +187,5 @@ class RetryBody(RevisedBody):
     model_config = request_models.strict({}, {"fresh": True})
 
     fresh: bool = Field(
-        False, description="Whether by a new run; else its run is sent on, so that what it has is not done again."
+        False, description="Start a new run; by default the failed run is resumed and keeps its finished steps."
     )

@@ -88,7 +88,7 @@ _STARTED = responses.created(
     "recipe_busy",
     "approvals_need_keys",
     "unroutable",
-    meaning="The run is accepted and on disk; `running` if a worker slot is free, else `pending`.",
+    meaning="The run is accepted and on disk; `running` if the pool has capacity, else `pending`.",
     repeated="An earlier request with this Idempotency-Key made the run.",
     headers={"Location": "Address of the run."},
 )

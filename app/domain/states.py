@@ -12,17 +12,17 @@ class RunState(StrEnum):
     PENDING = "pending"
     """Accepted and queued, at its creation or by a resume.
 
-    The pool takes it when a slot is free (to running); a person may cancel it. A crash here loses nothing: the next
+    The pool takes it when it has capacity (to running); a person may cancel it. A crash here loses nothing: the next
     start queues it again.
     """
     RUNNING = "running"
-    """Holds a slot and performs steps.
+    """Occupies capacity of the pool and performs steps.
 
     Its runner takes it out: settled (to done, failed, cancelled), waiting, or paused. A crash here leaves it running
     on disk: recovery queues it and replay continues behind its last line.
     """
     WAITING = "waiting"
-    """Every open step is a gate that needs an answer; no slot is held.
+    """Every open step only waits, at least one for an answer; the run occupies no capacity.
 
     An answer or a gate's expiry takes it out (to running), a cancel ends it. A crash here changes nothing: replay
     asks for the same gates.
@@ -31,7 +31,8 @@ class RunState(StrEnum):
     """Stopped at a step boundary by a person, or parked by a fault that its `error` names.
 
     A person takes it out (unpause to running by way of the queue, or cancel); a storage fault also ends by itself
-    once there is room. A crash here changes nothing.
+    once there is room. A crash here changes nothing where the pause is a control line: by a person, a limit or missing
+    lines. A run parked by any other fault has no such line, and the next start tries it again.
     """
     DONE = "done"  # Ended well; `ending.partial` reports failures that the recipe tolerated. Final.
     FAILED = "failed"
@@ -62,7 +63,9 @@ MOVES: Mapping[RunState, frozenset[RunState]] = {
     RunState.FAILED: frozenset({RunState.PENDING}),
     RunState.CANCELLED: frozenset({RunState.PENDING}),
 }
-"""Every move a run can make; `docs/reference/states.md` draws it."""
+"""Every move a run can make; `docs/reference/states.md` draws it. Only `repair`, which writes the folder anew, goes
+beyond them: it leaves a failed run paused.
+"""
 
 
 class StepState(StrEnum):

@@ -192,7 +192,10 @@ class SlotShown(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail(Manifest):
-    """Everything about a run that a poll needs (the newest 200 steps); `RunResponseCache` encodes it."""
+    """Everything about a run that a poll needs (the newest 200 steps)."""
+
+    # It is never built: `RunResponseCache.encoded` writes these fields as bytes. A new one belongs there, too, and into
+    # `_signs` beside it if it changes without a change number of the run.
 
     started_at: shapes.Instant | None  # When a worker first took it, as lists show it; None before.
     duration_ms: int | None  # Time from its start to its end, pauses included; None until it has ended.

@@ -124,13 +124,15 @@ class LauncherClient:
         try:
             return await reply
         except asyncio.CancelledError:
-            # Either the result came together with the cancellation, and its files have no reader any more; or the
-            # command is still running. Then this returns only when nothing of it is left: the engine closes the step,
-            # and the next one may use the same workspace at once.
-            if not reply.cancelled():
+            # The command is still running: this returns only when nothing of it is left, because the engine closes
+            # the step, and the next one may use the same workspace at once. Or the result, or the loss of the launcher,
+            # came together with the cancellation: then the files have no reader any more, and the loss must not be
+            # raised in place of the cancellation, or the step that was cancelled would be tried again.
+            if reply.cancelled():
+                if start.number in self._waiting:
+                    await self._ended(start.number)
+            elif reply.exception() is None:
                 _close(reply.result()[1])
-            elif start.number in self._waiting:
-                await self._ended(start.number)
             raise
         finally:
             self._listeners.pop(start.number, None)

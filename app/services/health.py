@@ -16,10 +16,10 @@ class Readiness(shapes.Shape):
     """New runs are accepted."""
 
     status: Literal["ready"]  # `ready`.
-    running: int  # Runs that occupy a worker slot.
+    running: int  # Runs that occupy capacity of the pool.
     queued: int  # Runs that wait for one.
     resting: int  # Runs that wait for something else, and parked ones.
-    limit: int  # Worker slots in all.
+    limit: int  # Capacity of the pool: runs that may be active at once.
 
 
 class Health:

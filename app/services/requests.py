@@ -118,7 +118,7 @@ class Moved(shapes.Shape):
 
     run_id: shapes.RunId  # Id of the run.
     status: states.RunState
-    """State of the run; of a new one `running` if a worker slot is free, else `pending`."""
+    """State of the run; of a new one `running` if the pool has capacity, else `pending`."""
     reason: str | None = shapes.omitted()
     """Why it is in this state, if there is a reason: `pausing` until the steps in flight end, `cancelling`,
     `paused_by_person`, `workspace_busy`.

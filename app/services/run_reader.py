@@ -320,6 +320,7 @@ class RunResponseCache:
 
 
 def _signs(view: views.RunView | None) -> tuple[object, ...]:
+    # What changes between two changes of the run: an answer is kept only while these stay the same.
     return () if view is None else tuple((step.output_at, step.queued) for step in view.open)
 
 

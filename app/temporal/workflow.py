@@ -40,16 +40,22 @@ class RunWorkflow:
     def __init__(self) -> None:
         self._run_id = ""
         self._records: list[Record] = []
+        # Records by position that wait for the ones before them: the driver gets them in the order of the journal.
         self._landed: dict[int, Record] = {}
         self._steps: dict[str, asyncio.Task[None]] = {}
+        # Steps that only wait, and whether for an input; announced are those whose waiting the journal knows of.
         self._idle: dict[str, bool] = {}
         self._announced: set[str] = set()
         self._shows_waiting = False
         self._collected: dict[str, messages.StepOrder] = {}
         self._closing: list[asyncio.Task[None]] = []
-        self._cancelled = self._paused = self._over = False
-        self._news = self._looking = False
-        self._turn = 0
+        self._cancelled = self._paused = False
+        # An interrupting pause, or an ending that another process wrote: open steps are cut off, not waited for.
+        self._ends_now = False
+        # A signal came, and no look at the journal has begun since.
+        self._journal_has_more = self._looking = False
+        # Raised by whatever the main loop must look at; its conditions compare it, so that none is missed.
+        self._wakeups = 0
         self._parking: messages.Parking | None = None
         self._performing = Performing("", None, ())
         self._shown = attributes.Shown()
@@ -72,16 +78,16 @@ class RunWorkflow:
             if scheduler is not None:
                 await self._drive(scheduler)
         await self._cut_all()
-        turn = self._turn
+        wakeups = self._wakeups
         state = await self._settle()
-        if state == "running" or self._turn != turn:
+        if state == "running" or self._wakeups != wakeups:
             # The journal had something new while the run came to rest.
             workflow.continue_as_new(args=[run_id, True])
         return state
 
     async def _taken(self, again: bool) -> dict[str, Any]:
         while True:
-            turn = self._turn
+            wakeups = self._wakeups
             journal: dict[str, Any] = json.loads(await ask("take", self._run_id, again))
             self._shown.note(journal["facts"])
             if "busy" not in journal["facts"]:
@@ -91,28 +97,28 @@ class RunWorkflow:
                 workflow.continue_as_new(args=[self._run_id, again])
             # The claim signals when the workspace is this run's.
             with contextlib.suppress(TimeoutError):
-                await workflow.wait_condition(lambda turn=turn: self._turn != turn, timeout=_LOOK)  # type: ignore[misc]
+                await workflow.wait_condition(lambda wakeups=wakeups: self._wakeups != wakeups, timeout=_LOOK)  # type: ignore[misc]
 
     # A signal only says that the journal has something. One that is lost or repeated changes nothing that counts.
 
     @workflow.signal
     def look(self) -> None:
         """Hear that the journal has something new."""
-        self._news = True
-        self._turn += 1
+        self._journal_has_more = True
+        self._wakeups += 1
 
     @workflow.signal
     def cancel(self) -> None:
         """Hear that the journal has a request to end the run."""
         self._cancelled = True
-        self._turn += 1
+        self._wakeups += 1
 
     @workflow.signal
     def pause(self, interrupt: bool) -> None:
         """Hear that the journal has a pause."""
         self._paused = True
-        self._over = self._over or interrupt
-        self._turn += 1
+        self._ends_now = self._ends_now or interrupt
+        self._wakeups += 1
 
     # -- replay
 
@@ -141,19 +147,19 @@ class RunWorkflow:
 
     async def _drive(self, scheduler: driver_scheduler.DriverScheduler) -> None:
         try:
-            while not (scheduler.finished or self._cancelled or self._over):
-                turn = self._turn
+            while not (scheduler.finished or self._cancelled or self._ends_now):
+                wakeups = self._wakeups
                 self._open(scheduler)
                 if self._drains() and not self._is_busy():
                     return
-                if self._news and not self._looking:
+                if self._journal_has_more and not self._looking:
                     self._begin_to_look()
                 elif self._waits() and not self._shows_waiting:
                     self._shows_waiting = True
                     self._shown.show("waiting")
                     await ask("wait", self._run_id, self._awaited(), result_type=None)
                     continue
-                await workflow.wait_condition(lambda turn=turn: self._turn != turn or self._has_next())  # type: ignore[misc]
+                await workflow.wait_condition(lambda wakeups=wakeups: self._wakeups != wakeups or self._has_next())  # type: ignore[misc]
                 await self._hand_out(scheduler)
         except errors.Fault:
             # As above.
@@ -203,7 +209,7 @@ class RunWorkflow:
             self._begin_to_look()
 
     def _begin_to_look(self) -> None:
-        self._news, self._looking = False, True
+        self._journal_has_more, self._looking = False, True
         self._closing.append(asyncio.create_task(self._look()))
 
     async def _look(self) -> None:
@@ -218,12 +224,12 @@ class RunWorkflow:
                 await self._collect(order)
         finally:
             self._looking = False
-            self._turn += 1
+            self._wakeups += 1
 
     def _note(self, facts: Mapping[str, Any]) -> None:
         self._cancelled = self._cancelled or facts["cancelled"]
         self._paused = facts["paused"]
-        self._over = self._over or facts["ended"]
+        self._ends_now = self._ends_now or facts["ended"]
 
     # -- steps
 
@@ -238,13 +244,13 @@ class RunWorkflow:
                     raise
                 if is_superseded(error):
                     # The journal has a newer try or an order; if it has neither, the step is still to do.
-                    self._news = True
-                    self._turn += 1
+                    self._journal_has_more = True
+                    self._wakeups += 1
                     await workflow.sleep(1)
                     continue
                 self._fail(asked.key, error)
             break
-        self._turn += 1
+        self._wakeups += 1
 
     async def _perform(self, asked: driver_scheduler.Ask, order: messages.StepOrder) -> None:
         while True:
@@ -257,10 +263,10 @@ class RunWorkflow:
     async def _wait(self, asked: driver_scheduler.Ask, order: messages.StepOrder) -> None:
         announced: messages.Announced = await ask("announce", order, result_type=messages.Announced)
         if announced.recorded:
-            self._news = True
+            self._journal_has_more = True
             return
         self._announced.add(asked.key)
-        self._turn += 1
+        self._wakeups += 1
         if announced.is_given:
             await self._collect_given(dataclasses.replace(order, is_given=True))
         if announced.child is not None:
@@ -288,7 +294,7 @@ class RunWorkflow:
         # The same line may come twice: from its step, and from a look at the journal.
         if record.position >= len(self._records):
             self._landed[record.position] = record
-        self._turn += 1
+        self._wakeups += 1
 
     def _fail(self, key: str, error: ActivityError) -> None:
         self._steps.pop(key, None)
@@ -313,7 +319,7 @@ class RunWorkflow:
             step.cancel()
         await asyncio.gather(*closing, return_exceptions=True)
 
-    # -- small change
+    # -- helpers
 
     def _record_in(self, content: bytes) -> Record:
         return slices.lines_of(json.loads(content))[0]

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-# Nothing is built: what is served is what is written. Graphs are laid out by lines of our own (docs/decisions/0281).
+# Nothing is built: what is served is what is written. Graphs are laid out by our own code (docs/decisions/0281).
 FILES = "/ui/"  # Beginning of the addresses of the UI's files.
 
 PAGES = frozenset(

@@ -71,7 +71,9 @@ class Account:
         for call, record, after in late:
             run_id, key, attempt = call
             known = read.get(run_id)
-            if after if known is None else (key, attempt) not in known:
+            # What a journal had was counted from it; what only rows told was counted if it ended before they were read.
+            is_new = after if known is None else (key, attempt) not in known
+            if is_new:
                 self.settle(call, record)
 
     # -- calls

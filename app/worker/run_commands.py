@@ -284,7 +284,7 @@ class RunCommands:
         finally:
             self._active.advance(active_run)
 
-    # -- small change
+    # -- helpers
 
     async def _reload(self, run_id: str) -> None:
         async with self._active.locks.of(run_id):

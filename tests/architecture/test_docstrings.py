@@ -39,6 +39,21 @@ def test_named_errors_exist(package: str) -> None:
     assert wrong == []
 
 
+def test_the_tree_of_errors_shows_every_error() -> None:
+    """The tree at the top of app.errors has each of its classes below the class that it derives from."""
+    drawn: dict[str, str | None] = {}
+    above: dict[int, str] = {}
+    for indent, name in re.findall(
+        r"^([│├└─ ]*)(\w+)(?: \(BaseException\))?$", errors.__doc__ or "", flags=re.MULTILINE
+    ):
+        above[len(indent)] = name
+        drawn[name] = above.get(len(indent) - 4)
+    defined = {name: kind for name, kind in vars(errors).items() if _is_exception(kind) and not name.startswith("_")}
+
+    assert drawn == {name: kind.__base__.__name__ if kind.__base__.__name__ in defined else None
+                     for name, kind in defined.items()}  # fmt: skip
+
+
 def test_named_parameters_exist() -> None:
     """Each name under `Args:` is a parameter of the function, or of the class that the docstring describes."""
     wrong = [

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.domain import triggers
 from app.services.triggers import pointers
 from tests.integration import held, scheduled
 from tests.integration.project import Project, quick
@@ -197,6 +198,22 @@ async def test_deliveries_wait_in_a_queue(tmp_path: Path) -> None:
 
     assert (second["result"], second["run_id"], again["result"]) == ("queued", None, "queued")
     assert [one["result"] for one in reversed(shown["history"])] == ["started", "queued", "started"]
+
+
+async def test_a_delivery_does_not_overtake_those_that_wait(tmp_path: Path) -> None:
+    """With `queue` it starts after them also where no run is unfinished when it arrives."""
+    async with scheduled.in_process(Project(tmp_path)) as service:
+        added = await service.add(webhook={}, overlap="queue")
+        assert service._app is not None
+        repository = service._app.state.services.hooks._repository
+        trigger = await repository.get(added["trigger_id"])
+        await repository.put(trigger.noted(waiting=(triggers.Waiting(occurrence="one", due_at=trigger.created_at),)))
+        second = (await service.http.post(added["address"], json={}, headers={"webhook-id": "two"})).json()
+        shown = await service.until_so(added["trigger_id"], lambda shown: len(shown["history"]) == 3)
+
+    assert second["result"] == "queued"
+    started = [one["occurrence"] for one in reversed(shown["history"]) if one["result"] == "started"]
+    assert started == ["one", "two"]
 
 
 async def test_secrets_are_in_no_log(project: Project, caplog: pytest.LogCaptureFixture) -> None:

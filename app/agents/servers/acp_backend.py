@@ -22,9 +22,11 @@ from app.processes import commands
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0  # Wall-clock limit of a prompt that sets none.
 
 _PACKAGE, _MODULE, _EXTRA = "agent-client-protocol", "acp", "acp"
-# It names the file of a conversation for the minute, and loads it wrongly within that minute.
+# Gemini CLI names the file of a conversation after the minute in which it began, and within that minute it loads the
+# wrong content: `_pass_the_minute` waits until it is over.
 _MINUTELY = "gemini"
-# Each load leaves it an empty file of the same name but for the minute, and its next start would remove both.
+# Each load leaves Gemini CLI a further, empty file of that conversation; its next start would remove both. This file of
+# settings keeps them.
 _KEEPS = {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(Path(programs.__file__).with_name("gemini_keeps_conversations.json"))}
 
 

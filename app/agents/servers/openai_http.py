@@ -86,8 +86,8 @@ async def _asked(client: openai.AsyncOpenAI, question: services.Question, limit:
 
 def _arguments(question: services.Question, limit: str) -> dict[str, Any]:
     system = [{"role": "system", "content": question.system}] if question.system else []
-    reply_text = [{"role": message.role, "content": message.text} for message in question.messages]
-    arguments: dict[str, Any] = {"model": question.model, "messages": [*system, *reply_text]}
+    messages = [{"role": message.role, "content": message.text} for message in question.messages]
+    arguments: dict[str, Any] = {"model": question.model, "messages": [*system, *messages]}
     if question.max_tokens is not None:
         arguments[limit] = question.max_tokens
     if question.reply_schema is not None:

@@ -20,7 +20,7 @@ def agent_calls(
     step: plain.Object, run: runs.RunStart, agent: plain.Object, scope: templates.Scope
 ) -> list[operations.AgentCall]:
     """Return the prompt of a step, once for each way to ask its agent, best way first."""
-    reply_text = templates.parts(step["prompt"], scope)
+    prompt_parts = templates.parts(step["prompt"], scope)
     mode = (f"MODE: {step['mode']}\n\n",) if "mode" in step else ()
     requested = (replies.ASKED,) if step.get("parse_json") and run.driver_version > 1 else ()
     return [
@@ -29,7 +29,7 @@ def agent_calls(
             archetype=agent.get("archetype"),
             backend=voice.backend,
             model=voice.model,
-            prompt=_joined((*mode, *reply_text, *requested)),
+            prompt=_joined((*mode, *prompt_parts, *requested)),
             system=voice.system,
             tools=True,
             max_tokens=voice.max_tokens,

@@ -79,8 +79,8 @@ def text_of(reference: refs.Reference, value: plain.Json) -> str:
 
 def opening(description: str, earlier: Mapping[str, str]) -> str:
     """Return how a prompt begins: the task, and what the micro-steps before have said."""
-    reply_text = "".join(f"{name.capitalize()}:\n{text}\n\n" for name, text in earlier.items())
-    return f"Task: {description}\n\n{reply_text}"
+    sections = "".join(f"{name.capitalize()}:\n{text}\n\n" for name, text in earlier.items())
+    return f"Task: {description}\n\n{sections}"
 
 
 def joined(parts: Iterable[plain.Json]) -> tuple[plain.Json, ...]:

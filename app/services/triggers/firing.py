@@ -1,8 +1,9 @@
 """Firing: turns the occurrences of a trigger that wait into runs, one for each, whatever dies in between."""
 
-# Why: docs/decisions/0330. An occurrence waits in the trigger's file before its run is started, and leaves it
-# afterwards, with its result. The idempotency key of the run closes the gap between: after a kill the same occurrence
-# finds the run that it made.
+# Why: docs/decisions/0330. An occurrence of a schedule, or a new file, waits in the trigger's file before its run is
+# started, and leaves it afterwards, with its result. A delivery to a webhook has a sender that repeats what was not
+# answered, so its run is started at once, and it waits in the file only where the overlap policy makes it queue. The
+# idempotency key of the run closes the gap in both: after a kill the same occurrence finds the run that it made.
 
 from __future__ import annotations
 
@@ -99,6 +100,9 @@ class Firing:
         if made is not None:
             known = any(each.run_id == made for each in trigger.history)
             return one.ended("repeated" if known else "started", self._now(), made)
+        if trigger.overlap == "queue" and trigger.waiting and trigger.waiting[0] != one:
+            # Between the end of a run and the start of the next, what arrives must not overtake what waits.
+            return None
         for run_id in [] if trigger.overlap == "allow" else await self.unfinished(trigger):
             if trigger.overlap == "queue":
                 return None

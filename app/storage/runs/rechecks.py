@@ -84,7 +84,7 @@ class Rechecks:
                 error_code=error.code,
             )
             await self._context.index.move(moved)
-            _log.error("run parked: %s", error.message, extra={"run_id": run_id, "code": error.code})
+            _log.error("run shown as failed: %s", error.message, extra={"run_id": run_id, "code": error.code})
             with contextlib.suppress(OSError, errors.Unreadable):
                 await self._context.workers.run(lambda: self._show_failed(run_id, error))
         return True

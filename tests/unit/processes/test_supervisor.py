@@ -509,6 +509,20 @@ class TestLostLaunchers:
 
         assert process_families.living(pids) == set()
 
+    async def test_a_cancel_meets_the_loss_of_the_launcher(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
+        """A cancel in the turn of the loop in which the launcher is lost is a cancel: the step is not tried again."""
+        work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "child"))))
+        await process_families.born(tmp_path, "parent", "child")
+        assert running._launcher is not None
+        (reply,) = running._launcher._waiting.values()
+        reply.set_exception(commands.LauncherLost())
+        work.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
     async def test_a_launcher_that_hangs_is_killed(
         self, running: supervisor.Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

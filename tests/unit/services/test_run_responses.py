@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import allowed_orders, plain, records, slots, states, views
+from app.domain import allowed_orders, plain, records, shapes, slots, states, views
 from app.services import run_reader
 from tests.unit.engine import samples
 
@@ -118,6 +119,15 @@ def test_the_newest_steps_are_listed_and_all_are_counted() -> None:
     assert len(answer["steps"]) == views.NEWEST_STEPS
     assert answer["steps"][-1]["step_id"] == "step-249"
     assert (list(answer)[-2:], answer["holder"]) == (["holder", "unreadable"], None)
+
+
+def test_the_answer_has_the_fields_of_its_shape() -> None:
+    """What is written as bytes has each field of `RunDetail` that may not be omitted, and no other."""
+    answer = json.loads(run_reader.RunResponseCache().encoded(view([record(0)], 1), None))
+    fields = {field.name: shapes.is_omitted(field) for field in dataclasses.fields(views.RunDetail)}
+
+    assert set(answer) <= set(fields)
+    assert {name for name, may_be_omitted in fields.items() if not may_be_omitted} <= set(answer)
 
 
 def test_a_step_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ class Thing:
 
 
 def conflicts(passages: Sequence[Passage]) -> Iterator[tuple[Fact, Fact]]:
-    """Yield what became of an object, with the place where it is there, or its giver has it, all the same."""
+    """Yield pairs of facts: an object is destroyed or given away, and later it appears, or its giver still has it."""
     fates: dict[str, tuple[Fact, Thing]] = {}
     last: Thing | None = None
     reach, path = 0, ""

@@ -213,9 +213,9 @@ function Steps({ state, onNear }) {
   return html`<${Section} title="Steps" actions=${html`<${Progress} done=${run.current_step_index} total=${run.total_steps} />${others && html`<span class="muted" title="Loops, checks, gates and evidence have rows of their own">in ${format.plural(items.length, "row")}</span>`}`}>
     ${items.length === 0 && html`<${Empty} title="No step has begun." />`}
     ${items.length > 0 && html`<div class="table steps scrolls" role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
-      <div class="row head" role="row" aria-rowindex="1"><span role="columnheader">Status</span><span role="columnheader">Step</span><span role="columnheader">By</span>
+      <div class="row head" role="row" aria-rowindex="1"><span role="columnheader">Status</span><span role="columnheader">Step</span><span role="columnheader" class="by">By</span>
         <span role="columnheader" class="axis"><span class="hidden">Time</span>${ticks(to - from).map((at) => html`<span style=${{ left: `${(100 * at) / (to - from)}%` }}>${at === 0 ? "0" : format.duration(at / 1000)}</span>`)}</span>
-        <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Duration</span></div>
+        <span role="columnheader" class="right tokens">Tokens</span><span role="columnheader" class="right">Duration</span></div>
       <${Virtual} items=${items} name=${nameOf} depends=${[range, run.status]} onNear=${onNear}
         row=${(/** @type {any} */ step) => html`<${StepRow} step=${step} range=${range} />`} />
     </div>`}

@@ -16,8 +16,8 @@ export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
   return html`<div class=${`table runs ${onChoose ? "selectable" : ""}`} role="table" aria-label="Runs" aria-rowcount=${runs.length + 1}>
     <div class="row head" role="row" aria-rowindex="1">
       ${onChoose && html`<span role="columnheader"><span class="hidden">Select</span></span>`}
-      <span role="columnheader">Status</span><span role="columnheader">Run</span><span role="columnheader">Recipe</span><span role="columnheader">Steps</span>
-      <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Cost</span><span role="columnheader" class="right" title=${format.ELAPSED}>Duration</span><span role="columnheader" class="right">Created</span>
+      <span role="columnheader">Status</span><span role="columnheader">Run</span><span role="columnheader" class="recipe">Recipe</span><span role="columnheader" class="progress-cell">Steps</span>
+      <span role="columnheader" class="right tokens">Tokens</span><span role="columnheader" class="right">Cost</span><span role="columnheader" class="right" title=${format.ELAPSED}>Duration</span><span role="columnheader" class="right">Created</span>
     </div>
     <${Virtual} items=${runs} name=${(/** @type {any} */ run) => run.run_id} depends=${[chosen]} onNear=${onNear}
       row=${(/** @type {any} */ run) => html`<${RunRow} run=${run} to=${to} chosen=${chosen} onChoose=${onChoose} />`} />
