@@ -22,6 +22,7 @@ from schemathesis.core import result
 from schemathesis.pytest import lazy
 from schemathesis.specs.openapi import checks
 
+from tests.examples import SEARCHING
 from tests.integration import conferring, served
 
 KNOWN: dict[str, list[Any]] = {
@@ -47,8 +48,6 @@ ENDLESS = "/api/events"
 UNCHECKED: list[Any] = [checks.positive_data_acceptance]
 """Left out: the document cannot say which recipes, arguments and cursors there are, so good form may still be a 400."""
 
-SEARCHING = os.environ.get("HYPOTHESIS_PROFILE") == "searching"
-
 BOUNDS = settings(
     max_examples=60 if SEARCHING else 2,
     derandomize=True,
@@ -58,7 +57,7 @@ BOUNDS = settings(
 )
 """A sample that is the same every time; `scripts/check.py --long` takes a larger one."""
 
-EVERY = 1 if SEARCHING else 5
+EVERY = 1 if SEARCHING else 8
 """One in so many operations is tried."""
 
 

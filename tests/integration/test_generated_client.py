@@ -95,6 +95,7 @@ class Generated:
         return shapes[0].from_dict(dict(body))
 
 
+@pytest.mark.slow
 def test_every_operation_can_be_called_with_a_generated_client(package: ModuleType, tmp_path: Path) -> None:
     """A client that is generated from the published document parses what every operation answers."""
     project = conferring.made(tmp_path)

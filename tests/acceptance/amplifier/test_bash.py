@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from app.dialects.amplifier import commands
+from tests.examples import examples
 
 Printed: TypeAlias = Callable[[str], str]
 """Returns what a command must print, given the value of the variable."""
@@ -143,7 +144,7 @@ def _bash(command: str, folder: Path, **variables: str) -> str:
     return done.stdout.decode()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(made=COMMANDS, value=VALUES)
 def test_the_value_or_a_refusal(made: list[tuple[str, str, str, str]], value: str, tmp_path: Path) -> None:
     """Whatever surrounds a variable, Bash prints its value and nothing else, or the command is refused."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.agents.configuration import BackendConfig
 from app.agents.programs import catalogue, results, template, verdicts
 from app.agents.programs.verdicts import ProcessResult
+from tests.examples import examples
 from tests.unit.agents import program_replies
 
 SUCCESS = {"type": "result", "is_error": False, "result": "PONG", "session_id": "s"}
@@ -72,7 +73,7 @@ def test_a_reply_out_of_another_conversation_is_none(program: str) -> None:
 
 @pytest.mark.parametrize("program", catalogue.PROGRAMS)
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_no_words_bring_it_down(program: str, data: st.DataObject) -> None:
     """Whatever a program writes, something is made of it."""
     values = st.recursive(

@@ -16,6 +16,8 @@ LITERAL_SHARE = 0.6
 """How much of an example, names and ids apart, the literal text of its templates must cover."""
 NAMES = re.compile(r"'[^']*'|\b[\w.-]*[\d_/][\w./-]*|[A-Z]\w+ [A-Z]\w+")
 """What fills a placeholder, by its form: quoted texts, ids, paths, names."""
+SHORTEST = 8
+"""Fewest literal characters of a template that tells something."""
 JOINTS = (r": ", r"(?<=\.) ", r"; ")
 """What joins messages that are made elsewhere."""
 
@@ -63,14 +65,17 @@ def _covered(message: str, depth: int = 4) -> int:
 def _templates() -> tuple[tuple[re.Pattern[str], int], ...]:
     """Return every text of the program as a pattern, with the length of its literal parts."""
     found: dict[str, int] = {}
+    longest = max(len(str(example.to_json()["detail"])) for example in refusals.EXAMPLES.values())
     for module in sources.modules(sources.APP):
         if module.name not in (refusals.__name__, refusal_examples.__name__):
-            for node in ast.walk(module.tree):
+            for node in sources.walk(module.tree):
                 parts = _parts(node)
-                for hole in ("(.*)", "(.*?)"):
-                    pattern = "".join(hole if part is None else re.escape(part) for part in parts)
-                    found[pattern] = sum(len(part) for part in parts if part is not None)
-    return tuple((re.compile(pattern, re.DOTALL), size) for pattern, size in found.items() if size >= 8)
+                size = sum(len(part) for part in parts if part is not None)
+                # A longer text is in none of the examples, and making patterns of them takes seconds.
+                if SHORTEST <= size <= longest:
+                    for hole in ("(.*)", "(.*?)"):
+                        found["".join(hole if part is None else re.escape(part) for part in parts)] = size
+    return tuple((re.compile(pattern, re.DOTALL), size) for pattern, size in found.items())
 
 
 def _parts(node: ast.AST) -> list[str | None]:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
+from tests.examples import examples
 from tests.unit.dialects import bench
 
 TOOL, READ = bench.RECIPE["phase_a"]
@@ -268,7 +269,7 @@ def test_a_mark_of_byte_order_is_no_fault():
     assert bench.flaws("\ufeff" + json.dumps(bench.RECIPE)) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["find", "found", "$ref"]),
@@ -291,7 +292,7 @@ def test_any_value_is_a_recipe_or_a_list_of_faults(value):
     bench.DIALECT.flaws(json.dumps(value), "recipe", bench.stock())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_a_recipe_with_any_part_replaced_is_a_recipe_or_a_list_of_faults(data):
     """Wrong kinds at any place of a sound recipe are told as flaws."""

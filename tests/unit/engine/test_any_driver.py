@@ -13,6 +13,7 @@ from app import errors
 from app.domain import operations, records, runs
 from app.domain.states import RunState
 from app.engine import step_decisions
+from tests.examples import examples
 from tests.unit.engine import logs, samples
 
 _outcomes = st.sampled_from(["done", "done", "done", "failed", "retried", "large"])
@@ -127,7 +128,7 @@ async def _check_every_prefix(program: Any) -> None:
         assert _story(bench, program) == _story(whole, program)
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=examples(30), deadline=None)
 @hypothesis.given(_programs.filter(lambda program: _failures(program) <= 1))
 def test_a_run_cut_anywhere_ends_the_same(program):
     """Nothing recorded is performed again, and the rest leads to the same records and the same ending."""

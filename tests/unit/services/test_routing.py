@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.dialects import registry
 from app.domain import library
 from app.services import routing
+from tests.examples import examples
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes" / "control_room"
 
@@ -237,7 +238,7 @@ def test_a_description_with_paths_starts_the_draft_of_a_scene(bundled):
     }
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60))
 @given(st.text(max_size=200) | st.text(st.sampled_from(list("draft scene/.md\"'`()\n\\\x00\ud800é")), max_size=200))
 def test_any_text_gets_an_answer_and_always_the_same(bundled, text):
     """The router is total and deterministic, and its answer can be written as JSON."""

@@ -29,6 +29,7 @@ from app.storage.runs import commit_recovery
 from app.storage.runs.folder_log import FolderLog
 from tests import smoke
 from tests.conformance import store_harness
+from tests.examples import examples
 from tests.unit.storage import power_cuts
 from tests.unit.storage.committing import UnwillingDisk
 
@@ -166,7 +167,7 @@ def test_a_torn_record_hides_no_other() -> None:
 
 
 @given(size=st.integers(min_value=0), seed=st.integers(min_value=0))
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 def test_any_beginning_of_a_log_gives_back_what_it_holds(size: int, seed: int) -> None:
     """A log that was cut off anywhere gives back each record before the cut, and no part of another."""
     lines, chance = sealed(12), random.Random(seed)
@@ -398,7 +399,7 @@ async def healing(log: FolderLog, write: Callable[[], Awaitable[object]]) -> Non
 
 @pytest.mark.parametrize("segment_bytes", smoke.only(4000, [1, 4000, commit_log.SEGMENT_BYTES]))
 @given(seed=st.integers(min_value=0), actions=st.integers(min_value=1, max_value=12))
-@settings(max_examples=30)
+@settings(max_examples=examples(20))
 def test_whatever_a_power_cut_leaves_every_answer_holds(segment_bytes: int, seed: int, actions: int) -> None:
     """Any part of what was not synced may be lost, again and again: accepted runs and confirmed steps are there."""
 
@@ -415,7 +416,7 @@ def test_whatever_a_power_cut_leaves_every_answer_holds(segment_bytes: int, seed
 
 @pytest.mark.parametrize("segment_bytes", smoke.only(4000, [1, 4000, commit_log.SEGMENT_BYTES]))
 @given(seed=st.integers(min_value=0), actions=st.integers(min_value=1, max_value=8))
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 def test_whatever_fails_and_is_forgotten_every_answer_holds(segment_bytes: int, seed: int, actions: int) -> None:
     """On a disk that fails now and then, and forgets what it failed to write, kills and power cuts cost no answer."""
 

@@ -18,6 +18,7 @@ from app.storage.journal import chain
 from app.storage.runs import adoption, authority, census
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN
+from tests.examples import examples
 
 FOLDER = f"runs/{RUN}"
 
@@ -93,7 +94,7 @@ def examine(disk: MemoryDisk) -> None:
         authority.read(disk, RUN, deep=True).loaded()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(decisions, max_size=3), st.lists(steps, max_size=2))
 def test_lines_that_are_sound_and_wrong(control: list[Any], journal: list[Any]) -> None:
     """A journal whose chain is right and whose lines are nonsense is damaged, and nothing worse."""
@@ -104,14 +105,14 @@ def test_lines_that_are_sound_and_wrong(control: list[Any], journal: list[Any]) 
     examine(disk)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(starts | values)
 def test_starts_that_are_wrong(start: Any) -> None:
     """A start.json of any shape is a run's, or is told to be none."""
     examine(disk_with(start__json=plain.encode(start), control__jsonl=b"", steps__jsonl=b""))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(manifests | values, st.lists(steps | values, max_size=3), st.dictionaries(st.just("a"), values))
 def test_folders_by_hand_that_are_wrong(manifest: Any, lines: list[Any], slots: Any) -> None:
     """A folder written by hand of any shape is listed, and its believable beginning is found."""

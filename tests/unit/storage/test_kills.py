@@ -31,11 +31,14 @@ RARELY = {"storage.commit.before_restore", "storage.create.before_sync", "storag
 """What happens after a power cut, or while the commit log fails."""
 
 
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Live every life once."""
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(1, id="first passings"), pytest.param(1000, id="every passing", marks=pytest.mark.slow)],
+)
+def swept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Live lives that end at the first passing of each point, or at every one."""
     folder = tmp_path_factory.mktemp("lives")
-    command = [sys.executable, "-m", "tests.unit.storage.writer_processes", str(folder)]
+    command = [sys.executable, "-m", "tests.unit.storage.writer_processes", str(folder), str(request.param)]
     done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr

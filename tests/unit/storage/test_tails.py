@@ -17,6 +17,7 @@ from app.domain.decisions import DecisionKind
 from app.engine.maintenance_port import Verification
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN
+from tests.examples import examples
 
 BATCHES = (1, 3, 2, 1, 2)
 """Lines of each journal that are asked for in one turn, and so share a sync."""
@@ -71,7 +72,7 @@ journals = st.sampled_from(["steps.jsonl", "control.jsonl"])
 places = st.floats(0, 1, exclude_max=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(journals, places)
 def test_a_truncated_end_leaves_the_lines_before_it(name: str, place: float) -> None:
     """Cut off anywhere, a journal keeps exactly its complete lines, and the run goes on behind them."""
@@ -88,7 +89,7 @@ def test_a_truncated_end_leaves_the_lines_before_it(name: str, place: float) -> 
     assert sound
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(journals, places, st.integers(0, 7))
 def test_a_flipped_bit_costs_the_last_batch_at_most(name: str, place: float, bit: int) -> None:
     """A wrong bit anywhere leaves a clean beginning with every line before the last batch, or is told as damage."""
@@ -106,7 +107,7 @@ def test_a_flipped_bit_costs_the_last_batch_at_most(name: str, place: float, bit
         assert sound
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(journals, st.floats(0.6, 1), st.integers(1, 5000))
 def test_zeros_at_the_end_are_torn(name: str, place: float, count: int) -> None:
     """An end that the disk left as zeros is cut off, or told as damage where confirmed lines were in it."""

@@ -1,8 +1,8 @@
 """Lives of a run, from its creation to its deletion, lived by real processes that are killed at every point: as the
 service, whose commits share a log, and as a process by itself, which syncs each file.
 
-Run as a program, `python -m tests.unit.storage.writer_processes FOLDER`, it lives one life for each passing
-of each point, in a fork of its own.
+Run as a program, `python -m tests.unit.storage.writer_processes FOLDER MOST`, it lives one life for each of the
+first MOST passings of each point, in a fork of its own.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def lived(place: Path, point: str, nth: int, *, serve: bool) -> None:
     asyncio.run(live(store, lambda told: print(told, file=answers), serve=serve))
 
 
-def sweep(folder: Path) -> list[dict[str, Any]]:
-    """Live one life for each passing of each point, and tell how each process ended."""
+def sweep(folder: Path, most: int) -> list[dict[str, Any]]:
+    """Live one life for each of the first passings of each point, and tell how each process ended."""
     template = folder / "template"
     passed = _story(folder, template)
     lives = []
@@ -132,6 +132,8 @@ def sweep(folder: Path) -> list[dict[str, Any]]:
     for number, (serve, point) in enumerate(passed):
         seen[serve, point] += 1
         nth = seen[serve, point]
+        if nth > most:
+            continue
         place = folder / f"life-{number}"
         shutil.copytree(template, place)
         child = os.fork()
@@ -164,4 +166,4 @@ def _story(folder: Path, template: Path) -> list[tuple[bool, str]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(sweep(Path(sys.argv[1]))))
+    print(json.dumps(sweep(Path(sys.argv[1]), int(sys.argv[2]))))

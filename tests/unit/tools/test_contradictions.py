@@ -15,6 +15,7 @@ from app.tools.story import documents, scenes
 from app.tools.story.consistency_checker import ConsistencyChecker
 from app.tools.story.continuity import comparison, language
 from tests.corpus import scoring
+from tests.examples import examples
 from tests.unit.tools import contradictions, stories
 
 TOOL = ConsistencyChecker()
@@ -103,7 +104,7 @@ def test_every_expression_and_every_list_of_words_is_used_and_compiles():
     assert [name for name in names if not re.search(rf"[.\"']{name}\b|{{{name}}}", code + text)] == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=50))
 def test_any_text_is_read_twice_the_same(words):
     """No order of words breaks a rule, and equal texts give equal facts."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.tools.scanning import Limits
 from app.tools.story.file_locator import FileLocator
+from tests.examples import examples
 from tests.unit.tools import stories
 
 TOOL = FileLocator()
@@ -213,7 +214,7 @@ def test_a_wrong_folder_fails(tmp_path, folder, code):
     assert caught.value.code == code
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(criteria=st.text(min_size=1, max_size=60), deep=st.booleans())
 def test_any_criteria_give_the_same_answer_twice(tmp_path_factory, criteria, deep):
     """The answer is a function of files and criteria."""

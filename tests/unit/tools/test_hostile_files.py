@@ -14,6 +14,7 @@ from app import errors
 from app.domain import plain
 from app.engine import ports
 from app.tools import bounds, registry
+from tests.examples import examples
 from tests.unit.tools import stories
 
 SIZES = [2_000, pytest.param(30_000, marks=pytest.mark.slow)]
@@ -127,7 +128,7 @@ def test_a_hostile_text_is_answered_soon_and_small(tmp_path, name, size):
     assert time.process_time() - started < LIMIT_SECONDS
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     texts=st.lists(
         st.one_of(

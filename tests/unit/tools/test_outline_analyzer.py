@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.tools.story import documents, outline_matching, outlines
 from app.tools.story.outline_analyzer import OutlineAnalyzer
+from tests.examples import examples
 from tests.unit.tools import stories
 
 TOOL = OutlineAnalyzer()
@@ -221,7 +222,7 @@ def test_a_huge_outline_is_cut_and_says_so(tmp_path):
     assert payload["matched"]["beats"] == ["Beat number 850 is told at some length."]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.text(alphabet=st.sampled_from("#- 12.:Scene\nabPOV;"), max_size=200), st.text(max_size=30))
 def test_any_text_is_an_outline(text, query):
     """Scenes are numbered from 0 in the order of their lines; a match is one of them."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.tools.story.prose_analyzer import ProseAnalyzer
+from tests.examples import examples
 from tests.unit.tools import stories
 
 TOOL = ProseAnalyzer()
@@ -165,7 +166,7 @@ def test_a_missing_scene_and_a_missing_argument_fail(tmp_path):
         assert caught.value.code == code
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.text(alphabet=st.sampled_from("aly was The.?!\"\n é-'"), max_size=300))
 def test_any_text_can_be_measured_and_shares_are_shares(tmp_path_factory, text):
     """No text breaks the measures."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.tools.workspace import Workspace
+from tests.examples import examples
 
 NAMES = ["a", "b", "c", "deep", "x.md", "y.md"]
 
@@ -63,7 +64,7 @@ def state(folder: Path) -> list[tuple[str, bytes, int]]:
     return sorted((entry.name, entry.read_bytes(), entry.stat().st_mtime_ns) for entry in folder.iterdir())
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(layout=layouts, path=paths)
 @example(layout=[([], "a", "../outside")], path="a/secret.md")
 @example(layout=[([], "a", "b"), ([], "b", "{outside}")], path="a/secret.md")
@@ -86,7 +87,7 @@ def test_nothing_outside_is_ever_read(layout, path):
                 assert found != "SECRET"
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(layout=layouts, path=paths, overwrite=st.booleans())
 @example(layout=[([], "a", "../outside")], path="a/secret.md", overwrite=True)
 @example(layout=[([], "x.md", "{outside}/secret.md")], path="x.md", overwrite=True)
@@ -109,7 +110,7 @@ def test_nothing_outside_is_ever_written(layout, path, overwrite):
             assert real.read_text() == "DRAFT"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(layout=layouts)
 def test_a_scan_lists_real_files_of_the_root_only_and_twice_the_same(layout):
     """Every listed path is a regular file inside, reached without a link; a second scan lists the same."""
@@ -124,7 +125,7 @@ def test_a_scan_lists_real_files_of_the_root_only_and_twice_the_same(layout):
             assert workspace.read_text(file.path) == "INSIDE"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     files=st.sets(st.lists(st.sampled_from(["a", "b", "é", "物"]), min_size=1, max_size=4).map(tuple), max_size=8),
     path=paths,

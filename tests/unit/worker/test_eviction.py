@@ -17,6 +17,7 @@ from app.domain import gates, operations, plain, states
 from app.services import run_reader
 from app.storage import memory_store
 from app.worker import eviction
+from tests.examples import examples
 from tests.unit.worker import failing, pools, toys
 
 Bench = pools.Bench
@@ -579,7 +580,7 @@ def _keys(program: Sequence[toys.Step], kind: str) -> list[str]:
     return found
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 async def test_a_run_that_slept_ends_as_one_that_stayed_awake(steps: Sequence[Mapping[str, Any]]) -> None:
     """The same journal lines but times, the same events with the same numbers, and nothing performed twice."""

@@ -12,6 +12,7 @@ import hypothesis
 from hypothesis import strategies as st
 
 from app.domain.states import RunState
+from tests.examples import examples
 from tests.unit.dialects.amplifier import recipe_harness
 from tests.unit.dialects.amplifier.recipe_harness import broke, later, printed
 
@@ -163,7 +164,7 @@ def _run(document: Any, said: list[Any]) -> recipe_harness.Run:
     return made
 
 
-@hypothesis.settings(max_examples=80, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=examples(30), deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(
     st.lists(_steps, min_size=1, max_size=3), _limits, st.lists(_replies, min_size=1, max_size=5), st.integers(0, 40)
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app.domain import decisions
 from app.domain.states import RunState
+from tests.examples import examples
 from tests.unit.dialects.amplifier import recipe_harness
 from tests.unit.dialects.amplifier.recipe_harness import broke, later, ran, recipe, step
 
@@ -367,7 +368,7 @@ async def test_a_resume_asks_only_for_what_failed_the_run() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, True])
-@hypothesis.settings(max_examples=12, deadline=None)
+@hypothesis.settings(max_examples=examples(8), deadline=None)
 @hypothesis.given(st.sets(st.integers(0, 7), min_size=1, max_size=4), st.integers(0, 30))
 def test_any_failures_of_a_loop_replay_alike(limit: Any, failing: set[int], cut: int) -> None:
     """Whichever iterations fail, and wherever a run is cut, a restart repeats no record and ends alike."""
@@ -477,7 +478,7 @@ _VALUES = st.recursive(
 )
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=examples(30), deadline=None)
 @hypothesis.given(st.lists(_VALUES, min_size=1, max_size=3), st.sampled_from([False, True]))
 def test_an_item_changes_neither_conditions_nor_prompts(items: list[Any], parallel: bool) -> None:
     """Whatever items, keys and replies hold, each stands once in its prompt, and conditions decide

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.domain import records
 from app.domain.states import RunState, StepState
+from tests.examples import examples
 from tests.unit.dialects.amplifier import recipe_harness
 from tests.unit.dialects.amplifier.recipe_harness import DIALECT, broke, later, printed, ran, recipe, staged, step
 
@@ -525,7 +526,7 @@ _HOSTILE = st.one_of(
 )
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=examples(30), deadline=None)
 @hypothesis.given(_HOSTILE)
 def test_a_value_changes_neither_condition_nor_prompt(value):
     """Whatever an argument or a reply holds, it stands in prompts as it is and decides conditions

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from app.dialects.amplifier import parse, rules, schema, walk
+from tests.examples import examples
 from tests.unit.dialects.amplifier import recipe_harness
 from tests.unit.dialects.amplifier.recipe_harness import flaws, later, parsed, recipe, staged, step, told
 
@@ -651,7 +652,7 @@ _VALUES = st.recursive(
 )
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=examples(50), deadline=None)
 @hypothesis.given(
     st.sampled_from(["steps", "stages", "context", "args_schema", "recursion", "schema", "final_output"]), _VALUES
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.domain.states import RunState
 from app.flows.conference import prompts, protocol
+from tests.examples import examples
 from tests.unit.flows.conference.round_table import (
     DONE,
     FIND,
@@ -58,7 +59,7 @@ def conferences(draw: Any) -> tuple[Held, dict[str, str]]:
     return held, marks
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(conferences())
 def test_nobody_sees_another_and_all_see_the_same(made: tuple[Held, dict[str, str]]) -> None:
     """Prompts of phase 2 are the same to the byte but for the role part, and hold nobody's reply."""
@@ -84,7 +85,7 @@ def test_nobody_sees_another_and_all_see_the_same(made: tuple[Held, dict[str, st
     assert executed <= set(held.disk.start.frozen["tools"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(conferences(), st.data())
 def test_every_prefix_ends_the_same(made: tuple[Held, dict[str, str]], data: st.DataObject) -> None:
     """Cut behind any line of its journal, a conference goes on to the same ending, slots and steps."""

@@ -18,6 +18,7 @@ from app.domain.plans import PLAN_MOVES, TASK_MOVES, Plan, PlanState, Task, Task
 from app.domain.states import RunState
 from app.flows.session_plan import rules, transitions
 from app.services.plans import edits
+from tests.examples import examples
 from tests.unit.services.plans.given import ERROR, LATER, asking, fact, task
 
 ROOM = 2
@@ -259,4 +260,4 @@ def _expected(found: Task, done: set[int], runs: dict[str, rules.RunFact]) -> Ta
 
 
 TestAnyMoves = AnyMoves.TestCase
-TestAnyMoves.settings = settings(deadline=None, max_examples=150, stateful_step_count=40)
+TestAnyMoves.settings = settings(deadline=None, max_examples=examples(50), stateful_step_count=40)
