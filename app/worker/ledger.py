@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from app import clock, errors
-from app.domain import budgets, operations, plain, records, runs
+from app.domain import budgets, operations, runs
 from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved
-from app.engine import aio, equipment, spending, stores
+from app.engine import aio, spending, stores
 from app.worker import reserving
-from app.worker.accounts import Account, Call, Need
+from app.worker.accounts import Account, Need
+from app.worker.reservations import Reservation, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +59,10 @@ class Ledger:
         self._known: dict[str, _Known] = {}
         self._runs: dict[str, Account] = {}
         self._budgets: dict[str, tuple[budgets.Budget, Account]] = {}
+        # A run that has ended is known until every run below it has: calls of those count in its accounts, and in the
+        # budgets that cover it.
+        self._below: Counter[str] = Counter()
+        self._ended: set[str] = set()
         self._waiting: dict[tuple[str, str], spending.Ahead] = {}
         self._counting = aio.KeyedLock()
         self._changed = aio.LightEvent()
@@ -64,9 +70,23 @@ class Ledger:
     # -- what limits
 
     def forget(self, run_id: str) -> None:
-        """Drop a run that has ended."""
-        self._known.pop(run_id, None)
-        self._runs.pop(run_id, None)
+        """Drop a run that has ended, once none below it makes calls any more."""
+        self._ended.add(run_id)
+        above: str | None = run_id
+        while above is not None and above in self._ended and not self._below[above]:
+            self._ended.discard(above)
+            self._below.pop(above, None)
+            self._runs.pop(above, None)
+            known = self._known.pop(above, None)
+            above = None if known is None else known.parent_run_id
+            if above is not None:
+                self._below[above] -= 1
+
+    def _know(self, loaded: stores.Loaded) -> None:
+        start = loaded.start
+        if start.run_id not in self._known and start.parent_run_id is not None:
+            self._below[start.parent_run_id] += 1
+        self._known[start.run_id] = _Known.of(start, loaded.limits)
 
     def limit(self, run_id: str, in_force: RunLimits) -> None:
         """Put other limits of a run in force."""
@@ -122,7 +142,8 @@ class Ledger:
 
     def _is_limited(self, loaded: stores.Loaded) -> bool:
         start = loaded.start
-        self._known[start.run_id] = _Known.of(start, loaded.limits)
+        self._know(loaded)
+        self._ended.discard(start.run_id)
         return bool(self._budgets or start.parent_run_id is not None or budgets.limits_money(loaded.limits))
 
     def _unlimited(self, run_id: str, key: str, quote: spending.Quote) -> Reservation:
@@ -143,7 +164,9 @@ class Ledger:
                 except (errors.ControlRoomError, errors.StorageFault) as error:
                     _log.warning("limits above not read: %s", error.message, extra={"run_id": parent})
                     break
-                self._known[parent] = _Known.of(loaded.start, loaded.limits)
+                self._know(loaded)
+                if loaded.decisions.ended is not None:
+                    self._ended.add(parent)
             chain.append(parent)
         return chain
 
@@ -251,149 +274,6 @@ class Ledger:
         if not isinstance(needed, dict):
             return None
         need = Need(tokens=reserving.needed(needed.get("tokens")), cost_usd=reserving.needed(needed.get("cost_usd")))
-        self._known[loaded.start.run_id] = _Known.of(loaded.start, loaded.limits)
+        self._know(loaded)
         chain = await self._chain(loaded.start.run_id)
         return Verdict.of(chain, str(error.get("key")), await self._counted(chain), need, self._clock)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Whether a call fits into what limits it, beside the calls under way."""
-
-    accounts: list[Account]  # What limits it.
-    need: Need  # Amounts to reserve.
-    cap: float | None  # The most that it may cost; None: no limit.
-    lacking: tuple[Account, str] | None  # Account and limit that it does not fit into; None: it fits.
-    behind: tuple[Account, str] | None
-    """Account and limit because of which it waits for another call with an unknown amount; None: it need not."""
-    may_fit_later: bool  # Whether a call under way may leave room for it.
-
-    @classmethod
-    def of(
-        cls,
-        chain: list[str],
-        key: str,
-        accounts: list[Account],
-        need: Need,
-        time: clock.Clock,
-        cap: float | None = None,
-    ) -> Verdict:
-        """Decide on the call of a step.
-
-        Args:
-            chain: Its run and those above.
-        """
-        now, but = time.now(), (chain[0], key)
-        # A call of a run above may itself wait for this one.
-        above = chain[1:]
-        lacking = next(((each, lack) for each in accounts if (lack := each.lacks(need, now))), None)
-        waits = ((each, limit) for each in accounts if (limit := each.must_wait(need, above, but)))
-        return cls(
-            accounts=accounts,
-            need=need,
-            cap=cap,
-            lacking=lacking,
-            behind=next(waits, None),
-            may_fit_later=lacking is None or bool(lacking[0].under_way(above, but)),
-        )
-
-    @property
-    def fits(self) -> bool:
-        """Return whether the call may begin."""
-        return self.lacking is None and self.behind is None
-
-    def ahead(self, chain: list[str], key: str) -> spending.Ahead | None:
-        """Return the oldest call under way because of which a call does not fit now.
-
-        Args:
-            chain: Its run and those above.
-        """
-        found = self.lacking or self.behind
-        assert found is not None
-        account, limit = found
-        calls = account.under_way(chain[1:], (chain[0], key))
-        is_unknown = self.lacking is None
-        meant = [each for each in calls if not is_unknown or getattr(each[1], limit) is None]
-        if not meant:
-            return None
-        (run_id, step, _), reserved = min(meant, key=lambda each: each[1].at)
-        of = reserving.named(account)
-        return spending.Ahead(run_id=run_id, key=step, since=reserved.at, limit=limit, of=of, is_unknown=is_unknown)
-
-    def exhausted(self, key: str, time: clock.Clock) -> equipment.Parked:
-        """Return what parks the run of a call that does not fit."""
-        found = self.lacking or self.behind
-        assert found is not None
-        return reserving.exhausted(key, *found, self.need, time, waits=self.lacking is None)
-
-    def reservation(
-        self, ledger: Ledger, run_id: str, key: str, quote: spending.Quote, release: Callable[[], None] | None = None
-    ) -> Reservation:
-        """Return the reservation of a call that fits."""
-        is_rest = self.cap is not None and (quote.cost_usd is None or self.cap < quote.cost_usd)
-        need = self.need if self.accounts else None
-        return Reservation(ledger, (run_id, key, 0), need, self.cap, is_rest=is_rest, release=release)
-
-
-class Reservation:
-    """The amounts reserved for one call of an agent: `spending.Reservation`."""
-
-    __slots__ = ("_is_over", "_is_rest", "_ledger", "_need", "call", "cap_usd", "release")
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        call: Call,
-        need: Need | None = None,
-        cap_usd: float | None = None,
-        *,
-        is_rest: bool = False,
-        release: Callable[[], None] | None = None,
-    ) -> None:
-        """Args:
-        need: Amounts to reserve; None: nothing limits the call.
-        is_rest: Whether the cap is the remainder, and not that of each call.
-        """
-        self._ledger = ledger
-        self._need = need
-        self._is_rest = is_rest
-        self._is_over = False
-        self.release = release
-        """Lets other processes reserve, once the `started` line is durable."""
-        self.call = call
-        """The call."""
-        self.cap_usd = cap_usd
-        """The most that it may cost; None: no limit."""
-
-    def ended_by_limit(self, result: records.Result) -> bool:
-        """Return whether a program ended the call because it cost all that was left."""
-        ended = result.error is not None and result.error.code == operations.COST_CAP_REACHED
-        return ended and self._is_rest
-
-    def begin(self, attempt: int) -> Mapping[str, plain.Json]:
-        """Count until the call leaves a line, and return what its `started` line is to hold."""
-        before, self.call = self.call, (*self.call[:2], attempt)
-        for account in self._ledger.accounts(self.call[0]):
-            account.rename(before, self.call)
-        if self._need is None:
-            return {}
-        amounts = {"tokens": self._need.tokens, "cost_usd": self._need.cost_usd}
-        return {"reserved": {name: amount for name, amount in amounts.items() if amount is not None}}
-
-    def settle(self, record: records.Record) -> None:
-        """Put what the call took in the place of what was reserved for it."""
-        self._is_over = True
-        for account in self._ledger.accounts(self.call[0]):
-            account.settle(self.call, record)
-        self._ledger.settled()
-
-    def close(self) -> None:
-        """Note that nothing of the call is under way any more; without a line it keeps counting what was reserved."""
-        if self.release is not None:
-            self.release()
-        if self._is_over:
-            return
-        self._is_over = True
-        for account in self._ledger.accounts(self.call[0]):
-            account.close(self.call) if self.call[2] else account.drop(self.call)
-        self._ledger.settled()

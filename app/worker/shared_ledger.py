@@ -15,7 +15,8 @@ from app.domain import budgets, operations, usage_sums
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
 from app.engine import spending, stores
 from app.worker.accounts import Account
-from app.worker.ledger import Ledger, Reservation
+from app.worker.ledger import Ledger
+from app.worker.reservations import Reservation
 
 WAIT_SECONDS = 5.0  # How long a call waits for room; then its run is paused, and sent on when there is room.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections import Counter
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from app.domain import budgets, limits, operations, records, states
 from app.engine import ports, spending
 from app.worker import ledger
+from tests.unit.engine import samples
 from tests.unit.worker import pools, toys
 
 PROGRAM = ({"agent": "one"}, {"agent": "two"})
@@ -166,3 +168,34 @@ async def test_a_budget_that_is_set_while_calls_are_under_way_counts_them_once()
     await made.close()
 
     assert (before.used.calls, after.used.calls, after.used.cost_usd) == (0, 2, 2 * COST)
+
+
+@pytest.mark.parametrize("covered", ["everything", "only the run above"])
+async def test_a_run_above_that_has_ended_counts_on(covered: str) -> None:
+    """Its end while a run below it waits for room, or calls, neither breaks that call nor leaves it reserved."""
+    made = await bench()
+    above, other = await made.create(*PROGRAM, labels={"team": "a"}), await made.create(*PROGRAM, labels={"team": "a"})
+    below = await made.create(*PROGRAM, parent_run_id=above)
+    label = None if covered == "everything" else "team:a"
+    budget = budgets.Budget(name="one", label=label, limits=limits.RunLimits(cost_usd=COST + RESERVED + 0.01))
+    kept = ledger.Ledger(made.store, quote, made.clock)
+    kept.set_budgets([budget])
+    call = operations.AgentCall(agent_id="a", backend="b", prompt=("Go on.",))
+    paid = samples.record("one", call, usage={"cost_usd": COST})
+    first = await kept.reserve(await made.store.read(other), "one", call)
+    first.begin(1)
+    waiting = asyncio.create_task(kept.reserve(await made.store.read(below), "one", call))
+    await pools.idle()
+    kept.forget(above)
+    waited = not waiting.done()
+    first.settle(paid)
+    second = await waiting
+    second.begin(1)
+    second.settle(paid)
+    kept.forget(below)
+    state = await kept.standing(budget)
+    await made.close()
+
+    assert waited
+    assert (state.used.cost_usd, state.reserved.cost_usd) == (2 * COST, 0)
+    assert (kept._known.keys(), dict(kept._below), kept._ended) == ({other}, {}, set())

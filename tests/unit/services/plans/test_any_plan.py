@@ -176,9 +176,9 @@ def _where(applies: Callable[[AnyPlan], object]) -> Callable[[Callable[..., None
 
     def where(rule: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(rule)
-        def tried(self: AnyPlan, **drawn: Any) -> None:
+        def tried(self: AnyPlan, *given: Any, **drawn: Any) -> None:
             if applies(self):
-                rule(self, **drawn)
+                rule(self, *given, **drawn)
 
         return tried
 

@@ -1,0 +1,166 @@
+"""Reservations: whether the call of an agent fits into what limits it, and the amounts reserved for one that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from app import clock
+from app.domain import operations, plain, records
+from app.engine import equipment, spending
+from app.worker import reserving
+from app.worker.accounts import Account, Call, Need
+
+
+class Accounts(Protocol):
+    """The ledger, as a reservation sees it."""
+
+    def accounts(self, run_id: str) -> Iterable[Account]:
+        """Yield the accounts that calls of a run count in."""
+
+    def settled(self) -> None:
+        """Let calls that wait for room look again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether a call fits into what limits it, beside the calls under way."""
+
+    accounts: list[Account]  # What limits it.
+    need: Need  # Amounts to reserve.
+    cap: float | None  # The most that it may cost; None: no limit.
+    lacking: tuple[Account, str] | None  # Account and limit that it does not fit into; None: it fits.
+    behind: tuple[Account, str] | None
+    """Account and limit because of which it waits for another call with an unknown amount; None: it need not."""
+    may_fit_later: bool  # Whether a call under way may leave room for it.
+
+    @classmethod
+    def of(
+        cls,
+        chain: list[str],
+        key: str,
+        accounts: list[Account],
+        need: Need,
+        time: clock.Clock,
+        cap: float | None = None,
+    ) -> Verdict:
+        """Decide on the call of a step.
+
+        Args:
+            chain: Its run and those above.
+        """
+        now, but = time.now(), (chain[0], key)
+        # A call of a run above may itself wait for this one.
+        above = chain[1:]
+        lacking = next(((each, lack) for each in accounts if (lack := each.lacks(need, now))), None)
+        waits = ((each, limit) for each in accounts if (limit := each.must_wait(need, above, but)))
+        return cls(
+            accounts=accounts,
+            need=need,
+            cap=cap,
+            lacking=lacking,
+            behind=next(waits, None),
+            may_fit_later=lacking is None or bool(lacking[0].under_way(above, but)),
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the call may begin."""
+        return self.lacking is None and self.behind is None
+
+    def ahead(self, chain: list[str], key: str) -> spending.Ahead | None:
+        """Return the oldest call under way because of which a call does not fit now.
+
+        Args:
+            chain: Its run and those above.
+        """
+        found = self.lacking or self.behind
+        assert found is not None
+        account, limit = found
+        calls = account.under_way(chain[1:], (chain[0], key))
+        is_unknown = self.lacking is None
+        meant = [each for each in calls if not is_unknown or getattr(each[1], limit) is None]
+        if not meant:
+            return None
+        (run_id, step, _), reserved = min(meant, key=lambda each: each[1].at)
+        of = reserving.named(account)
+        return spending.Ahead(run_id=run_id, key=step, since=reserved.at, limit=limit, of=of, is_unknown=is_unknown)
+
+    def exhausted(self, key: str, time: clock.Clock) -> equipment.Parked:
+        """Return what parks the run of a call that does not fit."""
+        found = self.lacking or self.behind
+        assert found is not None
+        return reserving.exhausted(key, *found, self.need, time, waits=self.lacking is None)
+
+    def reservation(
+        self, ledger: Accounts, run_id: str, key: str, quote: spending.Quote, release: Callable[[], None] | None = None
+    ) -> Reservation:
+        """Return the reservation of a call that fits."""
+        is_rest = self.cap is not None and (quote.cost_usd is None or self.cap < quote.cost_usd)
+        need = self.need if self.accounts else None
+        return Reservation(ledger, (run_id, key, 0), need, self.cap, is_rest=is_rest, release=release)
+
+
+class Reservation:
+    """The amounts reserved for one call of an agent: `spending.Reservation`."""
+
+    __slots__ = ("_is_over", "_is_rest", "_ledger", "_need", "call", "cap_usd", "release")
+
+    def __init__(
+        self,
+        ledger: Accounts,
+        call: Call,
+        need: Need | None = None,
+        cap_usd: float | None = None,
+        *,
+        is_rest: bool = False,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        """Args:
+        need: Amounts to reserve; None: nothing limits the call.
+        is_rest: Whether the cap is the remainder, and not that of each call.
+        """
+        self._ledger = ledger
+        self._need = need
+        self._is_rest = is_rest
+        self._is_over = False
+        self.release = release
+        """Lets other processes reserve, once the `started` line is durable."""
+        self.call = call
+        """The call."""
+        self.cap_usd = cap_usd
+        """The most that it may cost; None: no limit."""
+
+    def ended_by_limit(self, result: records.Result) -> bool:
+        """Return whether a program ended the call because it cost all that was left."""
+        ended = result.error is not None and result.error.code == operations.COST_CAP_REACHED
+        return ended and self._is_rest
+
+    def begin(self, attempt: int) -> Mapping[str, plain.Json]:
+        """Count until the call leaves a line, and return what its `started` line is to hold."""
+        before, self.call = self.call, (*self.call[:2], attempt)
+        for account in self._ledger.accounts(self.call[0]):
+            account.rename(before, self.call)
+        if self._need is None:
+            return {}
+        amounts = {"tokens": self._need.tokens, "cost_usd": self._need.cost_usd}
+        return {"reserved": {name: amount for name, amount in amounts.items() if amount is not None}}
+
+    def settle(self, record: records.Record) -> None:
+        """Put what the call took in the place of what was reserved for it."""
+        self._is_over = True
+        for account in self._ledger.accounts(self.call[0]):
+            account.settle(self.call, record)
+        self._ledger.settled()
+
+    def close(self) -> None:
+        """Note that nothing of the call is under way any more; without a line it keeps counting what was reserved."""
+        if self.release is not None:
+            self.release()
+        if self._is_over:
+            return
+        self._is_over = True
+        for account in self._ledger.accounts(self.call[0]):
+            account.close(self.call) if self.call[2] else account.drop(self.call)
+        self._ledger.settled()
