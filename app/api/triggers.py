@@ -118,7 +118,7 @@ async def fire_trigger(
     summary="Deliver to a webhook",
     status_code=202,
     responses=declared(
-        hooks.Delivery,
+        hooks.HookOutcome,
         *refusals.WRITE,
         "hook_not_found",
         "hook_refused",

@@ -21,7 +21,7 @@ from app.temporal.capacity import NoCapacity, StepCapacity
 from app.temporal.codec import reference
 from app.temporal.placing import Placing
 from app.temporal.rehearsal import Superseded
-from app.temporal.runs import Runs
+from app.temporal.runs import WorkflowRuns
 from app.temporal.steps import Steps
 
 BEAT_SECONDS = 0.4  # Time between two heartbeats; with the next one a worker hears that a step is cut off.
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 class Activities:
     """The activities of one worker."""
 
-    def __init__(self, steps: Steps, runs: Runs, placing: Placing, capacity: StepCapacity) -> None:
+    def __init__(self, steps: Steps, runs: WorkflowRuns, placing: Placing, capacity: StepCapacity) -> None:
         self._steps = steps
         self._runs = runs
         self._placing = placing

@@ -28,7 +28,7 @@ from app.temporal.keeping import Keeper
 from app.temporal.orders import Orders
 from app.temporal.placing import Placing
 from app.temporal.rehearsal import Superseded
-from app.temporal.runs import Runs
+from app.temporal.runs import WorkflowRuns
 from app.temporal.slices import Contents
 
 KEPT_LINES = 200_000  # Lines of journals that a process keeps in memory.
@@ -69,7 +69,7 @@ class TemporalEngine:
         self._roll = roll.Roll(self._client, bounds.queue, equipment.clock, bounds.services)
         self._claims = Claims(store, self._client, bounds.queue, self._placing)
         self._registration = registration.Registration(self._client, equipment.clock)
-        self._runs = Runs(
+        self._runs = WorkflowRuns(
             steps=self._steps,
             placing=self._placing,
             claims=self._claims,

@@ -1,4 +1,4 @@
-"""Runs: opens runs, sends workflows the new lines of their journals, and brings runs to rest."""
+"""Runs of workflows: opens runs, sends workflows the new lines of their journals, and brings runs to rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Rested = Callable[[runs.RunStart, RunState], Awaitable[None]]
 """Hears that a run has come to rest, or waits for an input."""
 
 
-class Runs:
+class WorkflowRuns:
     """Begin, follow and end runs for their workflows."""
 
     def __init__(

@@ -35,7 +35,7 @@ class ActiveRun:
     """Whether a person cancelled or unpaused it, perhaps too late for its present runner to notice."""
 
 
-class Reservation:
+class CapacityHold:
     """One run's hold on capacity: `ports.Capacity` over the pool's `WorkerCapacity`."""
 
     def __init__(self, capacity: WorkerCapacity, request: CapacityRequest, arrival: Callable[[], int]) -> None:

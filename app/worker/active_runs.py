@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from app import errors
 from app.domain import states, views
 from app.engine import aio, event_feed, evicted_runs, ports, runner, stores
-from app.worker.active_run import ActiveRun, Reservation
+from app.worker.active_run import ActiveRun, CapacityHold
 from app.worker.capacity import CapacityRequest, WorkerCapacity, ignored, request_of, workspace_of
 from app.worker.eviction import IdleEvictor
 from app.worker.lineage import NOBODY, Lineage
@@ -395,5 +395,5 @@ class ActiveRuns:
         ancestors = NOBODY if summary.parent_run_id is None else self.lineage.ancestors(summary.run_id)
         return request_of(summary, next(self._arrivals), ancestors, self._fair_label)
 
-    def _reservation(self, active_run: ActiveRun) -> Reservation:
-        return Reservation(self.capacity, active_run.request, lambda: next(self._arrivals))
+    def _reservation(self, active_run: ActiveRun) -> CapacityHold:
+        return CapacityHold(self.capacity, active_run.request, lambda: next(self._arrivals))

@@ -20,7 +20,7 @@ from app.domain.usage_sums import Reserved
 from app.engine import aio, spending, stores
 from app.worker import reserving
 from app.worker.accounts import Account, Need
-from app.worker.reservations import Reservation, Verdict
+from app.worker.reservations import Reservation, ReservationVerdict
 
 _log = logging.getLogger(__name__)
 
@@ -149,10 +149,10 @@ class Ledger:
     def _unlimited(self, run_id: str, key: str, quote: spending.Quote) -> Reservation:
         return Reservation(self, (run_id, key, 0), cap_usd=quote.cost_usd if quote.is_capped else None)
 
-    async def _verdict(self, chain: list[str], key: str, quote: spending.Quote) -> Verdict:
+    async def _verdict(self, chain: list[str], key: str, quote: spending.Quote) -> ReservationVerdict:
         accounts = await self._counted(chain)
         need, cap = reserving.need_of(quote, accounts, self._clock)
-        return Verdict.of(chain, key, accounts, need, self._clock, cap)
+        return ReservationVerdict.of(chain, key, accounts, need, self._clock, cap)
 
     async def _chain(self, run_id: str) -> list[str]:
         """Return a run and those above it, as far as they can be read."""
@@ -267,7 +267,7 @@ class Ledger:
         verdict = await self._verdict_of_parked(loaded)
         return verdict is None or verdict.lacking is None
 
-    async def _verdict_of_parked(self, loaded: stores.Loaded) -> Verdict | None:
+    async def _verdict_of_parked(self, loaded: stores.Loaded) -> ReservationVerdict | None:
         error = loaded.decisions.pause_error or {}
         detail = error.get("detail")
         needed = detail.get("needed") if isinstance(detail, dict) else None
@@ -276,4 +276,4 @@ class Ledger:
         need = Need(tokens=reserving.needed(needed.get("tokens")), cost_usd=reserving.needed(needed.get("cost_usd")))
         self._know(loaded)
         chain = await self._chain(loaded.start.run_id)
-        return Verdict.of(chain, str(error.get("key")), await self._counted(chain), need, self._clock)
+        return ReservationVerdict.of(chain, str(error.get("key")), await self._counted(chain), need, self._clock)

@@ -11,7 +11,7 @@ from typing import cast
 from app import clock, errors
 from app.domain import runs, states
 from app.engine import aio, evicted_runs, ports, runner, stores
-from app.worker.active_run import ActiveRun, Reservation
+from app.worker.active_run import ActiveRun, CapacityHold
 
 RELOAD_SECONDS = 5.0  # Wait before a run whose folder could not be opened is queued again.
 
@@ -42,7 +42,7 @@ class Loader:
         store: stores.RunStore,
         dialects: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
-        reservation: Callable[[ActiveRun], Reservation],
+        reservation: Callable[[ActiveRun], CapacityHold],
         changed: Callable[[str], None],
     ) -> None:
         self._store = store

@@ -24,7 +24,7 @@ class Accounts(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ReservationVerdict:
     """Whether a call fits into what limits it, beside the calls under way."""
 
     accounts: list[Account]  # What limits it.
@@ -44,7 +44,7 @@ class Verdict:
         need: Need,
         time: clock.Clock,
         cap: float | None = None,
-    ) -> Verdict:
+    ) -> ReservationVerdict:
         """Decide on the call of a step.
 
         Args:

@@ -49,7 +49,7 @@ class _Machine:
         self._tell("step:started", promptLength=len(text), backend=self._backend)
         first, reply = await self._ask(self._state.key, text)
         found, requested = self._extracted(reply), [first]
-        if isinstance(found, outcomes.Unreadable):
+        if isinstance(found, outcomes.NoOutcome):
             again, reply, found = await self._ask_again(found, first, reply)
             requested.append(again)
         self._outcome = {"outcome": found.outcome, "otherDescription": found.description}
@@ -90,7 +90,7 @@ class _Machine:
         return record, str(reply or "")
 
     async def _ask_again(
-        self, missed: outcomes.Unreadable, first: records.Record, reply: str
+        self, missed: outcomes.NoOutcome, first: records.Record, reply: str
     ) -> tuple[records.Record, str, outcomes.Reported]:
         text = outcomes.reminder(missed, self._step["outcomes"], self._ctx.run.driver_version)
         reported = {"error": missed.error, "malformedJson": missed.malformed_json, "responseLength": len(reply)}
@@ -99,7 +99,7 @@ class _Machine:
         self._show()
         again, reply = await self._ask(f"{self._state.key}.reminder", text)
         found = self._extracted(reply)
-        if isinstance(found, outcomes.Unreadable):
+        if isinstance(found, outcomes.NoOutcome):
             step = self._state.current_step
             message = f"the agent reported no outcome of the step {step}, even when asked again: {found.error}"
             detail = {"step": step, **found.to_json()}

@@ -51,7 +51,7 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class NoOutcome:
     """A reply without an outcome that counts."""
 
     error: str  # The fault, in the words sent to the agent.
@@ -63,7 +63,7 @@ class Unreadable:
         return {"success": False, "error": self.error, "malformedJson": self.malformed_json}
 
 
-Extraction: TypeAlias = Reported | Unreadable
+Extraction: TypeAlias = Reported | NoOutcome
 
 
 def prompt(instruction: str, outcomes: Collection[str]) -> str:
@@ -73,7 +73,7 @@ def prompt(instruction: str, outcomes: Collection[str]) -> str:
     )
 
 
-def reminder(missed: Unreadable, outcomes: Collection[str], version: int = VERSION) -> str:
+def reminder(missed: NoOutcome, outcomes: Collection[str], version: int = VERSION) -> str:
     """Return the correction prompt after a reply without an outcome; it begins with the fault."""
     return (
         f"{_OPENERS['no_block' if version < VERSION else missed.fault]}\n"
@@ -93,7 +93,7 @@ def extract(reply: str, outcomes: Collection[str], version: int = VERSION) -> Ex
     """Read the outcome from the last lines of a reply; the newest line in braces decides, right or wrong."""
     candidate = _candidate(reply)
     if candidate is None:
-        return Unreadable(error=NO_JSON)
+        return NoOutcome(error=NO_JSON)
     try:
         found = _parsed(candidate, exact=version >= VERSION)
     except errors.InputRefused as error:
@@ -147,6 +147,6 @@ def _validated(found: plain.Json, candidate: str, outcomes: Collection[str], ver
     return Reported(outcome=outcome, description=description)
 
 
-def _unreadable(fault: Fault, error: str, candidate: str) -> Unreadable:
+def _unreadable(fault: Fault, error: str, candidate: str) -> NoOutcome:
     shown = " ".join(error.split())[:_SHOWN_CHARACTERS]
-    return Unreadable(error=shown, malformed_json=candidate[:_KEPT_CHARACTERS], fault=fault)
+    return NoOutcome(error=shown, malformed_json=candidate[:_KEPT_CHARACTERS], fault=fault)

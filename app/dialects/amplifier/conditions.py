@@ -32,7 +32,7 @@ _EQUALS = "; equality is written =="
 Find: TypeAlias = Callable[[str], str]  # Returns the text that a variable holds.
 
 
-class Unreadable(ValueError):
+class ConditionInvalid(ValueError):
     """A text is not a valid condition."""
 
 
@@ -86,7 +86,7 @@ def parse(text: str, version: str = schema.FIRST) -> Condition:
     reader = _Reader(text, later=version != schema.FIRST)
     condition = reader.condition()
     if not list(variables(condition)):
-        raise Unreadable("names no variable, so it always means the same")
+        raise ConditionInvalid("names no variable, so it always means the same")
     return condition
 
 
@@ -153,7 +153,7 @@ class _Reader:
     def condition(self) -> Condition:
         read = self._disjunction() if self._later else self._chain()
         if self._next is not None:
-            raise Unreadable(f"{self._next.text!r:.40} does not follow; `and` or `or` would")
+            raise ConditionInvalid(f"{self._next.text!r:.40} does not follow; `and` or `or` would")
         return read
 
     @property
@@ -192,14 +192,14 @@ class _Reader:
     def _negation(self) -> Condition:
         self._depth += 1
         if self._depth > _MOST_DEPTH:
-            raise Unreadable(f"is nested more than {_MOST_DEPTH} deep")
+            raise ConditionInvalid(f"is nested more than {_MOST_DEPTH} deep")
         try:
             if self._take("not"):
                 return Not(inner=self._negation())
             if self._take("("):
                 read = self._disjunction()
                 if not self._take(")"):
-                    raise Unreadable("has a parenthesis that is never closed")
+                    raise ConditionInvalid("has a parenthesis that is never closed")
                 return read
             return self._comparison()
         finally:
@@ -211,29 +211,29 @@ class _Reader:
         left = self._operand()
         operator = self._take(*_EQUALITIES, *_ORDERS)
         if operator in _ORDERS and not self._later:
-            raise Unreadable(f'{operator} needs schema: "{schema.NEWEST}"; here are == and !=')
+            raise ConditionInvalid(f'{operator} needs schema: "{schema.NEWEST}"; here are == and !=')
         if operator is None:
             if self._later and left.variable:
                 return Comparison(left=left)
             follows = "ends" if self._next is None else f"has {self._next.text!r:.40}"
-            raise Unreadable(f"{follows} where == or != must stand")
+            raise ConditionInvalid(f"{follows} where == or != must stand")
         return Comparison(left=left, operator=operator, right=self._operand())
 
     def _operand(self) -> Operand:
         token = self._next
         if token is None:
-            raise Unreadable("ends where a value must stand")
+            raise ConditionInvalid("ends where a value must stand")
         self._at += 1
         match token.kind:
             case "variable":
                 return Operand(text=token.text, variable=True)
             case "text":
                 if "{{" in token.text:
-                    raise Unreadable(f"{token.text!r:.40} is a text; write a variable without quotes")
+                    raise ConditionInvalid(f"{token.text!r:.40} is a text; write a variable without quotes")
                 return Operand(text=token.text)
             case "word" if self._later and (token.text in _TRUTHS or _NUMBER.fullmatch(token.text)):
                 return Operand(text=token.text)
-        raise Unreadable(self._misplaced(token))
+        raise ConditionInvalid(self._misplaced(token))
 
     def _misplaced(self, token: _Token) -> str:
         if not self._later and token.text in ("not", "(", ")"):
@@ -248,7 +248,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         found = _TOKEN.match(text, end)
         if found is None:
             rest = text[end:].strip()
-            raise Unreadable(f"cannot be read from {rest!r:.40} on{_EQUALS if rest.startswith('=') else ''}")
+            raise ConditionInvalid(f"cannot be read from {rest!r:.40} on{_EQUALS if rest.startswith('=') else ''}")
         end = found.end()
         if found["variable"] is not None:
             yield _Token("variable", found["name"])

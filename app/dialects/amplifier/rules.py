@@ -217,7 +217,7 @@ class _Checks:
             return
         try:
             parsed = conditions.parse(text, self.version)
-        except conditions.Unreadable as error:
+        except conditions.ConditionInvalid as error:
             yield json_schemas.flaw(place, "invalid_condition", str(error))
         else:
             yield from self._undefined(place, conditions.variables(parsed), known)

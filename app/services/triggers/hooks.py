@@ -23,7 +23,7 @@ _NO_SECRET = "0" * 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery(shapes.Shape):
+class HookOutcome(shapes.Shape):
     """What came of a delivery."""
 
     published_as: ClassVar[str] = "HookDelivery"
@@ -45,7 +45,7 @@ class Hooks:
 
     async def deliver(
         self, trigger_id: str, secret: str, headers: Mapping[str, str], body: bytes, value: plain.Json
-    ) -> Delivery:
+    ) -> HookOutcome:
         """Start the run of a delivery; one that repeats another finds its run.
 
         Args:
@@ -65,7 +65,7 @@ class Hooks:
                 raise _unknown()
             event = headers.get("x-github-event") if trigger.webhook.scheme == "github" else None
             if (reason := _unwanted(trigger, event)) is not None:
-                return Delivery(result="skipped", run_id=None, status=None, reason=reason)
+                return HookOutcome(result="skipped", run_id=None, status=None, reason=reason)
             arrived = triggers.Waiting(
                 occurrence=self._name(trigger.webhook.scheme, headers),
                 due_at=clock.stamp(self._clock.now()),
@@ -74,12 +74,12 @@ class Hooks:
             )
             known = next((each for each in trigger.history[::-1] if each.occurrence == arrived.occurrence), None)
             if known is not None and known.result in ("started", "repeated"):
-                return Delivery(result="repeated", run_id=known.run_id, status=None, reason=None)
+                return HookOutcome(result="repeated", run_id=known.run_id, status=None, reason=None)
             outcome, status = await self._firing.deliver(trigger, arrived)
         if outcome.result == "refused":
             message = "the delivery started no run; the history of the trigger says why"
             raise errors.RequestInvalid(message, code="hook_refused")
-        return Delivery(result=outcome.result, run_id=outcome.run_id, status=status or None, reason=outcome.reason)
+        return HookOutcome(result=outcome.result, run_id=outcome.run_id, status=status or None, reason=outcome.reason)
 
     async def _admitted(self, trigger_id: str, secret: str, headers: Mapping[str, str], body: bytes) -> None:
         trigger = await self._repository.find(trigger_id)

@@ -52,7 +52,7 @@ def test_a_step_without_other_lists_none():
 def test_the_reminder_says_what_was_wrong(reply, opener):
     """It begins with the fault of the reply; runs begun with the first wording keep its one opener."""
     missed = outcomes.extract(reply, SET)
-    assert isinstance(missed, outcomes.Unreadable)
+    assert isinstance(missed, outcomes.NoOutcome)
     told = outcomes.reminder(missed, SET)
     earlier = outcomes.reminder(missed, SET, 1)
 
@@ -63,7 +63,7 @@ def test_the_reminder_says_what_was_wrong(reply, opener):
 
 def test_the_reminder():
     """It tells the error and the valid responses, in the words of the protocol."""
-    missed = outcomes.Unreadable(error=outcomes.NO_JSON)
+    missed = outcomes.NoOutcome(error=outcomes.NO_JSON)
     assert outcomes.reminder(missed, ["other", "outcome-b", "outcome-a"]) == (
         "Your previous response did not include the required JSON outcome block.\n"
         "Please respond now with ONLY the JSON outcome on a single line.\n"
@@ -116,7 +116,7 @@ def test_a_sixth_line_from_the_end_is_not_looked_at():
     reply = _report("no-issues") + "\none\ntwo\nthree\nfour"
 
     assert outcomes.extract(reply, SET) == outcomes.Reported(outcome="no-issues")
-    assert outcomes.extract(f"{reply}\nfive", SET) == outcomes.Unreadable(error=outcomes.NO_JSON)
+    assert outcomes.extract(f"{reply}\nfive", SET) == outcomes.NoOutcome(error=outcomes.NO_JSON)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_line_that_does_not_count(line, told):
     """What stands there and what is wrong with it is told; an older line in braces does not stand in for it."""
     found = outcomes.extract(f"{_report('no-issues')}\n{line}", SET)
 
-    assert isinstance(found, outcomes.Unreadable)
+    assert isinstance(found, outcomes.NoOutcome)
     assert found.error.startswith(told)
     assert found.malformed_json == line
 
@@ -160,7 +160,7 @@ def test_a_step_without_other_does_not_take_it():
     """`other` is an outcome like any: the step must allow it."""
     found = outcomes.extract(_report("other", otherDescription="x"), ["done"])
 
-    assert isinstance(found, outcomes.Unreadable)
+    assert isinstance(found, outcomes.NoOutcome)
 
 
 def test_fences_in_the_line_itself_are_taken_away():
@@ -179,7 +179,7 @@ def test_nested_braces_without_end_are_malformed(line):
     """Depths that would exhaust a reader are refused like any malformed line, and told in short."""
     found = outcomes.extract(line, SET)
 
-    assert isinstance(found, outcomes.Unreadable)
+    assert isinstance(found, outcomes.NoOutcome)
     assert len(found.error) <= 300
     assert len(found.malformed_json or "") == 2_000
 
@@ -263,7 +263,7 @@ def test_scraps_of_objects_never_count_as_an_outcome_that_they_are_not(scraps):
     """What is read is one of the outcomes, and stands in the reply."""
     found = outcomes.extract(scraps, SET)
 
-    assert isinstance(found, outcomes.Unreadable) or found.outcome in scraps
+    assert isinstance(found, outcomes.NoOutcome) or found.outcome in scraps
 
 
 def plainly(value):

@@ -78,7 +78,7 @@ def test_precedence(text, first, later):
 def test_what_later_versions_have(text, expected):
     """Orders of numbers, `not`, parentheses, and a variable that is itself true or false."""
     assert _holds(text, "1.7") is expected
-    with pytest.raises(conditions.Unreadable):
+    with pytest.raises(conditions.ConditionInvalid):
         conditions.parse(text)
 
 
@@ -107,7 +107,7 @@ def test_what_later_versions_have(text, expected):
 )
 def test_what_is_no_condition(text, told):
     """Each fault of a condition says what stands where."""
-    with pytest.raises(conditions.Unreadable) as caught:
+    with pytest.raises(conditions.ConditionInvalid) as caught:
         conditions.parse(text)
 
     assert told in str(caught.value)
@@ -118,7 +118,7 @@ def test_what_is_no_condition(text, told):
 )
 def test_what_is_no_later_condition(text):
     """Parentheses must close, `not` needs something, and depth has a limit."""
-    with pytest.raises(conditions.Unreadable):
+    with pytest.raises(conditions.ConditionInvalid):
         conditions.parse(text, "1.7")
 
 
@@ -167,6 +167,6 @@ def test_any_text_is_a_condition_or_is_refused(text, version):
     """No text breaks the parser."""
     try:
         condition = conditions.parse(text, version)
-    except conditions.Unreadable:
+    except conditions.ConditionInvalid:
         return
     assert list(conditions.variables(condition))
