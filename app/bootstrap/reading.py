@@ -43,21 +43,14 @@ class _Idle:
     def shown(self, run_id: str) -> None:
         return None
 
+    view = standing = waits = queue_place = obstacle = shown
+
     async def counted(self, run_id: str, limits: RunLimits) -> BudgetState:
         from app.engine import spending
         from app.worker import ledger
 
         counting = ledger.Ledger(self._store(), lambda _: spending.Quote(), clock.SystemClock())
         return await counting.counted(run_id, limits)
-
-    def view(self, run_id: str) -> None:
-        return None
-
-    def standing(self, run_id: str) -> None:
-        return None
-
-    def waits(self, run_id: str) -> None:
-        return None
 
     async def lacks(self, run_id: str, asked: Any) -> dict[str, str]:
         return {}
@@ -67,12 +60,6 @@ class _Idle:
 
     async def outputs(self, run_id: str) -> dict[str, str]:
         return {}
-
-    def queue_place(self, run_id: str) -> None:
-        return None
-
-    def obstacle(self, run_id: str) -> None:
-        return None
 
     def change_number(self, run_id: str) -> int:
         return 0

@@ -66,6 +66,7 @@ class FolderStore(DiskStore):
         self._queue = IndexQueue(self._index, disk_health) if self._serves else None
         context = StorageContext(
             disk=disk,
+            bare_disk=bare,
             read_faults=faults,
             committer=self._make_committer(disk, self._commits, self._others, self._probes),
             workers=self._others,

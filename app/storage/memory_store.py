@@ -63,6 +63,7 @@ class MemoryStore(DiskStore):
         disk = CheckedDisk(self.disk, faults)
         context = StorageContext(
             disk=disk,
+            bare_disk=self.disk,
             read_faults=faults,
             committer=self._make_committer(disk, workers, workers, points),
             workers=workers,

@@ -115,6 +115,7 @@ class ReadOnlyStore(StoredRuns):
         disk = mark.opened(ReadOnlyDisk(self._directory.path), self._blobs, identity)
         context = StorageContext(
             disk=CheckedDisk(disk, faults),
+            bare_disk=disk,
             read_faults=faults,
             committer=FileCommitter(self._threads, probes.NoProbes()),
             workers=InlineWorker(self._threads),

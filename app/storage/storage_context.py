@@ -47,6 +47,7 @@ class StorageContext:
     """What every log of a store shares."""
 
     disk: Disk  # Files and folders.
+    bare_disk: Disk  # The same for folders that are being built: a look that fails there is a failed write.
     read_faults: ReadFaults  # Files that cannot be read now.
     committer: Committer  # Makes journal lines durable.
     workers: Workers  # Threads for everything else that blocks.

@@ -400,7 +400,8 @@ class _FaultyMemoryStore(MemoryStore):
 
 def _faulty(prepared: tuple[StorageContext, str], faults: Faults) -> tuple[StorageContext, str]:
     context, identity = prepared
-    return dataclasses.replace(context, disk=FaultyDisk(context.disk, faults)), identity
+    disk, bare_disk = FaultyDisk(context.disk, faults), FaultyDisk(context.bare_disk, faults)
+    return dataclasses.replace(context, disk=disk, bare_disk=bare_disk), identity
 
 
 def start(run_id: str = RUN, **facts: Any) -> runs.RunStart:

@@ -7,16 +7,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from app import errors
 from app.domain import events, plain, runs, states, views
-from app.engine import stores
+from app.engine import aio, stores
 from app.storage import layout
 from app.storage.committer import Commit
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
+from app.storage.disk.worker_threads import Workers
+from app.storage.index import index_port
+from app.storage.index.index_port import IndexedRun
 from app.storage.journal import chain
 from app.storage.runs import authority, deletion, events_file, inheritance
 from app.storage.runs.events_file import Written
@@ -25,6 +29,8 @@ from app.storage.storage_context import StorageContext
 
 _FILES = (layout.START, layout.STEPS, layout.CONTROL)
 _MOST_COMMITTED_BYTES = 256 * 1024
+_SHOW_SECONDS = 0.05
+_CREATED_BYTES = 256  # About as long as the event is; to encode it only to measure it takes longer than the rest.
 _MOST_HELD = 256
 """Runs that are kept held between their creation and their opening; each costs a file descriptor."""
 
@@ -34,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Born:
+class _Born:
     """A run's new folder, built aside."""
 
     lock: Lock | None  # The folder, held.
@@ -45,76 +51,6 @@ class Born:
         """Let go of the folder."""
         if self.lock is not None:
             self.lock.release()
-
-
-def build(context: StorageContext, start: runs.RunStart, taken_over: stores.TakenOver | None = None) -> Born:
-    """Build a run's folder aside.
-
-    Both journals are made here, empty, so that their names are synced with the folder and never again.
-
-    Raises:
-        FileExistsError: there is a run of that id.
-        errors.JournalCorrupt: a blob of the steps that it takes over is missing or damaged.
-        OSError: the disk refused.
-    """
-    files, reach = context.disk, context.probes.reach
-    folder, final = layout.new_folder(start.run_id), layout.run_folder(start.run_id)
-    reach("storage.create.before_folder")
-    lock = _held(files, folder)
-    try:
-        # Another creator of this run has given up or put its folder in place by now.
-        if files.has_folder(final):
-            raise FileExistsError(final)
-        content = plain.encode(start.to_json()) + b"\n"
-        large = taken_over is not None or len(content) > _MOST_COMMITTED_BYTES
-        durable = large or not context.committer.shares
-        if taken_over is not None:
-            inheritance.write(files, folder, content, taken_over, reach)
-        _fill(context, folder, start, content, sync=durable, empty=taken_over is None)
-    except BaseException as error:
-        if isinstance(error, OSError | errors.StorageFault | errors.JournalCorrupt):
-            with contextlib.suppress(OSError, errors.StorageFault):
-                files.remove_tree(folder)
-        if lock is not None:
-            lock.release()
-        raise
-    return Born(lock=lock, content=content, durable=durable)
-
-
-def commit(context: StorageContext, run_id: str, born: Born) -> Commit:
-    """Return what makes a folder that was not synced durable."""
-    folder = layout.run_folder(run_id)
-    context.committer.mention(*[f"{folder}/{name}" for name in _FILES])
-    return Commit(
-        run_id=run_id,
-        path=f"{folder}/{layout.START}",
-        file=_Folder(context.disk, layout.new_folder(run_id)),
-        offset=0,
-        content=born.content,
-        points="storage.create",
-    )
-
-
-def put_in_place(context: StorageContext, run_id: str) -> None:
-    """Give a folder its name; the run exists from here on, and its lines in the log were durable before.
-
-    Raises:
-        OSError: the disk refused.
-    """
-    context.probes.reach("storage.create.before_rename")
-    context.disk.rename(layout.new_folder(run_id), layout.run_folder(run_id))
-
-
-def make_durable(context: StorageContext, run_id: str, born: Born) -> None:
-    """Sync a folder that is in place and not in the log.
-
-    Raises:
-        OSError: the disk refused.
-    """
-    context.probes.reach("storage.create.before_runs_sync")
-    if not born.durable:
-        _Folder(context.disk, layout.run_folder(run_id)).sync()
-    context.disk.sync_folder(layout.RUNS)
 
 
 def created(start: runs.RunStart) -> events.Event:
@@ -131,43 +67,6 @@ def created(start: runs.RunStart) -> events.Event:
 def manifest(start: runs.RunStart) -> dict[str, plain.Json]:
     """Return the run.json of a run that is not begun yet."""
     return views.manifest(views.RunView(start=start, status=states.RunState.PENDING, updated_at=start.created_at))
-
-
-def show(context: StorageContext, start: runs.RunStart, folder: str) -> None:
-    """Write the projections of a run that is not opened yet.
-
-    Raises:
-        OSError: the disk refused.
-    """
-    shown, lines = plain.encode(manifest(start)) + b"\n", events_file.encoded(created(start))
-    for name, content in ((layout.MANIFEST, shown), (layout.EVENTS, lines)):
-        context.disk.write(f"{folder}/{name}", content, sync=False)
-        context.committer.mention(f"{layout.run_folder(start.run_id)}/{name}")
-
-
-def take_back(context: StorageContext, run_id: str) -> None:
-    """Put a folder away that could not be made durable: a caller that got the refusal must not find
-    the run later.
-    """
-    for folder in (layout.new_folder(run_id), layout.run_folder(run_id)):
-        try:
-            if context.disk.has_folder(folder):
-                deletion.discard(context, run_id, folder)
-        except OSError as error:
-            _log.error("a refused run may come back: %s", error, extra={"run_id": run_id})
-
-
-def sweep(files: Disk) -> None:
-    """Remove what was being built when a process died; what cannot be read now waits for the next start."""
-    names: list[str] = []
-    with contextlib.suppress(errors.Unreadable):
-        names = files.names(layout.RUNS)
-    for folder in layout.unfinished_folders(names):
-        with contextlib.suppress(OSError, errors.Unreadable):
-            lock = files.lock(folder)
-            if lock is not None:
-                files.remove_tree(folder)
-                lock.release()
 
 
 @dataclass(slots=True)
@@ -189,49 +88,51 @@ class _NewRun:
 
 
 class NewRuns:
-    """Keep new runs held and known, since as a rule each is opened at once."""
+    """Make new runs, and keep them held and known, since as a rule each is opened at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: StorageContext) -> None:
+        self._context = context
         self._births: dict[str, asyncio.Future[None]] = {}
         self._held: dict[str, _NewRun] = {}
+        self._shows = aio.BackgroundTasks()
+        self._timer: asyncio.TimerHandle | None = None
 
-    @contextlib.contextmanager
-    def birth(self, run_id: str) -> Iterator[None]:
-        """Let openers of the run wait until the block is over."""
-        birth: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._births[run_id] = birth
-        try:
-            yield
-        finally:
-            del self._births[run_id]
-            birth.set_result(None)
-
-    def keep(self, start: runs.RunStart, born: Born) -> bool:
-        """Keep a run as it was made; one too many is let go of.
-
-        Returns:
-            Whether its projections need not be written now.
-        """
-        if born.lock is None:
-            return born.durable
-        if len(self._held) >= _MOST_HELD:
-            born.lock.release()
-            return born.durable
-        self._held[start.run_id] = _NewRun(start, plain.labelled_sha256(born.content), born.lock, shown=born.durable)
-        return True
-
-    async def show(self, write: Callable[[runs.RunStart], Awaitable[bool]], run_ids: Iterable[str] | None) -> None:
-        """Write the projections of runs that are not opened yet, each once.
+    async def create(
+        self, start: runs.RunStart, taken_over: stores.TakenOver | None = None, *, shown: bool = False
+    ) -> stores.Created:
+        """Make a run durable.
 
         Args:
-            write: Writes those of one, and returns whether it could.
-            run_ids: None: all.
+            taken_over: Steps of another run that it begins with.
+            shown: Whether other processes must see its row when this returns.
+
+        Raises:
+            errors.Conflict: `run_exists`.
+            errors.DiskFull: the disk is full or failing.
         """
+        with self._birth(start.run_id):
+            born = await self._built(start, taken_over)
+            try:
+                await self._put_in_place(start.run_id, born)
+                row = await self._index(start, shown=shown)
+            except BaseException:
+                born.release()
+                raise
+            # What took steps over is read from its folder, where they are.
+            if taken_over is not None:
+                born.release()
+            elif not self._keep(start, born):
+                await self._show(start)
+        self._show_soon()
+        return stores.Created(run_id=start.run_id, existed=False, summary=row.summary)
+
+    async def show(self, run_ids: Iterable[str] | None = None) -> None:
+        """Write the projections of new runs that are not opened yet, each once; None: of all."""
         for run_id in list(self._held) if run_ids is None else run_ids:
             held = await self._of(run_id)
             if held is not None and not held.shown:
-                with self.birth(run_id):
-                    held.shown = await write(held.start)
+                with self._birth(run_id):
+                    held.shown = await self._show(held.start)
 
     async def take(self, run_id: str) -> OpenedRun | None:
         """Hand a new run out; None if it must be read from its folder."""
@@ -245,10 +146,143 @@ class NewRuns:
             if (held := self._held.pop(name, None)) is not None:
                 held.lock.release()
 
+    def abandon(self) -> None:
+        """Write nothing more, and let go of all of them."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._shows.give_up()
+        self.let_go()
+
+    async def close(self) -> None:
+        """Write the projections of all of them, and let go of them."""
+        await self.show()
+        self.abandon()
+
+    @contextlib.contextmanager
+    def _birth(self, run_id: str) -> Iterator[None]:
+        """Let openers of the run wait until the block is over."""
+        birth: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._births[run_id] = birth
+        try:
+            yield
+        finally:
+            del self._births[run_id]
+            birth.set_result(None)
+
+    async def _built(self, start: runs.RunStart, taken_over: stores.TakenOver | None) -> _Born:
+        context = self._context
+        workers = self._workers if taken_over is None else context.workers
+        try:
+            return await workers.run(lambda: _build(context, start, taken_over))
+        except FileExistsError as error:
+            message = f"there is a run {start.run_id} already"
+            raise errors.Conflict(message, code="run_exists", detail={"run_id": start.run_id}) from error
+        except OSError as error:
+            raise self._no_space(layout.new_folder(start.run_id), error) from error
+
+    async def _put_in_place(self, run_id: str, born: _Born) -> None:
+        context, folder = self._context, layout.run_folder(run_id)
+        try:
+            if not born.durable:
+                await self._commit(run_id, born)
+            # The run exists from here on, so its lines in the log were made durable before.
+            await self._workers.run(lambda: _rename(context, run_id, folder))
+            # As long as the log holds the run, its folder is synced before the log is dropped.
+            if not context.committer.holds(run_id):
+                await context.workers.run(lambda: _make_durable(context, folder, born))
+        except OSError as error:
+            await context.workers.run(lambda: deletion.take_back(context, run_id))
+            raise self._no_space(folder, error) from error
+
+    async def _commit(self, run_id: str, born: _Born) -> None:
+        """Make a folder that was not synced durable, by way of the log."""
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def over(error: BaseException | None) -> None:
+            if committed.done():
+                return
+            if error is None:
+                committed.set_result(None)
+            else:
+                committed.set_exception(error)
+
+        committer, folder = self._context.committer, layout.run_folder(run_id)
+        # Mentioned by the names that they have after the rename: those are what a recovery finds.
+        committer.mention(*[f"{folder}/{name}" for name in _FILES])
+        commit = Commit(
+            run_id=run_id,
+            path=f"{folder}/{layout.START}",
+            file=_Folder(self._context.disk, layout.new_folder(run_id)),
+            offset=0,
+            content=born.content,
+            points="storage.create",
+        )
+        committer.gather(lambda: committer.begin(commit, over))
+        await committed
+
+    async def _index(self, start: runs.RunStart, *, shown: bool) -> IndexedRun:
+        row = index_port.row_of(start, states.RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
+        self._context.probes.reach("storage.create.before_row")
+        try:
+            await self._context.index.put_run(row)
+            if shown:
+                # Before another process looks for the key.
+                await self._context.index.settle()
+        except errors.StorageFault as fault:
+            # A caller that got the refusal must not find the run there.
+            await self._context.workers.run(lambda: deletion.take_back(self._context, start.run_id))
+            with contextlib.suppress(errors.StorageFault):
+                await self._context.index.remove_run(start.run_id)
+            raise errors.DiskFull(detail=fault.detail) from fault
+        self._context.probes.reach("storage.create.after_row")
+        self._context.feed.publish(start, [created(start)], _CREATED_BYTES)
+        return row
+
+    def _keep(self, start: runs.RunStart, born: _Born) -> bool:
+        """Keep a run as it was made; one too many is let go of.
+
+        Returns:
+            Whether its projections need not be written now.
+        """
+        if born.lock is None:
+            return born.durable
+        if len(self._held) >= _MOST_HELD:
+            born.lock.release()
+            return born.durable
+        self._held[start.run_id] = _NewRun(start, plain.labelled_sha256(born.content), born.lock, shown=born.durable)
+        return True
+
+    def _show_soon(self) -> None:
+        # A run that begins at once writes its projections once, with those of its first steps.
+        if self._timer is None and math.isfinite(self._context.throttle.first_seconds()):
+            self._timer = asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._begin_to_show)
+
+    def _begin_to_show(self) -> None:
+        self._timer = None
+        self._shows.begin(self.show(), "new runs")
+
+    async def _show(self, start: runs.RunStart) -> bool:
+        context, folder = self._context, layout.run_folder(start.run_id)
+        try:
+            await context.near.run(lambda: _write_projections(context, start, folder))
+        except OSError as error:
+            # They are made when the run is opened.
+            _log.warning("projections were not written: %s", error, extra={"run_id": start.run_id})
+            return False
+        return True
+
     async def _of(self, run_id: str) -> _NewRun | None:
         while (birth := self._births.get(run_id)) is not None:
             await asyncio.shield(birth)
         return self._held.get(run_id)
+
+    @property
+    def _workers(self) -> Workers:
+        # Where commits are shared, the remaining work for a new run does not wait for a disk.
+        return self._context.near if self._context.committer.shares else self._context.workers
+
+    def _no_space(self, path: str, error: OSError) -> errors.DiskFull:
+        return errors.DiskFull(detail=self._context.disk_health.failed(path, error).detail)
 
 
 class _Folder:
@@ -260,6 +294,35 @@ class _Folder:
         for name in _FILES:
             disk_port.sync_file(self._files, f"{self._folder}/{name}")
         self._files.sync_folder(self._folder)
+
+
+def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.TakenOver | None) -> _Born:
+    """Build a run's folder aside.
+
+    Both journals are made here, empty, so that their names are synced with the folder and never again.
+    """
+    files, reach = context.bare_disk, context.probes.reach
+    folder, final = layout.new_folder(start.run_id), layout.run_folder(start.run_id)
+    reach("storage.create.before_folder")
+    lock = _held(files, folder)
+    try:
+        # Another creator of this run has given up or put its folder in place by now.
+        if files.has_folder(final):
+            raise FileExistsError(final)
+        content = plain.encode(start.to_json()) + b"\n"
+        large = taken_over is not None or len(content) > _MOST_COMMITTED_BYTES
+        durable = large or not context.committer.shares
+        if taken_over is not None:
+            inheritance.write(context.disk, folder, content, taken_over, reach)
+        _fill(context, folder, start, content, sync=durable, empty=taken_over is None)
+    except BaseException as error:
+        if isinstance(error, OSError | errors.StorageFault | errors.JournalCorrupt):
+            with contextlib.suppress(OSError, errors.StorageFault):
+                files.remove_tree(folder)
+        if lock is not None:
+            lock.release()
+        raise
+    return _Born(lock=lock, content=content, durable=durable)
 
 
 def _held(files: Disk, folder: str) -> Lock | None:
@@ -294,6 +357,25 @@ def _fill(
     for name in (layout.STEPS, layout.CONTROL) if empty else (layout.CONTROL,):
         files.write(f"{folder}/{name}", b"", sync=False)
     if sync:
-        show(context, start, folder)
+        _write_projections(context, start, folder)
         reach("storage.create.before_folder_sync")
         files.sync_folder(folder)
+
+
+def _write_projections(context: StorageContext, start: runs.RunStart, folder: str) -> None:
+    shown, lines = plain.encode(manifest(start)) + b"\n", events_file.encoded(created(start))
+    for name, content in ((layout.MANIFEST, shown), (layout.EVENTS, lines)):
+        context.disk.write(f"{folder}/{name}", content, sync=False)
+        context.committer.mention(f"{layout.run_folder(start.run_id)}/{name}")
+
+
+def _rename(context: StorageContext, run_id: str, folder: str) -> None:
+    context.probes.reach("storage.create.before_rename")
+    context.disk.rename(layout.new_folder(run_id), folder)
+
+
+def _make_durable(context: StorageContext, folder: str, born: _Born) -> None:
+    context.probes.reach("storage.create.before_runs_sync")
+    if not born.durable:
+        _Folder(context.disk, folder).sync()
+    context.disk.sync_folder(layout.RUNS)

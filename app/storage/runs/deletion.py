@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -13,6 +14,8 @@ from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.runs import adoption, authority, receipts
 from app.storage.storage_context import StorageContext
+
+_log = logging.getLogger(__name__)
 
 
 def put_away(context: StorageContext, run_id: str) -> None:
@@ -34,6 +37,31 @@ def discard(context: StorageContext, run_id: str, folder: str) -> None:
     reach("storage.delete.before_sync")
     files.sync_folder(layout.TRASH)
     files.sync_folder(layout.RUNS)
+
+
+def take_back(context: StorageContext, run_id: str) -> None:
+    """Put a folder away that could not be made durable: a caller that got the refusal must not find
+    the run later.
+    """
+    for folder in (layout.new_folder(run_id), layout.run_folder(run_id)):
+        try:
+            if context.disk.has_folder(folder):
+                discard(context, run_id, folder)
+        except OSError as error:
+            _log.error("a refused run may come back: %s", error, extra={"run_id": run_id})
+
+
+def remove_unfinished(files: Disk) -> None:
+    """Remove what was being built when a process died; what cannot be read now waits for the next start."""
+    names: list[str] = []
+    with contextlib.suppress(errors.Unreadable):
+        names = files.names(layout.RUNS)
+    for folder in layout.unfinished_folders(names):
+        with contextlib.suppress(OSError, errors.Unreadable):
+            lock = files.lock(folder)
+            if lock is not None:
+                files.remove_tree(folder)
+                lock.release()
 
 
 def put_away_ids(files: Disk) -> frozenset[str]:

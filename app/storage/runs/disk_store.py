@@ -16,7 +16,7 @@ from app.storage import layout
 from app.storage.committer import Committer, FileCommitter
 from app.storage.disk import disk_port, worker_threads
 from app.storage.journal.commit_log import CommitLog
-from app.storage.runs import creation, stored_runs
+from app.storage.runs import deletion, stored_runs
 from app.storage.runs.admission import Admission
 from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.runs.counting import RowCounting
@@ -81,7 +81,7 @@ class DiskStore(StoredRuns, abc.ABC):
         # A process may have died between a run's rename and the sync of its name.
         await context.workers.run(lambda: context.disk.sync_folder(layout.RUNS))
         if serve:
-            await context.workers.run(lambda: creation.sweep(context.disk))
+            await context.workers.run(lambda: deletion.remove_unfinished(context.disk))
             await self.plans.tell_losses()
             self._sweep_soon()
             self._counting = RowCounting(context, identity)
@@ -96,7 +96,7 @@ class DiskStore(StoredRuns, abc.ABC):
         parts.context.read_faults.end()
         if self._counting is not None:
             await self._counting.stop()
-        await parts.admission.close()
+        await parts.opener.new_runs.close()
         for log in list(parts.opener.logs.values()):
             await log.close()
         if self._sweeping is not None:
@@ -124,8 +124,7 @@ class DiskStore(StoredRuns, abc.ABC):
         self._release_log()
         if parts is not None:
             parts.context.read_faults.end()
-            parts.admission.abandon()
-            parts.opener.new_runs.let_go()
+            parts.opener.new_runs.abandon()
             parts.context.committer.close()
             for log in parts.opener.logs.values():
                 log.abandon()
@@ -143,7 +142,7 @@ class DiskStore(StoredRuns, abc.ABC):
         self, start: runs.RunStart, *, exclusive: bool = False, taken_over: stores.TakenOver | None = None
     ) -> stores.Created:
         """Make an accepted run durable."""
-        return await worker_threads.uncut(self._parts.admission.create(start, exclusive, taken_over))
+        return await worker_threads.uncut(self._create(start, exclusive, taken_over))
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:
         """Return the run that an earlier request with this key made, or None."""
@@ -215,13 +214,13 @@ class DiskStore(StoredRuns, abc.ABC):
         opener = Opener(context, identity, read.folders, read.logs, read.rechecks)
         return StoreParts(
             **{part.name: getattr(read, part.name) for part in dataclasses.fields(read)},
-            admission=Admission(context, identity, read.reconciliation, opener.new_runs),
+            admission=Admission(context, read.reconciliation, opener.new_runs),
             opener=opener,
             maintenance=Maintenance(context, opener, read.reconciliation),
         )
 
     async def _show(self, run_ids: Sequence[str]) -> None:
-        await self._parts.admission.show(run_ids)
+        await self._parts.opener.new_runs.show(run_ids)
 
     def _make_committer(
         self, files: disk_port.Disk, commits: Workers, others: Workers, points: probes.Probes
@@ -233,6 +232,19 @@ class DiskStore(StoredRuns, abc.ABC):
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.release()
+
+    async def _create(
+        self, start: runs.RunStart, exclusive: bool, taken_over: stores.TakenOver | None
+    ) -> stores.Created:
+        parts, disk_health = self._parts, self._parts.context.disk_health
+        start = dataclasses.replace(start, data_directory_id=parts.identity)
+        layout.run_folder(start.run_id)
+        if not (disk_health.free and disk_health.rows_free) and not await parts.admission.has_space():
+            raise errors.DiskFull
+        rejects = start.concurrency is not None and start.concurrency.policy == "reject"
+        if start.idempotency_key is None and not (exclusive or rejects):
+            return await parts.opener.new_runs.create(start, taken_over)
+        return await parts.admission.create(start, exclusive=exclusive, taken_over=taken_over)
 
     async def _delete(self, run_id: str, spare_pinned: bool) -> None:
         await self._parts.maintenance.delete(run_id, spare_pinned=spare_pinned)

@@ -55,7 +55,7 @@ class Opener:
         self._journal_positions: dict[str, JournalPosition] = {}
         self.kept = KeptRuns()
         """What was read of runs that were set aside."""
-        self.new_runs = NewRuns()
+        self.new_runs = NewRuns(context)
         """New runs, which need not be read."""
 
     async def open(self, run_id: str) -> FolderLog:

@@ -57,6 +57,7 @@ def context_over(disk: MemoryDisk | OsDisk, committer: object = None) -> Storage
     workers = Inline()
     return StorageContext(
         disk=disk,
+        bare_disk=disk,
         read_faults=ReadFaults(clock.FakeClock()),
         committer=committer or FileCommitter(workers, probes.NoProbes()),  # type: ignore[arg-type]
         workers=workers,

@@ -17,7 +17,7 @@ from app.storage.disk.disk_port import Lock
 from app.storage.disk.os_disk import OsDisk
 from app.storage.folder_store import FolderStore
 from app.storage.index.sql.index import SqlIndex
-from app.storage.runs import creation
+from app.storage.runs import deletion
 from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.storage_context import StorageContext
 from tests.architecture import sources
@@ -93,7 +93,8 @@ class Swept(FolderStore):
 
     def _prepare(self) -> tuple[StorageContext, str]:
         context, identity = super()._prepare()
-        return dataclasses.replace(context, disk=_SweptDisk(self._place, self)), identity
+        disk = _SweptDisk(self._place, self)
+        return dataclasses.replace(context, disk=disk, bare_disk=disk), identity
 
 
 class _SweptDisk(OsDisk):
@@ -105,7 +106,7 @@ class _SweptDisk(OsDisk):
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
         if folder == layout.new_folder(store_harness.RUN) and not self._store.swept:
             self._store.swept += 1
-            creation.sweep(OsDisk(self._place))
+            deletion.remove_unfinished(OsDisk(self._place))
         return super().lock(folder, wait=wait)
 
 
@@ -123,7 +124,7 @@ class ReadsNoted(FolderStore):
 
     def _prepare(self) -> tuple[StorageContext, str]:
         context, identity = super()._prepare()
-        return dataclasses.replace(context, disk=self.disk), identity
+        return dataclasses.replace(context, disk=self.disk, bare_disk=self.disk), identity
 
 
 class _NotingDisk(OsDisk):

@@ -62,7 +62,8 @@ class Folders(folder_store.FolderStore):
     def _prepare(self) -> tuple[storage_context.StorageContext, str]:
         found, identity = super()._prepare()
         inline = worker_threads.Inline()
-        return dataclasses.replace(found, disk=self.mortal, workers=inline, near=inline, index=self.rows), identity
+        found = dataclasses.replace(found, disk=self.mortal, bare_disk=self.mortal)
+        return dataclasses.replace(found, workers=inline, near=inline, index=self.rows), identity
 
     def _make_committer(self, *_: object) -> committer.Committer:
         inline = worker_threads.Inline()
