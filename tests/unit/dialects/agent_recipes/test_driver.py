@@ -101,7 +101,7 @@ async def test_a_reply_without_an_outcome_is_asked_for_again(tmp_path):
     assert play.keys == ["review", "review.reminder", "commit"]
     reminder = play.prompts[1]
     assert reminder.text == outcomes.reminder(
-        outcomes.Unreadable(error=outcomes.NO_JSON), ["no-issues", "issues-found", "other"]
+        outcomes.NoOutcome(error=outcomes.NO_JSON), ["no-issues", "issues-found", "other"]
     )
     assert (reminder.model, reminder.session_created) == ("large-1", True)
 
