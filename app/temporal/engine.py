@@ -142,7 +142,7 @@ class TemporalEngine:
         return True
 
     def refuse(self, start: runs.RunStart) -> None:
-        """Refuse what no worker could keep: a priority, `concurrency`, and limits.
+        """Refuse what no worker could keep: `concurrency`, and limits.
 
         Raises:
             errors.RequestInvalid: `unsupported_on_engine`.

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import exceptions, workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 
 with workflow.unsafe.imports_passed_through():
@@ -26,11 +26,18 @@ _PERSISTENT = RetryPolicy(
 class Performing:
     """Knows where the run is placed, and on which queue each of its steps is performed."""
 
-    def __init__(self, run_id: str, placement: messages.Placement | None, services: Collection[str]) -> None:
-        """Args: placement: None: workers share their workspaces. services: Backends that need no workspace."""
+    def __init__(
+        self, run_id: str, placement: messages.Placement | None, services: Collection[str], level: int | None
+    ) -> None:
+        """Args:
+        placement: None: workers share their workspaces.
+        services: Backends that need no workspace.
+        level: Priority of the run's steps for the server; None: its default.
+        """
         self._run_id = run_id
         self._placement = placement
         self._services = services
+        self._priority = Priority(priority_key=level)
 
     async def perform(self, order: messages.StepOrder, operation: operations.Operation) -> bytes:
         """Perform one try of a step, and return its line."""
@@ -38,10 +45,10 @@ class Performing:
         steps = messages.capability_queue(messages.steps_queue(queue), capability)
         if self._placement is None or capabilities.is_anywhere(operation, self._services):
             steps = messages.idle_queue(steps) if operation.idle else steps
-            return bytes(await ask("perform", order, queue=steps, at_length=True))
+            return bytes(await ask("perform", order, queue=steps, at_length=True, priority=self._priority))
         if not self._placement.worker:
             placing = messages.placing_queue(queue, capability)
-            placed = await ask("place", self._run_id, queue=placing, result_type=str)
+            placed = await ask("place", self._run_id, queue=placing, result_type=str, priority=self._priority)
             self._placement = dataclasses.replace(self._placement, worker=placed)
         return await self._performed_there(order, capability, self._placement, is_idle=operation.idle)
 
@@ -70,7 +77,8 @@ class Performing:
         begins_within = timedelta(seconds=placement.gone_seconds)
         while True:
             try:
-                return bytes(await ask("perform", order, queue=steps, at_length=True, begins_within=begins_within))
+                asked: Any = {"queue": steps, "at_length": True, "begins_within": begins_within}
+                return bytes(await ask("perform", order, priority=self._priority, **asked))
             except ActivityError as error:
                 if not _has_not_begun(error):
                     raise
@@ -86,6 +94,7 @@ async def ask(
     at_length: bool = False,
     begins_within: timedelta | None = None,
     result_type: Any = bytes,
+    priority: Priority = Priority.default,
 ) -> Any:
     """Have an activity done, and repeated for as long as it takes."""
     return await workflow.execute_activity(
@@ -97,6 +106,7 @@ async def ask(
         start_to_close_timeout=_A_YEAR if at_length else 2 * _SOON,
         heartbeat_timeout=_HEARTBEAT,
         retry_policy=_PERSISTENT,
+        priority=priority,
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
 

@@ -11,7 +11,7 @@ from app.domain import decisions, events, runs
 from app.domain.records import BlobRef
 from app.domain.states import RunState
 from app.engine import runner, stores
-from app.temporal import attributes, messages
+from app.temporal import attributes, messages, priorities
 from app.temporal.claims import Claims
 from app.temporal.placing import Placing
 from app.temporal.registration import Registration
@@ -71,6 +71,7 @@ class WorkflowRuns:
             dead = decisions.ranges(decided.dead)
             facts = {**_facts(log.loaded), **self._placing.facts(decided), "dead": dead}
             facts |= {"services": self._services} if self._services else {}
+            facts |= {"priority": level} if (level := priorities.level(log.loaded.start.priority)) else {}
             facts |= await self._shown(log.loaded)
             wanted = Slice(run_id=run_id, count=len(log.loaded.records), facts=facts, whole=True)
             return self._contents.of(log.loaded, wanted)

@@ -12,14 +12,13 @@ _LIMITS = ("limits", "leave them out")
 
 
 def refuse(start: runs.RunStart) -> None:
-    """Refuse what no worker could keep: a priority, `concurrency`, and limits.
+    """Refuse what no worker could keep: `concurrency`, and limits.
 
     Raises:
         errors.RequestInvalid: `unsupported_on_engine`.
     """
     lacks = [
         ("concurrency", "leave it out", start.concurrency is not None),
-        ("priority", "leave it out", start.priority != 0),
         (*_LIMITS, start.limits != limits.NO_LIMITS),
     ]
     if asked := [(name, way_out) for name, way_out, is_asked in lacks if is_asked]:

@@ -57,7 +57,7 @@ class RunWorkflow:
         # Raised by whatever the main loop must look at; its conditions compare it, so that none is missed.
         self._wakeups = 0
         self._parking: messages.Parking | None = None
-        self._performing = Performing("", None, ())
+        self._performing = Performing("", None, (), None)
         self._shown = attributes.Shown()
         self._taken_at = 0
         self._loaded: stores.Loaded
@@ -71,7 +71,8 @@ class RunWorkflow:
             return await self._settle()
         self._note(journal["facts"])
         self._shown.show("running")
-        self._performing = Performing(run_id, _placement(journal["facts"]), journal["facts"].get("services", ()))
+        facts = journal["facts"]
+        self._performing = Performing(run_id, _placement(facts), facts.get("services", ()), facts.get("priority"))
         scheduler = None
         if not self._cancelled:
             scheduler = await self._replayed(journal)

@@ -601,8 +601,6 @@ async def test_a_failed_run_is_resumed_from_its_failure(scene: Scene):
 @pytest.mark.parametrize(
     ("field", "asked"),
     [
-        ("priority", {"priority": 5}),
-        ("priority", {"priority": -1}),
         ("concurrency", {"concurrency": concurrency.Concurrency(key="book-one")}),
         ("concurrency", {"concurrency": concurrency.Concurrency(key="book-one", limit=2, policy="reject")}),
         ("limits", {"limits": limits.RunLimits(calls=1)}),
@@ -618,6 +616,17 @@ async def test_what_this_engine_cannot_do_is_refused_by_name(scene: Scene, field
     assert [flaw.path for flaw in refused.value.flaws] == [f"$.{field}"]
     assert f"{field} is not supported on Temporal" in refused.value.message
     assert await scene.service.store.list_runs(stores.RunQuery()) == []
+
+
+@pytest.mark.parametrize(("priority", "level"), [(100, 1), (1, 2), (0, 0), (-50, 4), (-51, 5)])
+async def test_the_server_orders_steps_by_priority(scene: Scene, priority: int, level: int):
+    """Each step is scheduled at the level of the server that its run's priority is, 0 being the default."""
+    run_id = await scene.start("quick", priority=priority)
+    assert await scene.ended(run_id) is states.RunState.DONE
+    scheduled = [event.activity_task_scheduled_event_attributes for event in (await scene.history(run_id)).events]
+
+    found = {each.priority.priority_key for each in scheduled if each.activity_type.name == "perform"}
+    assert found == {level}
 
 
 @pytest.mark.parametrize("mode", [SERVE, WORK])
