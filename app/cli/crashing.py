@@ -40,6 +40,11 @@ _LYING = "Steps may be lost or run again only where a sync lied."
 @click.argument("recipe", required=False)
 @click.option("--confer", metavar="MESSAGE", help="Test a conference instead of a recipe.")
 @click.option("--intent", metavar="TEXT", help="Test a session plan made from this intent instead of a recipe.")
+@click.option(
+    "--unattended",
+    is_flag=True,
+    help="Let a webhook, a file and a schedule start RECIPE, under a budget and with notifications.",
+)
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
 @click.option("--description", metavar="TEXT", help="The task, as text.  [default: the recipe's label]")
@@ -88,13 +93,20 @@ def _asked(given: Mapping[str, Any]) -> Any:
     named = [name for name in ("recipe", "confer", "intent") if given[name] is not None]
     if len(named) != 1:
         raise click.UsageError("Name a RECIPE, or give --confer or --intent.")
+    if given["unattended"] and given["recipe"] is None:
+        raise click.UsageError("--unattended belongs to a RECIPE.")
     if given["confer"] is not None:
         return conferences.NewConference(message=given["confer"])
     if given["intent"] is not None:
         # No one answers the gate of a review there.
         return plan_requests.NewPlan(intent=given["intent"], review="off")
     args = arguments.collect(given["given"], given["args_file"])
-    return requests.StartRequest(recipe_id=given["recipe"], args=args, description=given["description"])
+    asked = requests.StartRequest(recipe_id=given["recipe"], args=args, description=given["description"])
+    if not given["unattended"]:
+        return asked
+    from app.crash_lab import unattended
+
+    return unattended.Unattended(request=asked)
 
 
 def table(result: Mapping[str, Any]) -> str:

@@ -21,6 +21,8 @@ _BACKEND = "crashtest"
 _SCRIPT = "crashtest.replies.json"
 _NEEDLESS = (".git", ".venv", "node_modules", "__pycache__")
 _LEFT_BY_RUNS = ("runs", "audit", "sessions", "issues", "index.db*", "data_directory_id", "service.json")
+# A copy starts nothing that a person has arranged for the project, and sends no messages about its runs.
+_UNATTENDED = ("triggers", "outbox", "budgets.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +67,16 @@ def template(place: Path, chosen: settings.Settings, asked: workload.Asked, repl
         path, _, reason = error.args[0][0]
         raise errors.ConfigurationError(f"{path} cannot be copied: {reason}", code="project_not_copied") from error
     script(bootstrap.agents(chosen), bootstrap.backend_names(chosen), project / ".control-room", replies)
-    return Experiment(place=place, settings=_settings(chosen, project), asked=workload.owned(asked))
+    return Experiment(
+        place=place, settings=_settings(chosen, project), asked=workload.placed(workload.owned(asked), place)
+    )
 
 
 def copied(original: Experiment, place: Path) -> Experiment:
     """Copy an experiment as it stands."""
     shutil.copytree(original.place, place, symlinks=True)
-    return dataclasses.replace(original, place=place, settings=_settings(original.settings, place / "project"))
+    asked, chosen = workload.placed(original.asked, place), _settings(original.settings, place / "project")
+    return dataclasses.replace(original, place=place, settings=chosen, asked=asked)
 
 
 def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_directory: Path, replies: Path | None) -> None:
@@ -93,7 +98,7 @@ def _left_out(data_directory: Path, folder: str, names: list[str]) -> set[str]:
     # Pipes and sockets belong to their open descriptors, and cannot be copied.
     special = {name for name in names if not _is_copied(os.lstat(os.path.join(folder, name)).st_mode)}
     is_data = Path(folder) == data_directory or Path(folder).name == data_directory.name
-    patterns = (*_NEEDLESS, *_LEFT_BY_RUNS) if is_data else _NEEDLESS
+    patterns = (*_NEEDLESS, *_LEFT_BY_RUNS, *_UNATTENDED) if is_data else _NEEDLESS
     return special | shutil.ignore_patterns(*patterns)(folder, names)
 
 

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,22 @@ async def of_run(application: bootstrap.Application, run_id: str) -> Outcome:
         "intact": (await application.store.maintenance.verify(run_id))["ok"],
         "told": sorted({kind for kind in kinds if kind.startswith(("recovery.", "storage."))} | damaged),
         "attempts": {record.key: record.attempt for record in lines},
+    }
+
+
+def together(runs: Sequence[Outcome], reports: Iterable[str] = ()) -> Outcome:
+    """Return the state of several runs as that of the first, with the others below it.
+
+    Args:
+        reports: What was reported beside them.
+    """
+    attempts = (
+        (f"{number}/{key}", tried) for number, each in enumerate(runs) for key, tried in each["attempts"].items()
+    )
+    return runs[0] | {
+        "tasks": [comparable(each) for each in runs[1:]],
+        "attempts": dict(attempts),
+        "told": sorted({*reports, *(kind for each in runs for kind in each["told"])}),
     }
 
 

@@ -1,5 +1,5 @@
-"""Work: what an experiment asks for, a run, a conference or a session plan, how it is brought to its rest, and what
-shows.
+"""Work: what an experiment asks for, a run, a conference, a session plan or unattended runs, how it is brought to its
+rest, and what shows.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from app import bootstrap, errors
-from app.crash_lab import outcomes
+from app.crash_lab import outcomes, unattended
 from app.domain import plans, states
 from app.services import conferences, requests
 from app.services.plans import requests as plan_requests
 
 KEY = "crashtest"  # Idempotency key of everything that the laboratory asks for, and session of its runs.
-Asked: TypeAlias = requests.StartRequest | conferences.NewConference | plan_requests.NewPlan  # The request.
+Asked: TypeAlias = requests.StartRequest | conferences.NewConference | plan_requests.NewPlan | unattended.Unattended
+"""The request."""
 Pause = Callable[[], Awaitable[None]]  # Waits until a disk may have room again.
 
 _WAIT_SECONDS = 10.0
@@ -40,9 +42,16 @@ class Begun:
 
 def owned(asked: Asked) -> Asked:
     """Return the same as every life asks for it: under one key, in one session, for the service."""
+    if isinstance(asked, unattended.Unattended):
+        return asked
     if isinstance(asked, plan_requests.NewPlan):
         return dataclasses.replace(asked, idempotency_key=KEY)
     return dataclasses.replace(asked, idempotency_key=KEY, session_id=asked.session_id or KEY, owner="service")
+
+
+def placed(asked: Asked, place: Path) -> Asked:
+    """Return the same as it is asked for in an experiment's own folder."""
+    return dataclasses.replace(asked, place=place) if isinstance(asked, unattended.Unattended) else asked
 
 
 def title(asked: Asked) -> str:
@@ -52,6 +61,8 @@ def title(asked: Asked) -> str:
             return "plan"
         case conferences.NewConference():
             return "conference"
+        case unattended.Unattended():
+            return f"{asked.request.recipe_id}, {unattended.NAME}"
     return asked.recipe_id or ""
 
 
@@ -64,6 +75,9 @@ async def begin(application: bootstrap.Application, asked: Asked, pause: Pause) 
         case conferences.NewConference():
             held = await _tried(lambda: application.conferences.start(asked), pause)
             return Begun(name=held.run_id, existed=held.existed)
+        case unattended.Unattended():
+            # Nothing is asked for that would have one name.
+            return Begun(name=unattended.NAME, existed=True)
     started = await _tried(lambda: application.runs.start(asked), pause)
     return Begun(name=started.run_id, existed=started.existed)
 
@@ -72,6 +86,8 @@ async def rest(application: bootstrap.Application, asked: Asked, name: str, paus
     """Wait until it has come to its end, or waits for a person; a plan is approved and started on the way."""
     if isinstance(asked, plan_requests.NewPlan):
         await _plan_rests(application, name, pause)
+    elif isinstance(asked, unattended.Unattended):
+        await unattended.rest(application, asked, lambda ask: _tried(ask, pause), run_rests, pause)
     else:
         await run_rests(application, name)
 
@@ -90,17 +106,13 @@ async def run_rests(application: bootstrap.Application, run_id: str) -> bool:
 
 async def outcome(application: bootstrap.Application, asked: Asked, name: str) -> outcomes.Outcome:
     """Return its state as the service shows it."""
+    if isinstance(asked, unattended.Unattended):
+        return await unattended.outcome(application, asked)
     if not isinstance(asked, plan_requests.NewPlan):
         return await outcomes.of_run(application, name)
     plan = await application.plans.show(name)
-    first, *others = [await outcomes.of_run(application, run_id) for run_id in _runs_of(plan)]
-    shown = first | {"plan": _lasting(plan.to_json()), "tasks": [outcomes.comparable(each) for each in others]}
-    numbered = enumerate([first, *others])
-    shown["attempts"] = {
-        f"{number}/{key}": tried for number, each in numbered for key, tried in each["attempts"].items()
-    }
-    shown["told"] = sorted({kind for each in (first, *others) for kind in each["told"]} | _failures(plan))
-    return shown
+    runs = [await outcomes.of_run(application, run_id) for run_id in _runs_of(plan)]
+    return outcomes.together(runs, _failures(plan)) | {"plan": _lasting(plan.to_json())}
 
 
 async def _plan_rests(application: bootstrap.Application, session_id: str, pause: Pause) -> None:

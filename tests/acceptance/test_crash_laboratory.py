@@ -29,6 +29,7 @@ from app.crash_lab import (
     process_sweeps,
     tracing,
     trials,
+    unattended,
 )
 from app.crash_lab.fragile_disk import Trouble
 from app.services import conferences, requests
@@ -56,6 +57,7 @@ steps:
   - name: Count
     command: [sh, -c, "ls processed | wc -l"]
 """
+UNATTENDED = unattended.Unattended(request=requests.StartRequest(recipe_id="small", args={"words": "gate"}))
 WRITES = ("kill", "EIO", "ENOSPC", "power loss", "one sync lies")
 traced = pytest.mark.skipif(not tracing.available(), reason="strace is not installed")
 SAMPLE = 40
@@ -237,6 +239,51 @@ def test_a_sample_of_a_plan_holds(tmp_path: Path) -> None:
     assert report.holds
 
 
+def test_unattended_runs_end_the_same_after_a_kill(tmp_path: Path) -> None:
+    """Killed at one write of a trigger, a webhook, a file and a schedule still start one run each, each end is
+    announced under one id, and the budget counts each call once.
+    """
+    made = process_sweeps.Bench(tmp_path, _unattended(tmp_path), workers=1, sample=None, seed=0)
+    expected, point = _lived(made), "storage.document.before_rename:5"
+    cut = made.experiment("cut")
+
+    assert fork_server.live(cut, crash_at=point) == -signal.SIGKILL
+    trial = process_sweeps.reopened(cut, point, trials.look(cut), expected, died=True)
+    assert (trial.note, trial.twice, trial.lost) == ("", (), ())
+    assert expected.outcome is not None
+    assert expected.outcome["triggers"] == {
+        kind: {"results": ["started"], "waiting": 0} for kind in ("files", "schedule", "webhook")
+    }
+    assert expected.outcome["messages"] == [{"run.done": 1}] * 3
+    assert expected.outcome["budget"] == "each call once"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@traced
+def test_every_point_of_unattended_runs_holds(tmp_path: Path) -> None:
+    """The same at every write."""
+    project = programs.make_project(tmp_path / "project")
+    chosen = settings.load(project=project.path, home=tmp_path)
+    report = crashtest.crashtest(chosen, UNATTENDED, extent(), lambda line: None)
+
+    assert report.to_json()["broken"] == []
+    assert report.holds
+
+
+def test_a_copy_starts_nothing_by_itself(tmp_path: Path) -> None:
+    """Triggers, endpoints and budgets of the project are no part of its copy: a test sends no messages."""
+    project = programs.make_project(tmp_path / "project")
+    for name in ("triggers/trg_a.json", "outbox/ep_a.json", "budgets.json", "policies.json"):
+        project.write(name, {})
+    chosen = settings.load(project=project.path, home=tmp_path)
+    copy = experiment.template(tmp_path / "template", chosen, REQUEST, None).data_directory
+
+    assert [name for name in ("triggers", "outbox", "budgets.json", "policies.json") if (copy / name).exists()] == [
+        "policies.json"
+    ]
+
+
 def test_the_files_of_plans_and_issues_are_among_the_points(tmp_path: Path) -> None:
     """What the laboratory disturbs are the writes of `plan.json` and of issues, too."""
     project = _team(tmp_path / "project")
@@ -354,9 +401,11 @@ def test_the_command_takes_one_of_three(tmp_path: Path) -> None:
     project = programs.make_project(tmp_path / "project")
     neither = programs.control_room("crashtest", "--sample", "1", project=project, code=2)
     both = programs.control_room("crashtest", "small", "--intent", "x", project=project, code=2)
+    unnamed = programs.control_room("crashtest", "--confer", "x", "--unattended", project=project, code=2)
 
     assert "--confer or --intent" in neither.stderr
     assert "--confer or --intent" in both.stderr
+    assert "belongs to a RECIPE" in unnamed.stderr
 
 
 @pytest.mark.slow
@@ -405,6 +454,12 @@ def test_an_unknown_recipe_is_told(tmp_path: Path) -> None:
     done = programs.control_room("crashtest", "nothing", "--sample", "1", project=project, code=1)
 
     assert "the undisturbed run did not come to rest" in done.stderr
+
+
+def _unattended(folder: Path) -> experiment.Experiment:
+    project = programs.make_project(folder / "project")
+    chosen = settings.load(project=project.path, home=folder)
+    return experiment.template(folder / "template", chosen, UNATTENDED, None)
 
 
 def _team(folder: Path) -> programs.Project:
