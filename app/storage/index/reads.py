@@ -1,7 +1,7 @@
 """Reading the index: plain SQL that SQLite and Postgres both read, for a connection of either kind.
 
-Commands that only read use the standard library's `sqlite3`, which costs no import of SQLAlchemy; the service uses its
-engine, which also speaks to Postgres. No statement contains a value of a caller.
+Files are read over the standard library's `sqlite3`, which costs no import of SQLAlchemy. Its engine speaks to
+Postgres. No statement contains a value of a caller.
 """
 
 from __future__ import annotations

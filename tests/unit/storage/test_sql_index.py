@@ -24,7 +24,7 @@ from app.domain import issues, states
 from app.engine import stores
 from app.storage.index import index_port, reads
 from app.storage.index.index_port import IndexedRun
-from app.storage.index.sql import migrations, sessions
+from app.storage.index.sql import database, migrations, sessions
 from app.storage.index.sql import tables as models
 from app.storage.index.sql.index import SqlIndex
 from tests.conformance import store_harness
@@ -157,7 +157,7 @@ async def test_a_key_is_unique(made: SqlIndex) -> None:
     await made.put_run(row("r1", idempotency_key="k"))
     await made.put_run(row("r2"))
     await made.put_run(row("r3"))
-    with pytest.raises(sqlalchemy.exc.IntegrityError):
+    with pytest.raises(database.IntegrityFault):
         await made.put_run(row("r4", idempotency_key="k"))
     await made.add_missing([row("r5", idempotency_key="k")])
 

@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-import tenacity
-from sqlalchemy import Engine, exc
-
 from app import errors, extras
 from app.domain import issues, receipts, runs, states
 from app.domain.authors import RunOrder
@@ -22,8 +19,8 @@ from app.storage.disk.worker_threads import Threads
 from app.storage.index import reads, sums
 from app.storage.index import spending as run_spending
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
-from app.storage.index.sql import issue_writes, migrations, sessions, writes
-from app.storage.index.sql.sessions import ReadSession, WriteSession
+from app.storage.index.sql import database, issue_writes, writes
+from app.storage.index.sql.database import Database, ReadSession, WriteSession
 
 if TYPE_CHECKING:
     from app.domain import audit
@@ -44,10 +41,10 @@ class SqlIndex:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._engine: Engine | None = None
+        self._database: Database | None = None
         self._thread = Threads(1, "index")
         # Reads of many rows do not make writers wait.
-        self._searching: Engine | None = None
+        self._searching: Database | None = None
         self._searches = Threads(1, "searches")
         self.changes = 0
         """The queue in front of it counts."""
@@ -61,12 +58,12 @@ class SqlIndex:
         return await self._thread.run(self._open)
 
     async def close(self) -> None:
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await self._thread.run(engine.dispose)
+        found, self._database = self._database, None
+        if found is not None:
+            await self._thread.run(found.close)
         searching, self._searching = self._searching, None
         if searching is not None:
-            await self._searches.run(searching.dispose)
+            await self._searches.run(searching.close)
         self._thread.close()
         self._searches.close()
 
@@ -79,7 +76,7 @@ class SqlIndex:
         given, moved, found = list(rows), list(moves), list(places)
         try:
             await self._write(writes.apply, given, moved, found)
-        except exc.IntegrityError:
+        except database.IntegrityFault:
             for row in given:
                 await self._put_or_pass(row)
             await self._write(writes.apply, [], moved, [])
@@ -156,7 +153,7 @@ class SqlIndex:
             return
         try:
             await self._write(writes.add_receipts, given)
-        except exc.IntegrityError:
+        except database.IntegrityFault:
             await self._write(writes.replace_receipts, given)
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
@@ -196,12 +193,12 @@ class SqlIndex:
     async def _put_or_pass(self, run: IndexedRun) -> None:
         try:
             await self.put_run(run)
-        except exc.IntegrityError as error:
+        except database.IntegrityFault as error:
             _log.error("a row cannot be written: %s", error.orig, extra={"run_id": run.summary.run_id})
 
     async def _read(self, query: Callable[Concatenate[ReadSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         def work() -> T:
-            with sessions.reading(self._opened()) as session:
+            with self._opened().reading() as session:
                 return query(session, *args, **kwargs)
 
         return await self._thread.run(functools.partial(_patiently, work))
@@ -210,8 +207,8 @@ class SqlIndex:
         def work() -> T:
             if self._searching is None:
                 self._opened()
-                self._searching = sessions.connect(self._url)
-            with sessions.reading(self._searching) as session:
+                self._searching = database.opened(self._url)
+            with self._searching.reading() as session:
                 return query(session, *args, **kwargs)
 
         return await self._searches.run(functools.partial(_patiently, work))
@@ -224,7 +221,7 @@ class SqlIndex:
     ) -> T:
         # On Postgres another process may write a row between this one's look and its write; the next try sees the row.
         for _ in range(_WRITERS):
-            with contextlib.suppress(exc.IntegrityError):
+            with contextlib.suppress(database.IntegrityFault):
                 return await self._write(query, *args, **kwargs)
         return await self._write(query, *args, **kwargs)
 
@@ -237,30 +234,30 @@ class SqlIndex:
         self, durable: bool, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         def work() -> T:
-            with sessions.writing(self._opened(), durable=durable) as session:
+            with self._opened().writing(durable=durable) as session:
                 return query(session, *args, **kwargs)
 
         return await self._thread.run(functools.partial(_patiently, work))
 
-    def _opened(self) -> Engine:
-        if self._engine is None:
+    def _opened(self) -> Database:
+        if self._database is None:
             raise errors.StorageFault("the index is closed")
-        return self._engine
+        return self._database
 
     def _open(self) -> bool:
-        if self._engine is not None:
+        if self._database is not None:
             return False
         try:
             return self._migrated_or_renewed()
-        except (exc.SQLAlchemyError, ImportError, OSError) as error:
-            file = None if isinstance(error, exc.ArgumentError) else _file(self._url)
+        except (database.DatabaseFault, ImportError, OSError) as error:
+            file = _file(self._url)
             if file is not None and disk_health.is_full(file.parent):
                 raise disk_health.no_space(f"the index {file}") from error
             reason = getattr(error, "orig", None) or error
             if isinstance(error, ModuleNotFoundError):
                 reason = f"its driver, the package {error.name}, is not installed"
                 reason += f"; {extras.install('postgres')} brings it" if error.name == "psycopg" else ""
-            away = file is None and isinstance(error, exc.OperationalError) and _is_away(str(reason))
+            away = file is None and isinstance(error, database.OperationalFault) and _is_away(str(reason))
             what = "cannot be reached" if away else "cannot be used"
             message = f"the index {self._shown()} {what}: {self._masked(str(reason))}"
             raise errors.ConfigurationError(message, code="index_away" if away else "index_unusable") from error
@@ -272,7 +269,7 @@ class SqlIndex:
         _make_private(file)
         try:
             return self._migrated()
-        except exc.DatabaseError as error:
+        except database.DatabaseFault as error:
             if not _damaged(error):
                 raise
             _log.error("the index is damaged and is rebuilt", extra={"file": str(file), "error": str(error.orig)})
@@ -281,51 +278,58 @@ class SqlIndex:
             return self._migrated()
 
     def _migrated(self) -> bool:
-        engine = sessions.connect(self._url)
+        found = database.opened(self._url)
         try:
-            new = _retried(functools.partial(migrations.migrate, engine))
+            new = _retried(found.migrate)
         except BaseException:
-            engine.dispose()
+            found.close()
             raise
-        self._engine = engine
+        self._database = found
         return new
 
     def _masked(self, reason: str) -> str:
-        password = sessions.parsed(self._url).password if "://" in self._url else None
-        return reason.replace(str(password), "***") if password else reason
+        if database.path_of(self._url) is not None:
+            return reason
+        from app.storage.index.sql import servers
+
+        return servers.masked(self._url, reason)
 
     def _shown(self) -> str:
-        try:
-            return sessions.parsed(self._url).render_as_string(hide_password=True)
-        except exc.ArgumentError:
-            return "address"
+        if database.path_of(self._url) is not None:
+            return self._url
+        from app.storage.index.sql import servers
+
+        return servers.shown(self._url)
 
 
 def _busy(error: BaseException) -> bool:
-    if not isinstance(error, exc.OperationalError):
+    if not isinstance(error, database.OperationalFault):
         return False
     return "locked" in str(error.orig) or getattr(error.orig, "sqlstate", None) in _BROKEN_OFF
 
 
-def _damaged(error: exc.DatabaseError) -> bool:
+def _damaged(error: database.DatabaseFault) -> bool:
     return any(words in str(error.orig) for words in ("not a database", "malformed"))
 
 
 def _patiently(work: Callable[[], T]) -> T:
     try:
         return _retried(work)
-    except exc.IntegrityError:
+    except database.IntegrityFault:
         raise
-    except exc.DatabaseError as error:
+    except database.DatabaseFault as error:
         raise errors.StorageFault(f"the index could not be used: {error.orig}", detail={"file": "index"}) from error
 
 
 def _retried(work: Callable[[], T]) -> T:
     try:
         return work()
-    except exc.OperationalError as error:
+    except database.OperationalFault as error:
         if not _busy(error):
             raise
+    # Loaded where a database is busy for longer than its driver waits.
+    import tenacity
+
     for attempt in tenacity.Retrying(
         retry=tenacity.retry_if_exception(_busy),
         wait=tenacity.wait_exponential(multiplier=0.01, max=0.5),
@@ -338,10 +342,12 @@ def _retried(work: Callable[[], T]) -> T:
 
 
 def _file(url: str) -> Path | None:
-    parsed = sessions.parsed(url)
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
-        return None
-    return Path(str(parsed.database))
+    path = database.path_of(url)
+    if path is None:
+        from app.storage.index.sql import servers
+
+        path = servers.path_of(url)
+    return None if path is None else Path(path)
 
 
 def _make_private(file: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from app.domain import issues
 from app.storage.index import reads, rows
 from app.storage.index.sql import writes
-from app.storage.index.sql.sessions import WriteSession
+from app.storage.index.sql.database import WriteSession
 
 _REMOVE_ISSUE = "DELETE FROM issues WHERE issue_id = :of_issue"
 _MARK_ISSUE = "UPDATE issues SET marked = :marked WHERE issue_id = :of_issue"

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Engine, inspect, text
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from app import resources
-from app.storage.index.sql.sessions import writing
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+    from app.storage.index.sql import sessions
 
 HEAD = "20261126_pins_of_runs"  # Newest migration; a test compares it with the folder `migrations/`.
 
 NEW = "sqlite.sql"
 """What makes the tables of a new SQLite file; `scripts/publish_index.py` writes it from the migrations."""
 
-_NOTE_VERSION = text("INSERT INTO alembic_version VALUES (:version)")
-_DATE_LABELS = text(
+NOTE_VERSION = "INSERT INTO alembic_version VALUES (:version)"  # Notes that a new file has the newest tables.
+
+DATE_LABELS = (
     "UPDATE run_labels SET created_at = (SELECT created_at FROM runs WHERE runs.run_id = run_labels.run_id)"
     " WHERE created_at IS NULL"
 )
@@ -26,20 +32,24 @@ def migrate(engine: Engine) -> bool:
     A database of a later version is left as it is: migrations only add until the version after them is gone. Alembic
     is loaded only where tables of an earlier version are to be changed.
     """
-    with writing(engine) as session:
+    from app.storage.index.sql import sessions
+
+    with sessions.writing(engine) as session:
         connection = session.connection
         found = _version(connection)
         if found is None and connection.dialect.name == "sqlite":
-            _create(connection)
+            _create(session)
         elif found is None or (found != HEAD and found in _known()):
             upgrade(connection)
         elif found == HEAD:
-            connection.execute(_DATE_LABELS)
+            session.execute(DATE_LABELS)
         return found is None
 
 
 def statements_of(connection: Connection) -> str:
     """Return the statements that make the tables of an SQLite file."""
+    from sqlalchemy import text
+
     made = connection.execute(text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")).scalars()
     return "".join(f"{statement};\n\n" for statement in made)
 
@@ -55,13 +65,20 @@ def upgrade(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _create(connection: Connection) -> None:
-    for statement in (resources.bundled("migrations") / NEW).read_text(encoding="utf-8").split(";\n\n")[:-1]:
-        connection.exec_driver_sql(statement)
-    connection.execute(_NOTE_VERSION, {"version": HEAD})
+def statements() -> Sequence[str]:
+    """Return the statements that make the tables of a new SQLite file."""
+    return (resources.bundled("migrations") / NEW).read_text(encoding="utf-8").split(";\n\n")[:-1]
+
+
+def _create(session: sessions.WriteSession) -> None:
+    for statement in statements():
+        session.connection.exec_driver_sql(statement)
+    session.execute(NOTE_VERSION, {"version": HEAD})
 
 
 def _version(connection: Connection) -> str | None:
+    from sqlalchemy import inspect, text
+
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import sqlalchemy
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, TextClause, event, text
 
 from app.storage import layout
+from app.storage.index.sql import database
 
 _SEARCH_PATH = """
 SELECT set_config('search_path', coalesce(string_agg(quote_ident(name), ', ' ORDER BY place), 'public'), false)
@@ -18,9 +19,6 @@ FROM unnest(current_schemas(false)) WITH ORDINALITY AS path(name, place) WHERE n
 """
 
 _STANDBY = "25006"  # What a server says that takes no writes, since it follows another one.
-
-Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-"""Values of a statement; a sequence executes it once for each."""
 
 
 class ReadSession:
@@ -42,18 +40,13 @@ class WriteSession(ReadSession):
         """Return the connection, for migrations."""
         return self._connection
 
-    def execute(self, sql: str, parameters: Parameters = None) -> int:
+    def execute(self, sql: str, parameters: database.Parameters = None) -> int:
         """Write, and return how many rows were concerned."""
         return self._connection.execute(_parsed(sql), parameters).rowcount
 
 
 def connect(url: str) -> Engine:
-    """Return the engine of a database; one thread uses it.
-
-    SQLite writes ahead (WAL), so that readers of other processes never wait. Its `synchronous` is NORMAL: a power cut
-    may take back the newest moves, which then err towards unfinished and are read again from the folders. The one move
-    that would err the other way, out of a finished state, is written with FULL (`durable`).
-    """
+    """Return the engine of a database; one thread uses it."""
     where = address(url)
     sqlite = where.get_backend_name() == "sqlite"
     engine = sqlalchemy.create_engine(

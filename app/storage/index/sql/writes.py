@@ -17,7 +17,7 @@ from app.domain.usage_sums import UsageSum
 from app.engine import stores
 from app.storage.index import index_port, reads, rows
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
-from app.storage.index.sql.sessions import WriteSession
+from app.storage.index.sql.database import WriteSession
 
 _CHUNK = 500
 
