@@ -61,7 +61,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         )
         raise errors.ConfigurationError(message, code="index_not_shared")
     try:
-        from app.temporal import engine, messages, server, worker
+        from app.temporal import engine, live, messages, server, worker
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "temporalio":
             raise
@@ -96,6 +96,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             works=mode.works,
         )
         made.follower.news = parts.store.news
+        made.live.documents = parts.store.documents(live.FOLDER)
         return made
 
     return dataclasses.replace(platform, make_engine=make)

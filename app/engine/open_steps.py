@@ -36,6 +36,16 @@ class StepWait:
     queued: views.Queued | None = None  # Its place in the queue of its backend.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerformedStep:
+    """A step that another process performs, as that reports it."""
+
+    key: str  # Name of the step within its run.
+    step_id: str  # Name of the step in the recipe.
+    started_at: str  # When the try began.
+    output_at: str | None  # When its newest output came, to the second; None before the first.
+
+
 def shown(step: StepAttempt) -> views.OpenStep:
     """Return an open step as views show it."""
     operation = step.ask.operation

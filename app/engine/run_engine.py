@@ -19,7 +19,7 @@ from app.domain.views import OpenStep, RunView
 if TYPE_CHECKING:
     from app.domain.inputs import Delivery
     from app.domain.operations import Operation
-    from app.engine.open_steps import StepWait
+    from app.engine.open_steps import PerformedStep, StepWait
     from app.engine.spending import Spending
     from app.engine.stores import RunSummary
 
@@ -224,6 +224,9 @@ class RunEngine(Protocol):
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:
         """Return when the open steps of a run that another process executes had output last, by step."""
+
+    async def performed(self) -> Mapping[str, PerformedStep]:
+        """Return, by run, the newest step of each that other processes perform."""
 
     async def holder(self, run_id: str) -> str | None:
         """Return the run that holds the workspace for which a run waits, where other processes execute them."""

@@ -11,7 +11,7 @@ from app.domain import shapes, states, views
 from app.engine import stores
 
 if TYPE_CHECKING:
-    from app.engine import run_engine
+    from app.engine import open_steps, run_engine
 
 KEPT_RUNS = 10_000  # Ended runs whose progress is kept in memory.
 
@@ -34,7 +34,7 @@ class RunListed(stores.RunSummary):
     total_steps: int | None  # Steps of the recipe; None if its flow can loop.
     duration_ms: int | None  # Time from its start to its end, pauses included; None until it has ended.
     live_step: LiveStep | None
-    """Step that is being performed, the newest of several; None for a run that this service does not execute now."""
+    """Step that is being performed, the newest of several; None where none is known to be."""
 
 
 class Progress:
@@ -54,9 +54,12 @@ class Progress:
                 self._ended[run.run_id, run.updated_at] = read[run.run_id]
         while len(self._ended) > KEPT_RUNS:
             self._ended.popitem(last=False)
-        return [self._row(run, (known | read).get(run.run_id)) for run in found]
+        performed = await self._engine.performed() if self._engine.elsewhere else {}
+        return [self._row(run, (known | read).get(run.run_id), performed.get(run.run_id)) for run in found]
 
-    def _row(self, run: stores.RunSummary, progress: stores.Progress | None) -> RunListed:
+    def _row(
+        self, run: stores.RunSummary, progress: stores.Progress | None, performed: open_steps.PerformedStep | None
+    ) -> RunListed:
         fields = {name: getattr(run, name) for name in run.__slots__}
         view = self._engine.view(run.run_id)
         if view is not None and run.unreadable:
@@ -75,7 +78,7 @@ class Progress:
             current_step_index=done,
             total_steps=total,
             duration_ms=views.duration_ms(run.started_at, fields["completed_at"]),
-            live_step=_live_step(known.open) if known is not None else None,
+            live_step=_live_step(known.open) if known is not None else _live_elsewhere(run, performed),
         )
 
     def _known(self, run: stores.RunSummary) -> stores.Progress | None:
@@ -84,6 +87,18 @@ class Progress:
             return self._ended.get((run.run_id, run.updated_at))
         progress = view.board.progress
         return stores.Progress(finished_steps=progress.finished_steps, total_steps=progress.total_steps)
+
+
+def _live_elsewhere(run: stores.RunSummary, performed: open_steps.PerformedStep | None) -> LiveStep | None:
+    # A report may be a moment older than the row.
+    if performed is None or run.status != states.RunState.RUNNING:
+        return None
+    return LiveStep(
+        key=performed.key,
+        step_id=performed.step_id,
+        started_at=performed.started_at,
+        output_at=performed.output_at,
+    )
 
 
 def _live_step(open_steps: Sequence[views.OpenStep]) -> LiveStep | None:

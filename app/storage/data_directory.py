@@ -40,6 +40,7 @@ _GITIGNORE = f"""\
 /processes/
 /runs/
 /sessions/
+/workers/
 /{layout.BLOBS_MARK}
 /{layout.STORE_MARK}
 """

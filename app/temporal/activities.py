@@ -19,6 +19,7 @@ from app.temporal import messages
 from app.temporal.beats import Beats
 from app.temporal.capacity import NoCapacity, StepCapacity
 from app.temporal.codec import reference
+from app.temporal.live import LiveReports
 from app.temporal.placing import Placing
 from app.temporal.rehearsal import Superseded
 from app.temporal.runs import WorkflowRuns
@@ -35,11 +36,14 @@ _log = logging.getLogger(__name__)
 class Activities:
     """The activities of one worker."""
 
-    def __init__(self, steps: Steps, runs: WorkflowRuns, placing: Placing, capacity: StepCapacity) -> None:
+    def __init__(
+        self, steps: Steps, runs: WorkflowRuns, placing: Placing, capacity: StepCapacity, live: LiveReports
+    ) -> None:
         self._steps = steps
         self._runs = runs
         self._placing = placing
         self._capacity = capacity
+        self._live = live
 
     def short(self) -> list[Callable[..., Any]]:
         """Return those that read and write a journal, and take no capacity."""
@@ -68,8 +72,8 @@ class Activities:
         """Perform one try of a step."""
         beats = Beats(self._steps.clock)
         async with _reported(beats.details):
-            with self._capacity.taken():
-                return reference(await self._steps.perform(order, beats.follow))
+            with self._capacity.taken(), self._live.reported(order.run_id, beats.follow) as follow:
+                return reference(await self._steps.perform(order, follow))
 
     @activity.defn(name="perform")
     async def perform_idle(self, order: messages.StepOrder) -> RawValue:

@@ -19,7 +19,7 @@ from app.domain import gates, inputs, operations, plain, records, runs, states, 
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, runner, stores
-from app.temporal import beats, codec, messages, registration, roll, steps, unsupported, worker
+from app.temporal import beats, codec, live, messages, registration, roll, steps, unsupported, worker
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
 from app.temporal.claims import Claims
@@ -67,6 +67,7 @@ class TemporalEngine:
         self._steps = steps.Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
         self._placing = Placing(store, self._steps.leases, bounds.placement)
         self._roll = roll.Roll(self._client, bounds.queue, equipment.clock, bounds.services)
+        self.live = live.LiveReports(equipment.clock)
         self._claims = Claims(store, self._client, bounds.queue, self._placing)
         self._registration = registration.Registration(self._client, equipment.clock)
         self._runs = WorkflowRuns(
@@ -261,6 +262,10 @@ class TemporalEngine:
         """Return when the open steps of a run had output last, by step; what is not known is left out."""
         return await beats.outputs(self._client, run_id)
 
+    async def performed(self) -> Mapping[str, open_steps.PerformedStep]:
+        """Return, by run, the newest step of each that workers perform."""
+        return await self.live.known()
+
     async def holder(self, run_id: str) -> str | None:
         """Return the run that holds the workspace for which a run waits."""
         return await self._claims.holder(run_id)
@@ -323,7 +328,8 @@ class TemporalEngine:
         if self._works:
             _log.info("serves %s", ", ".join(sorted(self._bounds.serves)))
             capacity = StepCapacity(self._bounds.steps)
-            activities = Activities(self._steps, self._runs, self._placing, capacity)
+            activities = Activities(self._steps, self._runs, self._placing, capacity, self.live)
+            self._helpers.begin(self.live.keep(), "report steps")
             await self._working.enter_async_context(worker.working(self._client, activities, capacity, self._bounds))
         self._helpers.begin(self._registration.keep(), "search attributes")
         if not recover:

@@ -19,7 +19,7 @@ from temporalio.client import Client  # noqa: E402
 from app import bootstrap  # noqa: E402
 from app.engine import stores  # noqa: E402
 from app.services import output_times  # noqa: E402
-from app.temporal import messages, rehearsal, slices, steps, worker  # noqa: E402
+from app.temporal import live, messages, rehearsal, slices, steps, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, WORK, chosen  # noqa: E402
@@ -75,8 +75,10 @@ async def test_a_run_at_a_gate_is_shown_as_waiting(service: served.Served) -> No
 async def test_a_step_of_another_process_shows_when_it_had_output(
     project: projects.Project, service: served.Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer of a run has the time of a step's last output, and a poll of it waits for more than output."""
+    """Run and list have the time of a step's last output, and a poll of the run waits for more than output."""
     monkeypatch.setattr(output_times, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(live, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(live, "REPORT_SECONDS", 0.05)
     command = "echo said; while [ ! -e go ]; do sleep 0.05; done"
     talking = {"schema": "1.7", "name": "talking", "description": "Talks", "version": "1.0.0"}
     steps_of = [{"id": "talk", "type": "bash", "command": command}]
@@ -91,12 +93,22 @@ async def test_a_step_of_another_process_shows_when_it_had_output(
 
     await temporal_server.until(has_output)
     again = (await service.show(run_id))["steps"][-1]
+    listed: dict[str, Any] = {}
+
+    async def is_listed() -> bool:
+        listed.update((await service.http.get("/api/runs")).json()[0]["live_step"] or {})
+        return listed.get("output_at") is not None
+
+    await temporal_server.until(is_listed)
     project.write("go", "")
     done = await service.until(run_id, "done")
 
     assert shown["output_at"] >= shown["started_at"][:19]
     assert again["output_at"] >= shown["started_at"][:19]
     assert "output_at" not in done["steps"][-1]
+    assert (listed["key"], listed["step_id"]) == ("talk", "talk")
+    assert shown["started_at"][:19] <= listed["output_at"]
+    assert (await service.http.get("/api/runs")).json()[0]["live_step"] is None
 
 
 async def only_item(service: served.Served, address: str) -> dict[str, Any]:

@@ -1,0 +1,148 @@
+"""Live steps: what the workers of a store say of the steps that they perform, for the lists of all services.
+
+Heartbeats say it, too, but the server gives them for one run at a time. A worker keeps one document in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from app import clock, errors
+from app.engine import document_folders, open_steps, step_attempt
+
+FOLDER = "workers"  # Folder of the documents.
+REPORT_SECONDS = 2.0  # Time between two reports of a worker, if anything has changed.
+LOOK_SECONDS = 2.0  # Shortest time between two looks of a service, however many lists it shows.
+
+_REFRESH_SECONDS = 10.0
+_STALE = timedelta(seconds=25)  # A report that is older is that of a worker that is gone.
+_ANSWER_SECONDS = 0.5
+_MOST = 200
+_FIELDS = ("run_id", "key", "step_id", "started_at")
+
+_log = logging.getLogger(__name__)
+
+Follow = Callable[[step_attempt.StepAttempt], None]
+"""Gets a step before it is performed."""
+
+
+class LiveReports:
+    """Report on the steps of this process, and read what others report."""
+
+    def __init__(self, time: clock.Clock) -> None:
+        self._clock = time
+        self._name = hashlib.sha256(f"{socket.gethostname()} {os.getpid()}".encode()).hexdigest()[:16]
+        self._open: dict[step_attempt.StepAttempt, str] = {}
+        self._reported_steps: list[dict[str, Any]] = []
+        self._reported_at = float("-inf")
+        self._known: Mapping[str, open_steps.PerformedStep] = {}
+        self._looked_at = float("-inf")
+        self.documents: document_folders.Documents | None = None
+        """Where reports are kept; None: there are none."""
+
+    @contextmanager
+    def reported(self, run_id: str, *others: Follow) -> Iterator[Follow]:
+        """Give what takes the step of a run, which is reported on until the block ends."""
+        taken: list[step_attempt.StepAttempt] = []
+
+        def follow(attempt: step_attempt.StepAttempt) -> None:
+            taken.append(attempt)
+            self._open[attempt] = run_id
+            for other in others:
+                other(attempt)
+
+        try:
+            yield follow
+        finally:
+            for attempt in taken:
+                del self._open[attempt]
+
+    async def keep(self) -> None:
+        """Report until this is cancelled; then there is nothing to report."""
+        if (documents := self.documents) is None:
+            return
+        try:
+            await self._forget_the_gone(documents)
+            while True:
+                await self._report(documents)
+                await self._clock.sleep(REPORT_SECONDS)
+        finally:
+            with contextlib.suppress(errors.StorageFault):
+                await documents.remove(self._name)
+
+    async def known(self) -> Mapping[str, open_steps.PerformedStep]:
+        """Return the newest step of each run that a worker performs, as reported a moment ago."""
+        now = self._clock.monotonic()
+        if self.documents is None or now - self._looked_at < LOOK_SECONDS:
+            return self._known
+        self._looked_at = now
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                found = await self.documents.read_all()
+        except (TimeoutError, errors.StorageFault) as error:
+            _log.info("not known in time what workers perform: %s", error)
+            return self._known
+        steps = [step for document in found.documents.values() for step in self._steps_of(document)]
+        self._known = dict(sorted(steps, key=lambda step: step[1].started_at))
+        return self._known
+
+    async def _report(self, documents: document_folders.Documents) -> None:
+        steps = list(_written(itertools.islice(self._open.items(), _MOST)))
+        now = self._clock.monotonic()
+        if steps == self._reported_steps and (not steps or now - self._reported_at < _REFRESH_SECONDS):
+            return
+        try:
+            await documents.put(self._name, {"at": clock.stamp(self._clock.now()), "steps": steps})
+        except errors.StorageFault as fault:
+            _log.info("not told what this worker performs: %s", fault)
+            return
+        self._reported_steps, self._reported_at = steps, now
+
+    async def _forget_the_gone(self, documents: document_folders.Documents) -> None:
+        with contextlib.suppress(errors.StorageFault):
+            for name, document in (await documents.read_all()).documents.items():
+                if not self._is_fresh(document):
+                    await documents.remove(name)
+
+    def _steps_of(self, document: Mapping[str, Any]) -> Iterator[tuple[str, open_steps.PerformedStep]]:
+        listed = document.get("steps")
+        for step in listed if isinstance(listed, list) and self._is_fresh(document) else ():
+            if isinstance(step, dict) and all(isinstance(step.get(name), str) for name in _FIELDS):
+                run_id, key, step_id, started_at = (step[name] for name in _FIELDS)
+                at = step.get("output_at")
+                yield (
+                    run_id,
+                    open_steps.PerformedStep(
+                        key=key, step_id=step_id, started_at=started_at, output_at=at if isinstance(at, str) else None
+                    ),
+                )
+
+    def _is_fresh(self, document: Mapping[str, Any]) -> bool:
+        try:
+            return self._clock.now() - clock.instant(str(document.get("at"))) < _STALE
+        except ValueError:
+            return False
+
+
+def _written(steps: Iterable[tuple[step_attempt.StepAttempt, str]]) -> Iterator[dict[str, Any]]:
+    for step, run_id in steps:
+        view = open_steps.shown(step)
+        # Before its first try begins there is nothing to show.
+        if view.started_at:
+            yield {
+                "run_id": run_id,
+                "key": view.key,
+                "step_id": view.place.step_id,
+                "started_at": view.started_at,
+                "output_at": view.output_at,
+            }
