@@ -11,15 +11,6 @@ from typing import Any
 from app import errors
 from app.domain import json_text, json_words, plain
 
-_TYPES = {
-    "object": "an object",
-    "array": "a list",
-    "string": "a text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-}
-
 
 def read(path: Path, max_bytes: int) -> bytes:
     """Return the content of a file."""
@@ -101,7 +92,7 @@ def _reported(error: Any) -> list[tuple[str, str, str]]:
             ]
         case "type":
             names = [rule] if isinstance(rule, str) else rule
-            return [(place, "type", f"must be {' or '.join(_TYPES.get(name, name) for name in names)}")]
+            return [(place, "type", f"must be {' or '.join(json_words.TYPES.get(name, name) for name in names)}")]
         case "enum":
             return [(place, "choice", f"must be one of {', '.join(json_words.words(rule))}")]
     described = error.schema.get("description") if isinstance(error.schema, dict) else None

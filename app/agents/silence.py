@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from app import errors
-from app.engine import ports
+from app.engine import aio, ports
 
 _LOOK_SECONDS = 1.0
 
@@ -57,8 +57,7 @@ async def ended(
             await asyncio.wait((asking,), timeout=min(left, idle_seconds / 4, _LOOK_SECONDS))
         return asking.result()
     finally:
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
+        await aio.end(asking)
 
 
 def _idle(backend: ports.AgentBackend, idle_seconds: float) -> errors.AgentFailed:

@@ -58,9 +58,7 @@ class Connection:
                 await aio.wait_first(self._receive_all(), self._conversation_service.released())
             finally:
                 telling = list(self._telling.values())
-                for task in telling:
-                    task.cancel()
-                await asyncio.gather(*telling, return_exceptions=True)
+                await aio.end(*telling)
         await self._part()
 
     async def _part(self) -> None:

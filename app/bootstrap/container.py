@@ -36,7 +36,7 @@ from app.bootstrap.use_cases import (
 )
 from app.dialects import registry as dialects
 from app.domain import capabilities, file_operations, operations, plain
-from app.engine import conversation_claims, ports, refusal_performers, runner
+from app.engine import aio, conversation_claims, ports, refusal_performers, runner
 from app.processes import environments, supervisor
 from app.services import (
     adoption,
@@ -241,8 +241,7 @@ def _agent_sessions(
 
 
 async def _end(task: asyncio.Task[int]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
+    await aio.end(task)
 
 
 def _equipment(

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 from app.bootstrap.engines import Store
 from app.bootstrap.unattended import Unattended
+from app.engine import aio
 
 LOOK_SECONDS = 2.0  # Time between two looks whether this service leads.
 
@@ -45,5 +46,4 @@ async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> N
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
+    await aio.end(task)

@@ -27,15 +27,6 @@ _MAX_FLAWS = 200
 _MAX_HINTED = 300
 _SHOWN_CHARACTERS = 80
 _MESSAGE_CHARACTERS = 300
-_KINDS = {
-    "object": "an object",
-    "array": "a list",
-    "string": "a text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-}
 _STANDS_ALONE = ("$ref", "$dynamicRef", "$recursiveRef", "patternProperties")
 
 
@@ -219,7 +210,7 @@ def _told(error: ValidationError, base: json_text.Parts, as_first: bool) -> Iter
                 flaw((*place, name), "unknown_field", f"is not a known field{nearest(name, known)}") for name in unknown
             )
         case "type":
-            wanted = " or ".join(_KINDS[kind] for kind in ([limit] if isinstance(limit, str) else limit))
+            wanted = " or ".join(json_words.TYPES[kind] for kind in ([limit] if isinstance(limit, str) else limit))
             yield flaw(place, "wrong_type", f"must be {wanted}, not {kind_of(value)}")
         case "enum":
             hint = nearest(value, json_words.words(limit)) if isinstance(value, str) else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from app import errors
@@ -16,6 +16,7 @@ from app.domain import plain
 MAX_CHARACTERS = 1024 * 1024  # Length of a text that is read.
 MAX_DEPTH = 64  # Objects and lists inside one another.
 
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MAX_DIGITS = 64
 _MAX_FLAWS = 50
 _SHOWN_CHARACTERS = 80
@@ -241,3 +242,17 @@ def _refused(*flaws: errors.Flaw) -> errors.InputRefused:
 
 def _flaw(parts: Parts, code: str, message: str, line: int | None = None) -> errors.Flaw:
     return errors.Flaw(path=json_path(parts), code=code, message=message, line=line)
+
+
+def inner(value: plain.Json, part: str) -> plain.Json:
+    """Return the field or the item of a value that a part of a path names.
+
+    Raises:
+        KeyError: the value has none of that name.
+    """
+    match value:
+        case Mapping() if part in value:
+            return value[part]
+        case list() if _INDEX.fullmatch(part) and int(part) < len(value):
+            return value[int(part)]
+    raise KeyError(part)

@@ -11,6 +11,17 @@ from app.domain import plain
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
+TYPES = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+"""Types of JSON Schema in words."""
+
 _SHOWN_CHARACTERS = 80
 _BOUNDS = {
     "minimum": "is less than the minimum of",

@@ -131,6 +131,16 @@ async def wait_first(*waits: Awaitable[object]) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
+
+
+async def end(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and wait until they have ended, well or not."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def failure(task: asyncio.Task[Any] | None) -> BaseException | None:
+    """Return the error that ended a task; None where it works, was cancelled or has ended well."""
+    return task.exception() if task is not None and task.done() and not task.cancelled() else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app import clock, errors
 from app.domain import authors, retention, shapes, states
-from app.engine import document_folders, stores
+from app.engine import aio, document_folders, stores
 from app.services import faults
 from app.services.runs import Runs
 
@@ -147,8 +147,7 @@ class Retention:
         """Stop, and wait for it."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+            await aio.end(task)
 
     async def _work(self) -> None:
         while True:

@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 
 from app import clock
 from app.domain import capabilities, operations
+from app.engine import aio
 from app.temporal import messages
 
 _LONGEST = 900
@@ -70,8 +71,7 @@ class Entry:
         except (RPCError, TimeoutError) as error:
             _log.info("the worker is listed for a minute more: %s", error)
         finally:
-            poll.cancel()
-            await asyncio.gather(poll, return_exceptions=True)
+            await aio.end(poll)
 
     def does(self, capability: str) -> bool:
         """Return whether it performs steps of a capability."""

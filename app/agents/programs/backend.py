@@ -15,7 +15,7 @@ from app.agents.programs import continuations, environment, executables, hearing
 from app.agents.programs.continuations import ConversationAddress
 from app.agents.programs.program import ParsedOutput, Program, Turn
 from app.domain import agent_sessions, records
-from app.engine import ports
+from app.engine import aio, ports
 from app.processes import commands
 
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0  # Wall-clock limit of a prompt that sets none.
@@ -216,8 +216,7 @@ class ProgramBackend:
                 watching.result()
             return ended
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            await aio.end(watching)
 
     async def _watch(self, prompt: ports.AgentPrompt, outlet: executables.Outlet) -> None:
         """Store the program's name for the conversation once it is known, so that it survives a failed turn."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from app.domain import json_schemas, plain, records
+from app.domain import json_schemas, json_text, plain, records
 
 RESERVED = ("recipe", "session", "step")  # Names that every step can use, and no variable can have.
 APPROVAL = "approval"  # One more such name from schema 1.7 on: the last approval.
@@ -16,7 +16,6 @@ APPROVAL_MESSAGE, STAGE = "_approval_message", "stage"
 """Facts of a run with stages, which variables of the same name hide."""
 
 _TOKEN = re.compile(r"\\\{\{|\{\{[ \t]*([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\}|\{\{")
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MOST_NAMED = 50
 
 Part: TypeAlias = plain.Json  # Piece of a prompt: a text, or `{"blob": …}` for one kept outside the journal.
@@ -81,14 +80,11 @@ class Scope:
         root, *path = name.split(".")
         value = self._root(root, name)
         for part in path:
-            match value:
-                case Mapping() if part in value:
-                    value = value[part]
-                case list() if _INDEX.fullmatch(part) and int(part) < len(value):
-                    value = value[int(part)]
-                case _:
-                    kind = "a text" if isinstance(value, Kept) else json_schemas.kind_of(value)
-                    raise Undefined(name, f"there is no {part!r:.80} in {kind}", self.names())
+            try:
+                value = json_text.inner(value, part)
+            except KeyError:
+                kind = "a text" if isinstance(value, Kept) else json_schemas.kind_of(value)
+                raise Undefined(name, f"there is no {part!r:.80} in {kind}", self.names()) from None
         return value
 
     def _root(self, root: str, name: str) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from app.domain import json_schemas, plain
+from app.domain import json_schemas, json_text, plain
 
 PROMPT = "PROMPT"  # Placeholder of the composed prompt in a provider's template.
 RESERVED = ("run", "loop", "steps", "context", "env", PROMPT)  # Names that no item of a loop can have.
@@ -20,7 +20,6 @@ RESULTS = (
 _OLD_NAMES = {"duration": "duration_ms"}
 _TOKEN = re.compile(r"\$\$(\{?)|\$\{([^{}]*)\}|\$\{")
 _WILDCARD = re.compile(r"[\[*?]")
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _POINTER = re.compile(r"steps\.([A-Za-z0-9][A-Za-z0-9_-]*)\.(lines|json((?:\.[^.]+)*))")
 
 Results: TypeAlias = Mapping[str, plain.Object | list[plain.Json] | None]
@@ -223,11 +222,8 @@ def _walked(name: str, value: plain.Json, path: list[str], *, whole: bool = Fals
     if not path and not whole:
         return Gap(name=name, reason="must name something inside")
     for part in path:
-        match value:
-            case Mapping() if part in value:
-                value = value[part]
-            case list() if _INDEX.fullmatch(part) and int(part) < len(value):
-                value = value[int(part)]
-            case _:
-                return Gap(name=name, reason=f"there is no {part!r:.80} in {json_schemas.kind_of(value)}")
+        try:
+            value = json_text.inner(value, part)
+        except KeyError:
+            return Gap(name=name, reason=f"there is no {part!r:.80} in {json_schemas.kind_of(value)}")
     return value

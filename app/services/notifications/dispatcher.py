@@ -96,10 +96,7 @@ class Dispatcher:
         tasks = [task for task in (self._task, *lanes) if task is not None]
         # What is not delivered is found again, from the time that each endpoint has recorded.
         self._task, self._outlets, self._was_stopped = None, {}, True
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await aio.end(*tasks)
 
     def check(self) -> None:
         """Raise if the task has died.
@@ -107,9 +104,7 @@ class Dispatcher:
         Raises:
             errors.Unavailable: `notifications_broken`.
         """
-        task, error = self._task, self._fault
-        if task is not None and task.done() and not task.cancelled():
-            error = task.exception()
+        error = aio.failure(self._task) or self._fault
         if error is not None:
             message = f"notifications do not work: {error!r:.200}; restart the service"
             raise errors.Unavailable(message, code="notifications_broken")

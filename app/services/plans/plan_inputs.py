@@ -10,7 +10,7 @@ from typing import Any
 
 from app import clock, errors
 from app.domain import plain, plan_files, plans, states
-from app.engine import ports, run_engine
+from app.engine import aio, ports, run_engine
 from app.flows.session_plan import driver, rules
 from app.services.plans.facts import Facts
 from app.services.plans.repository import PlanRepository
@@ -321,9 +321,7 @@ def _told(fact: rules.RunFact) -> dict[str, plain.Json]:
 
 async def _given_up(waiting: Waiting) -> None:
     watches = [*waiting.endings.values(), *waiting.rests.values(), *waiting.reviews]
-    for watch in watches:
-        watch.cancel()
-    await asyncio.gather(*watches, return_exceptions=True)
+    await aio.end(*watches)
 
 
 def longer(pause: float | None) -> float:

@@ -9,14 +9,13 @@ import hmac
 import re
 from collections.abc import Mapping
 
-from app.domain import plain
+from app.domain import json_text, plain
 
 TOLERANCE_SECONDS = 300  # How far the timestamp of a delivery may be from now (Standard Webhooks).
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the form of a secret, not one
 """Beginning of a secret of Standard Webhooks."""
 
 _POINTER = re.compile(r"(/([^~/]|~[01])*)*")
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MOST_SIGNATURES = 10
 
 
@@ -34,11 +33,9 @@ def taken(document: plain.Json, pointers: Mapping[str, str]) -> dict[str, plain.
 def _followed(value: plain.Json, pointer: str) -> tuple[plain.Json] | None:
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, dict) and name in value:
-            value = value[name]
-        elif isinstance(value, list) and _INDEX.fullmatch(name) and int(name) < len(value):
-            value = value[int(name)]
-        else:
+        try:
+            value = json_text.inner(value, name)
+        except KeyError:
             return None
     return (value,)
 

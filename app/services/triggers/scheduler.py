@@ -63,10 +63,7 @@ class TriggerScheduler:
         """Stop, and wait for it; occurrences due meanwhile are taken at the next start."""
         tasks = [task for task in (self._task, *self._waits.values()) if task is not None]
         self._task = None
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await aio.end(*tasks)
 
     def check(self) -> None:
         """Raise if the task has died.
@@ -74,11 +71,9 @@ class TriggerScheduler:
         Raises:
             errors.Unavailable: `triggers_broken`.
         """
-        task = self._task
-        if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:
-            raise errors.Unavailable(
-                f"triggers do not work: {error!r:.200}; restart the service", code="triggers_broken"
-            )
+        if (error := aio.failure(self._task)) is not None:
+            message = f"triggers do not work: {error!r:.200}; restart the service"
+            raise errors.Unavailable(message, code="triggers_broken")
 
     async def _work(self) -> None:
         while True:

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 from app import errors
+from app.engine import aio
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Signature
@@ -88,8 +89,7 @@ class CommonFiles:
     async def stop(self) -> None:
         """Stop following, and wait for it."""
         if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
+            await aio.end(self._following)
 
     def _take(self, name: str) -> None:
         content = self._own.read(name)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from app import errors
+from app.engine import aio
 from app.storage.index.index_port import IndexedRun
 from app.storage.runs import census
 from app.storage.storage_context import StorageContext
@@ -32,8 +33,7 @@ class RowCounting:
     async def stop(self) -> None:
         """Stop; the next start counts the rest."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await aio.end(self._task)
 
     def abandon(self) -> None:
         """Stop as a killed process does."""
