@@ -43,6 +43,8 @@ class Admission:
             errors.Conflict: `idempotency_conflict`, `recipe_busy`, `concurrency_limit` or `run_exists`.
             errors.DiskFull: the disk is full or failing.
         """
+        # The lock is that of a folder, so it holds against other processes, too: of two requests with one key, each at
+        # another process, only one may find nothing.
         async with self._locks.taken():
             await self._reconciliation.once()
             existing = await self._repeated(start)

@@ -110,6 +110,8 @@ class NewRuns:
             errors.Conflict: `run_exists`.
             errors.DiskFull: the disk is full or failing.
         """
+        # From the rename on the run can be found although its folder is still held here. Its openers wait for the end
+        # of this block; without it the run would look as if another process had it.
         with self._birth(start.run_id):
             born = await self._built(start, taken_over)
             try:
@@ -316,6 +318,8 @@ def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.Tak
             inheritance.write(context.disk, folder, content, taken_over, reach)
         _fill(context, folder, start, content, sync=durable, empty=taken_over is None)
     except BaseException as error:
+        # Only a refusal is tidied up after. Anything else stands for the end of the process, and the folder is left to
+        # the next start, as after a kill.
         if isinstance(error, OSError | errors.StorageFault | errors.JournalCorrupt):
             with contextlib.suppress(OSError, errors.StorageFault):
                 files.remove_tree(folder)

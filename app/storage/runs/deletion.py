@@ -35,6 +35,7 @@ def discard(context: StorageContext, run_id: str, folder: str) -> None:
     reach("storage.delete.before_rename")
     files.rename(folder, trash)
     reach("storage.delete.before_sync")
+    # The new name first: after a power cut the folder has one of its names or both, but never none.
     files.sync_folder(layout.TRASH)
     files.sync_folder(layout.RUNS)
 

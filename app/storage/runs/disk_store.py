@@ -96,6 +96,7 @@ class DiskStore(StoredRuns, abc.ABC):
         parts.context.read_faults.end()
         if self._counting is not None:
             await self._counting.stop()
+        # In this order: new runs and logs write rows as they close, and the sweep asks the committer.
         await parts.opener.new_runs.close()
         for log in list(parts.opener.logs.values()):
             await log.close()
@@ -201,10 +202,12 @@ class DiskStore(StoredRuns, abc.ABC):
     async def _begin(self, context: StorageContext, identity: str) -> StoreParts:
         hold = self._hold
         assert hold is not None
+        # Before anything reads: the log may hold lines that the files lack, and rows are judged by the files.
         recovered = await hold.recover(context)
         index_is_new = await context.index.start()
         parts = self._assembled(context, identity, index_is_new=index_is_new)
         await parts.reconciliation.doubt(recovered.suspects, recovered.parked)
+        # Not before the suspects are noted: a crash until here recovers from the same log once more.
         await hold.drop(context, recovered)
         hold.let_others_in()
         return parts
