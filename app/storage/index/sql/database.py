@@ -63,22 +63,6 @@ class Database(Protocol):
         """Close the connection."""
 
 
-def opened(url: str) -> Database:
-    """Return the database of an address; it is connected to when it is first used.
-
-    Raises:
-        DatabaseFault: it is not an address.
-        ImportError: its driver is not installed.
-    """
-    if (path := path_of(url)) is not None:
-        from app.storage.index.sql import sqlite_file
-
-        return sqlite_file.SqliteFile(path)
-    from app.storage.index.sql import servers
-
-    return servers.Server(url)
-
-
 def path_of(url: str) -> str | None:
     """Return the path of a file of SQLite, as addresses of data directories name theirs; None for any other address.
 

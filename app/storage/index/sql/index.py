@@ -207,7 +207,7 @@ class SqlIndex:
         def work() -> T:
             if self._searching is None:
                 self._opened()
-                self._searching = database.opened(self._url)
+                self._searching = _database_of(self._url)
             with self._searching.reading() as session:
                 return query(session, *args, **kwargs)
 
@@ -278,7 +278,7 @@ class SqlIndex:
             return self._migrated()
 
     def _migrated(self) -> bool:
-        found = database.opened(self._url)
+        found = _database_of(self._url)
         try:
             new = _retried(found.migrate)
         except BaseException:
@@ -339,6 +339,16 @@ def _retried(work: Callable[[], T]) -> T:
         with attempt:
             result = work()
     return result
+
+
+def _database_of(url: str) -> Database:
+    if (path := database.path_of(url)) is not None:
+        from app.storage.index.sql import sqlite_file
+
+        return sqlite_file.SqliteFile(path)
+    from app.storage.index.sql import servers
+
+    return servers.Server(url)
 
 
 def _file(url: str) -> Path | None:
