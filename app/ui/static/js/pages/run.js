@@ -50,7 +50,7 @@ export function Run({ id }) {
     <${Facts} run=${run} onDone=${live.refresh} />
     <div class="beside"><${RecipeGraph} path=${path} mine=${mine} denied=${wasDenied(run) ? run.error.key : ""} over=${run.status === "done"} /><${Steps} state=${state} onNear=${onNear} /></div>
     <${Outputs} run=${run} />
-    <${Logs} path=${path} live=${!FINISHED.includes(run.status)} />
+    <${Logs} path=${path} ended=${run.completed_at} />
     <${Children} id=${id} />
     ${chosen && html`<${StepDrawer} state=${state} name=${chosen} onClose=${() => setQuery({ step: null })} />`}`;
 }

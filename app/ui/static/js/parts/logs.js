@@ -11,9 +11,11 @@ const TAIL = 200_000;
 /** Milliseconds between two tries of a stream that broke. */
 const RETRY = 1000;
 
-/** @param {{path: string, live: boolean}} props */
-export function Logs({ path, live }) {
-  const logs = useLive(`${path}/logs`, { pause: live ? 3000 : 3600_000 });
+/** @param {{path: string, ended: string | null}} props */
+export function Logs({ path, ended }) {
+  const logs = useLive(`${path}/logs`, { pause: ended ? 3600_000 : 3000 });
+  // A run may be resumed and end again before the page hears of it.
+  useEffect(logs.refresh, [ended]);
   const [name, setName] = useState("");
   if (!logs.data?.length) return null;
   return html`<${Section} title="Logs" count=${logs.data.length}
