@@ -113,11 +113,8 @@ class Dispatcher:
         while True:
             try:
                 await self._turn()
-            except errors.StorageFault as fault:
+            except (errors.ControlRoomError, errors.StorageFault) as fault:
                 _log.error("notifications wait: %s", fault.message, extra={"code": fault.code})
-                await self._clock.sleep(_RETRY_STORAGE_SECONDS)
-            except errors.DiskFull as full:
-                _log.error("notifications wait: %s", full.message, extra={"code": full.code})
                 await self._clock.sleep(_RETRY_STORAGE_SECONDS)
 
     async def _turn(self) -> None:

@@ -15,8 +15,8 @@ from app.services.runs import Runs
 from app.services.triggers import requests
 from app.services.triggers.repository import TriggerRepository
 
-PASSING = (errors.DiskFull, errors.Unavailable, errors.StorageFault, errors.InterruptionFault)
-"""What may be over soon; an occurrence waits that long."""
+HELD_UP = (errors.ControlRoomError, errors.StorageFault, errors.InterruptionFault)
+"""What keeps an occurrence waiting: it is tried again later, and the other triggers continue meanwhile."""
 
 
 class Firing:
@@ -34,8 +34,8 @@ class Firing:
         """Start what waits, in order, as far as the trigger's policy allows; return the trigger, None if it is gone.
 
         Raises:
-            errors.DiskFull, errors.Unavailable, errors.StorageFault: something cannot be written or read now; what
-                waits still does.
+            errors.ControlRoomError, errors.StorageFault: something cannot be written or read now, or an earlier run
+                cannot be cancelled; what waits still does.
         """
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.find(trigger_id)

@@ -112,7 +112,7 @@ class TriggerScheduler:
                 return None
             if left.waiting and left.trigger_id not in self._waits:
                 await self._wait_for(left)
-        except firing.PASSING as fault:
+        except firing.HELD_UP as fault:
             _log.warning("trigger %s waits: %s", trigger.trigger_id, fault.message, extra={"code": fault.code})
             return _RETRY_SECONDS
         return SCAN_SECONDS if left.kind == "files" else self._pause(left)
@@ -193,7 +193,7 @@ class TriggerScheduler:
             await self._engine.ended(run_id)
         except errors.NotFound:
             pass
-        except (errors.StorageFault, errors.InterruptionFault):
+        except firing.HELD_UP:
             await self._clock.sleep(_RETRY_SECONDS)
         self._repository.changed.set()
 

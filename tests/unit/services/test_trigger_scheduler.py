@@ -1,0 +1,112 @@
+"""The scheduler of triggers: what one trigger meets does not stop the others."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app import clock, errors
+from app.domain import triggers
+from app.engine import aio
+from app.services.triggers import firing, repository, scheduler
+from tests.unit.services import memory_documents
+from tests.unit.worker import recording
+
+AT = "2026-02-10T14:30:00.000Z"
+OLD = "20260210T142900Z-aaaaaa"
+NEW = "20260210T143000Z-bbbbbb"
+FAULTS = [errors.JournalCorrupt, errors.Conflict, errors.Unreadable, errors.InterruptionFault]
+
+
+class Runs:
+    """A store and its use cases, in which one trigger has an unfinished run that cannot be touched."""
+
+    def __init__(self, fault: BaseException) -> None:
+        self.fault: BaseException | None = fault
+        self.started: list[str] = []
+
+    async def find_repeated(self, *_: object) -> None:
+        """Find no run."""
+
+    async def unfinished_under(self, prefix: str) -> list[str]:
+        """Return the run of the first trigger."""
+        return [OLD] if "first" in prefix else []
+
+    async def cancel(self, *_: object) -> None:
+        """Fail until the fault is mended."""
+        if self.fault is not None:
+            raise self.fault
+
+    async def ended(self, run_id: str) -> None:
+        """Fail until the fault is mended."""
+        await self.cancel(run_id)
+
+    async def start(self, request: Any, **_: object) -> SimpleNamespace:
+        """Start a run."""
+        self.started.append(request.labels["of"])
+        return SimpleNamespace(run_id=NEW, existed=False)
+
+
+async def _scheduler(
+    runs: Any, time: clock.FakeClock, overlap: triggers.Overlap
+) -> tuple[scheduler.TriggerScheduler, recording.RecordingProbes]:
+    unused: Any = None
+    kept = repository.TriggerRepository(memory_documents.MemoryDocuments(), unused)
+    for name in ("first", "second"):
+        await kept.put(
+            triggers.Trigger(
+                trigger_id=name,
+                name=name,
+                kind="webhook",
+                recipe_id="quick",
+                overlap=overlap,
+                webhook=triggers.Webhook(),
+                labels={"of": name},
+                created_at=AT,
+                updated_at=AT,
+                cursor=AT,
+                waiting=(triggers.Waiting(occurrence="one", due_at=AT),),
+            )
+        )
+    probes = recording.RecordingProbes()
+    fires = firing.Firing(repository=kept, runs=runs, store=runs, clock=time)
+    made = scheduler.TriggerScheduler(
+        repository=kept, firing=fires, triggers=unused, engine=runs, clock=time, probes=probes
+    )
+    return made, probes
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_run_that_cannot_be_cancelled_holds_up_its_own_trigger_alone(fault: type[BaseException]) -> None:
+    """The trigger waits and tries again, the others start their runs, and triggers stay ready."""
+    time, runs = clock.FakeClock(), Runs(fault())
+    tested, probes = await _scheduler(runs, time, "cancel")
+    tested.start()
+    try:
+        assert tested._task is not None
+        await aio.wait_first(probes.passed("triggers.asleep"), asyncio.shield(tested._task))
+        tested.check()
+        before, runs.fault = list(runs.started), None
+        time.advance(scheduler._RETRY_SECONDS)
+        await probes.passed("triggers.asleep", 2)
+    finally:
+        await tested.stop()
+
+    assert before == ["second"]
+    assert runs.started == ["second", "first"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_wait_for_a_run_that_cannot_be_read_is_repeated(fault: type[BaseException]) -> None:
+    """A trigger that queues looks again after a pause, where the run before cannot be waited for."""
+    time, runs = clock.FakeClock(), Runs(fault())
+    tested, _ = await _scheduler(runs, time, "queue")
+    wait = asyncio.create_task(tested._awaited(OLD))
+    await asyncio.sleep(0)
+    time.advance(scheduler._RETRY_SECONDS)
+    await wait
+
+    assert tested._repository.changed.is_set()
