@@ -41,7 +41,7 @@ class Completion:
         ending, failure = _outcome(scheduler)
         ending = ending.with_cut_off(self._cut_off())
         causes = failure.causes if isinstance(failure, errors.RunFailed) else ()
-        error = self._masker.mask_cut(failure.to_json()) if failure else None
+        error = self._masked(failure) if failure else None
         return await self._end(ending, error, self._positions(causes))
 
     async def cancel(self) -> RunState:
@@ -53,7 +53,7 @@ class Completion:
         if parked is None:
             decisions = self._run_log.loaded.decisions
             return await self._show_pause(decisions.paused, decisions.pause_error)
-        error = parked.error.to_json()
+        error = self._masked(parked.error)
         facts = {**parked.facts, "reason": parked.reason, "error": error}
         await self._durability.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
         self._pause_is_told = True
@@ -80,8 +80,9 @@ class Completion:
     async def park(self, fault: errors.Fault) -> RunState:
         """Let the run rest because of a fault that another version or a repair may end; no journal is touched."""
         # A line of this version in the journal could keep the version that began the run from continuing it.
-        _log.error("run parked: %s", fault.message, extra={"run_id": self._run_id, "code": fault.code})
-        return await self._show_pause(fault.code, fault.to_json())
+        error = self._masked(fault)
+        _log.error("run parked: %s", error["message"], extra={"run_id": self._run_id, "code": fault.code})
+        return await self._show_pause(fault.code, error)
 
     async def rest_again(self) -> RunState:
         """Bring projections up to date with a rest that is written already."""
@@ -131,6 +132,11 @@ class Completion:
         await self._durability.commit(self._run_log.rest)
         await self._projection.note(Transition.pause(self._run_id, self._projection.now(), code, reason))
         return RunState.PAUSED
+
+    def _masked(self, error: errors.ControlRoomError | errors.Fault) -> dict[str, plain.Json]:
+        # What a driver asked for is quoted as it was asked, with the secrets that the recipe's texts hold.
+        masked: dict[str, plain.Json] = self._masker.mask_cut(plain.plain(error.to_json()))
+        return masked
 
     def _paused_by(self) -> Mapping[str, plain.Json] | None:
         decided = self._run_log.loaded.decisions

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from app import errors
+from app import clock, errors
 from app.domain import authors, decisions, gates, plain, runs, slots, views
 from app.engine import dry_replay, ports, run_engine, step_decisions, stores
+from app.engine.equipment import Equipment
 
 Dialects = Mapping[str, ports.Driver]
 
 
-async def resume(
-    log: stores.RunLog, how: run_engine.Resume, dialects: Dialects, now: Callable[[], str], reach: Callable[[str], None]
-) -> None:
+async def resume(log: stores.RunLog, how: run_engine.Resume, dialects: Dialects, equipment: Equipment) -> None:
     """Write down that a run is sent on; its row says unfinished before that is durable.
 
     Raises:
@@ -24,12 +23,12 @@ async def resume(
     dead = step_decisions.dead_positions(log.loaded, how.from_key)
     sent_on = _sent_on(log.loaded, dead, how.overrides)
     if how.overrides:
-        await _make_sure_it_replays(sent_on, dialects, log)
+        await _make_sure_it_replays(sent_on, dialects, log, equipment)
     spans: plain.Json = decisions.ranges(dead)
-    reach("pool.before_resume")
+    equipment.probes.reach("pool.before_resume")
     written = authors.facts(how.author)
-    await _decide(log, {"dead": spans, "overrides": dict(how.overrides), **written}, now)
-    reach("pool.after_resume")
+    await _decide(log, {"dead": spans, "overrides": dict(how.overrides), **written}, clock.stamp(equipment.clock.now()))
+    equipment.probes.reach("pool.after_resume")
     await show(log, dataclasses.replace(sent_on, decisions=log.loaded.decisions), dialects)
 
 
@@ -47,7 +46,9 @@ def _sent_on(loaded: stores.Loaded, dead: set[int], overrides: Mapping[str, plai
     )
 
 
-async def _make_sure_it_replays(sent_on: stores.Loaded, dialects: Dialects, log: stores.RunLog) -> None:
+async def _make_sure_it_replays(
+    sent_on: stores.Loaded, dialects: Dialects, log: stores.RunLog, equipment: Equipment
+) -> None:
     dialect = dialects.get(sent_on.start.dialect)
     if dialect is None:
         raise errors.RequestInvalid(
@@ -56,17 +57,20 @@ async def _make_sure_it_replays(sent_on: stores.Loaded, dialects: Dialects, log:
     try:
         await dry_replay.replays(sent_on, dialect, log.get_blob)
     except (errors.NondeterminismFault, errors.DriverFault) as fault:
+        # The old recipe may name other secrets than the new one, and its lines are quoted beside what is asked now.
+        hiding = equipment.hiding_for(dialect, log.loaded.start.recipe).hiding_for(dialect, sent_on.start.recipe)
+        masked = hiding.masker.mask_cut(plain.plain(fault.to_json()))
         raise errors.RequestInvalid(
-            f"the steps that the run keeps do not fit: {fault.message}",
+            f"the steps that the run keeps do not fit: {masked['message']}",
             code="recipe_differs",
             key=fault.key,
-            detail=fault.detail,
+            detail=masked["detail"],
         ) from fault
 
 
-async def _decide(log: stores.RunLog, facts: dict[str, plain.Json], now: Callable[[], str]) -> None:
+async def _decide(log: stores.RunLog, facts: dict[str, plain.Json], at: str) -> None:
     run_id, ended = log.loaded.start.run_id, log.loaded.decisions.ended
-    await log.move(runs.Transition.queue(run_id, now()))
+    await log.move(runs.Transition.queue(run_id, at))
     try:
         await log.decide(decisions.DecisionKind.RESUMED, facts)
     except errors.StorageFault:

@@ -84,7 +84,7 @@ class Orders:
                 raise _wrong(run_id, found.status, "resumed")
             if log.loaded.start.owner != "service":
                 how = dataclasses.replace(how, overrides={**how.overrides, "owner": "service"})
-            await resuming.resume(log, how, self._steps.drivers, self._now, lambda point: None)
+            await resuming.resume(log, how, self._steps.drivers, self._steps.equipment)
         await self._tell(run_id, "look", [])
         return states.RunState.PENDING
 

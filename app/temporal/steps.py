@@ -46,8 +46,9 @@ class Steps:
         """Drivers by name."""
         self.rehearsals = Rehearsals(equipment)
         """Runs whose drivers are kept."""
+        self.equipment = equipment
+        """What every run shares."""
         self._store = store
-        self._equipment = equipment
         self._contents = contents
         self.clock = equipment.clock
         """The time."""
@@ -97,7 +98,7 @@ class Steps:
                 return messages.Announced(due_at=due_at, is_given=self._gives(step) is not None)
             call = step.executor.call(step.attempt, owner)
             await step.writer.give_back()
-            outcome = await self._equipment.performers[operations.ChildRun.kind].perform(call)
+            outcome = await self.equipment.performers[operations.ChildRun.kind].perform(call)
             if outcome.status is not states.StepState.DONE:
                 await self._record(step, outcome)
                 return messages.Announced(due_at=None, recorded=True)
@@ -118,7 +119,7 @@ class Steps:
 
     def _gives(self, step: _OpenStep) -> ports.Source | None:
         operation = step.attempt.ask.operation
-        return self._equipment.looks.get(operation.name) if type(operation) is operations.Input else None
+        return self.equipment.looks.get(operation.name) if type(operation) is operations.Input else None
 
     async def _given(self, order: messages.StepOrder) -> Slice | None:
         async with self._open(order) as step:
@@ -197,7 +198,7 @@ class Steps:
 
     @asynccontextmanager
     async def _open(self, order: messages.StepOrder) -> AsyncIterator[_OpenStep | Slice]:
-        writer = LeasedWriter(order.run_id, self.leases, self._equipment)
+        writer = LeasedWriter(order.run_id, self.leases, self.equipment)
         try:
             owner = await writer.reach()
             found = await self.rehearsals.of(owner.log, self.driver(owner.log))

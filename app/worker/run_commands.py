@@ -36,6 +36,7 @@ class RunCommands:
     ) -> None:
         self._store = store
         self._dialects = dialects
+        self._equipment = equipment
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
         self._spending = equipment.spending
@@ -258,7 +259,7 @@ class RunCommands:
             self._refuse_done(run_id, log.loaded.decisions.ended)
             taken_over = {} if summary.owner == "service" else {"owner": "service"}
             whole = dataclasses.replace(how, overrides={**how.overrides, **taken_over})
-            await resuming.resume(log, whole, self._dialects, self._now, self._reach)
+            await resuming.resume(log, whole, self._dialects, self._equipment)
         return self._queue(summary)
 
     def _refuse_done(self, run_id: str, ended: decisions.Ended | None) -> None:

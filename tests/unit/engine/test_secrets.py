@@ -6,6 +6,8 @@ import json
 import logging
 from typing import Any
 
+import pytest
+
 from app import clock
 from app.domain import plain, records, runs, slots
 from app.domain.states import RunState
@@ -90,3 +92,44 @@ async def test_what_a_driver_puts_together_is_masked() -> None:
 
     assert (shown.text, shown.summary) == ("***", "***")
     assert shown.sha256 == plain.sha256(b"***")
+
+
+class _Differing(_Secretive):
+    """A dialect that asks for another tool under the key of the first, and quotes a text of its recipe."""
+
+    async def drive(self, ctx: Any) -> Any:
+        """Ask for what the journal does not hold."""
+        await ctx.perform("a", samples.tool("other", given="from-recipe"))
+
+
+class _Broken(_Secretive):
+    """A dialect with a bug whose error quotes a secret."""
+
+    async def drive(self, ctx: Any) -> Any:
+        """Fail behind the step."""
+        await super().drive(ctx)
+        raise KeyError("hunter22")
+
+
+@pytest.mark.parametrize("dialect", [_Differing(), _Broken()])
+async def test_what_parks_a_run_quotes_no_secret(dialect: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither run.json nor the event and the log line of a run that is parked show what its driver asked for."""
+    disk = logs.Disk(samples.start())
+    equipment = runner.Equipment(
+        performers={"tool_call": _Telling()},
+        clock=clock.FakeClock(),
+        masker=plain.Masker(),
+        probes=probes.NoProbes(),
+        environ={"TOKEN": "hunter22"},
+    )
+    first: Any = logs.ListLog(disk)
+    whole: Any = _Secretive()
+    await runner.Runner(first, whole, equipment, logs.CountedSlots(), lambda: None).run()
+    disk.control = [line for line in disk.control if b'"ended"' not in line]
+    again: Any = logs.ListLog(disk)
+    state = await runner.Runner(again, dialect, equipment, logs.CountedSlots(), lambda: None).run()
+    shown = disk.files["run.json"]
+    told = str([event.data for event in disk.events]) + str(shown) + caplog.text
+
+    assert (state, shown["status"], "***" in str(shown["error"])) == (RunState.PAUSED, "paused", True)
+    assert [secret for secret in ("hunter22", "from-recipe") if secret in told] == []

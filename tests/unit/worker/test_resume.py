@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
 from app import errors
 from app.domain import states
+from app.engine import ports
 from tests.unit.worker import pools, toys
 
 Bench = pools.Bench
@@ -76,6 +78,30 @@ async def test_other_arguments_must_fit_what_is_kept() -> None:
     assert await bench.ended(run_id) == [RunState.DONE]
     assert bench.toolbox.executed == ["one/1", "two/1", "four/1"]
     assert (await bench.store.read(run_id)).start.args == {"program": toys.tools("one", "four")}
+
+    await bench.close()
+
+
+class Secretive(toys.Toy):
+    """The toy language, with a text that is secret."""
+
+    def secrets(self, document: Any) -> ports.Secrets:
+        """Return it."""
+        return ports.Secrets(texts=frozenset({"from-recipe"}))
+
+
+async def test_the_refusal_of_a_resume_quotes_no_secret() -> None:
+    """An answer that tells which operation differs shows it without the secrets of its recipe."""
+    bench = Bench()
+    bench.dialects["toy"] = cast(ports.Dialect, Secretive())
+    bench.take_store(bench.store)
+    await bench.open()
+    run_id = await failed(bench)
+    with pytest.raises(errors.RequestInvalid) as refused:
+        await bench.resumed(run_id, overrides={"args": {"program": [{"gate": "one", "prompt": "from-recipe"}]}})
+
+    assert refused.value.code == "recipe_differs"
+    assert refused.value.detail["asked"]["body"]["prompt"] == "***"
 
     await bench.close()
 
