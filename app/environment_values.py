@@ -23,7 +23,12 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _paths(text: str) -> tuple[Path, ...]:
-    return tuple(Path(part) for part in text.split(os.pathsep) if part)
+    return tuple(_folder(part) for part in text.split(os.pathsep) if part)
+
+
+def _folder(text: str) -> Path:
+    # The launcher of programs has a current folder of its own, where a relative one would lead elsewhere.
+    return Path(text).absolute()
 
 
 READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
@@ -32,7 +37,7 @@ READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
     "int": (int, "a whole number"),
     "float": (float, "a number"),
     "bool": (_boolean, "true or false"),
-    "Path": (Path, "a path"),
+    "Path": (_folder, "a path"),
     "Path | None": (Path, "a path"),
     "tuple[str, ...]": (_names, "names separated by commas"),
     "tuple[Path, ...]": (_paths, "paths separated as in PATH"),

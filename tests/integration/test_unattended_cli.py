@@ -92,6 +92,17 @@ def test_the_examples_of_the_pages_work(
     ] == []
 
 
+def test_a_program_is_notified_from_a_relative_project(
+    tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program starts in the project's folder, although the command names it from the current one."""
+    monkeypatch.chdir(Project(tmp_path / "relative").root.parent)
+    added = json.loads(cli("notifications", "add", "--json", "--project", "relative", "--", "pwd")[1])
+    tried = cli("notifications", "test", added["endpoint_id"], "--project", "relative")
+
+    assert tried[:2] == (0, "delivered: exit code 0\n")
+
+
 def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, cli: Any) -> None:
     """The same words add, list, try, replay and remove an endpoint with and without a service."""
     made = Project(tmp_path)

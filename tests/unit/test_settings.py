@@ -42,6 +42,16 @@ def test_the_data_directory_can_have_another_name(tmp_path: Path):
     assert elsewhere.project.data_directory == Path("/data")
 
 
+def test_folders_are_absolute_however_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A relative folder is read from the current one; only the data directory is named from the project."""
+    monkeypatch.chdir(tmp_path)
+    names = ("PROJECT", "HOME", "ALLOWED_ROOTS", "DATA_DIRECTORY")
+    read = load({f"CONTROL_ROOM_{name}": "some" for name in names}).project
+
+    assert (read.project, read.home, read.allowed_roots) == (tmp_path / "some", tmp_path / "some", (tmp_path / "some",))
+    assert read.data_directory == tmp_path / "some" / "some"
+
+
 def test_every_setting_can_be_read_from_its_documented_variable(tmp_path: Path):
     """Each documented variable changes exactly one setting."""
     examples = {
