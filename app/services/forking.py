@@ -129,7 +129,8 @@ class Forks:
         _refuse_shared_conversation(source.start)
         key = request.from_key if request.line is None else _key_at(source, request.line)
         candidates = step_decisions.lasting(source, key)
-        start = self._starter.forked(source.start, await self._starter.renewed(source.start, request), request.labels)
+        renewed = await self._starter.renewed(source.start, request)
+        start = self._starter.forked(source.start, source.limits, renewed, request.labels)
         _refuse_too_many(start)
         start = dataclasses.replace(start, replaced=self._replaced(source, key, request))
         found = await fork_replay.replayed(

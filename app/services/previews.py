@@ -67,7 +67,8 @@ class Previews:
             message = f"run {run_id} is {status}; only a failed or cancelled run is resumed, any run can be forked"
             raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
         overrides = await self._starter.renewed(source.start, wanted)
-        start, dead = source.start.overridden(overrides), step_decisions.dead_positions(source, wanted.from_key)
+        start = dataclasses.replace(source.start.overridden(overrides), limits=source.limits)
+        dead = step_decisions.dead_positions(source, wanted.from_key)
         candidates = [record for record in fork_replay.living(source) if record.position not in dead]
         dialect = self._dialects.get(start.dialect)
         if dialect is None:

@@ -218,11 +218,16 @@ class Starter:
         return await asyncio.to_thread(self._renew, start, request)
 
     def forked(
-        self, source: runs.RunStart, overrides: Mapping[str, plain.Json], labels: Mapping[str, str | None]
+        self,
+        source: runs.RunStart,
+        in_force: RunLimits,
+        overrides: Mapping[str, plain.Json],
+        labels: Mapping[str, str | None],
     ) -> runs.RunStart:
         """Return what a new run begins with that takes steps of another one over.
 
         Args:
+            in_force: What the source may take by now.
             overrides: As `renewed` returns them.
             labels: Changes of the labels; None for one that goes.
         """
@@ -249,7 +254,7 @@ class Starter:
         return dataclasses.replace(
             start,
             started_by=None,
-            limits=found.limits_of(source.recipe_id, start.limits),
+            limits=found.limits_of(source.recipe_id, in_force),
             approvals=found.approvals_of(source.recipe_id, start.approvals),
             concurrency=start.concurrency and start.concurrency.of_fork(),
         )
