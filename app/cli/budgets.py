@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.cli import arguments, exit_codes, formats, options, terminal
-from app.cli.client import Access, Answer, use_case
+from app.cli.client import Access, Answer, Client, use_case
 from app.cli.plain_commands import shown
 from app.domain import authors
 
@@ -76,37 +76,48 @@ def budgets() -> None:
 
 @budgets.command("set")
 @click.argument("name")
-@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe count.")
-@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label count.")
-@click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or of its plans, count.")
-@click.option("--per-day", is_flag=True, help="Count the spending of each day by itself.")
-@click.option("--time-zone", default="UTC", show_default=True, metavar="ZONE", help="Time zone in which a day begins.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe count; '' is any.")
+@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label count; '' is any.")
+@click.option(
+    "--session", "session_id", metavar="ID", help="Only runs of this work session, or its plans, count; '' is any."
+)
+@click.option("--per-day/--not-per-day", default=None, help="Count the spending of each day by itself, or all of it.")
+@click.option("--time-zone", metavar="ZONE", help="Time zone in which a day begins.  [default: UTC]")
 @spending_limits
+@click.option("--lift", "lifted", multiple=True, metavar="LIMIT", help="Limit to remove, e.g. cost_usd; repeatable.")
 @options.as_json
 @options.anywhere
-def set_(
-    place: options.Place,
-    as_json: bool,
-    name: str,
-    label: str | None,
-    per_day: bool,
-    **given: Any,
-) -> int:
-    """Create or replace the budget NAME. Paused runs that fit into it continue."""
-    from app.cli import arguments
+def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...], **given: Any) -> int:
+    """Create the budget NAME or change it; what is not given stays. Paused runs that fit into it continue."""
+    from app.domain import budgets as values
+
+    _refuse_unknown(lifted, values.MONEY)
+    if given["label"]:
+        given["label"] = ":".join(next(iter(arguments.labels([given["label"]]).items())))
+
+    async def put(client: Client) -> Answer:
+        known = {budget["name"]: budget for budget in await client.call(list_budgets)}
+        return await client.call(put_budget, name, _changed(name, known.get(name, {}), given, lifted))
+
+    return exit_codes.shown(place.work(put, put_budget.access), as_json, lambda shown: _table([shown]))
+
+
+def _changed(name: str, known: Mapping[str, Any], given: Mapping[str, Any], lifted: Sequence[str]) -> Budget:
     from app.domain import budgets as values
     from app.domain.limits import RunLimits
 
-    pair = next(iter(arguments.labels([label]).items())) if label else None
-    amounts = {each: given.pop(each) for each in values.MONEY}
-    budget = values.Budget(
-        name=name,
-        label=None if pair is None else ":".join(pair),
-        per="day" if per_day else None,
-        limits=RunLimits(**amounts),
-        **given,
-    )
-    return exit_codes.shown(place.ask(put_budget, name, budget), as_json, lambda shown: _table([shown]))
+    named = {each: value for each, value in given.items() if value is not None}
+    amounts = {each: named.pop(each) for each in values.MONEY if each in named} | dict.fromkeys(lifted)
+    kept = {each: known[each] for each in ("recipe_id", "label", "session_id", "per", "time_zone") if each in known}
+    if "per_day" in named:
+        kept["per"] = "day" if named.pop("per_day") else None
+    limits = RunLimits.from_json(known.get("limits", {})).changed(amounts)
+    return values.Budget(name=name, limits=limits, **kept | {each: value or None for each, value in named.items()})
+
+
+def _refuse_unknown(lifted: Sequence[str], known: Collection[str]) -> None:
+    if unknown := [name for name in lifted if name not in known]:
+        raise click.UsageError(f"--lift {unknown[0]}: there is no such limit; there are {', '.join(known)}")
 
 
 @budgets.command()
@@ -129,8 +140,7 @@ def limits(place: options.Place, as_json: bool, run_id: str, lifted: tuple[str, 
     """Change the limits of an unfinished run; one paused at a limit continues if it now fits."""
     from app.domain.limits import RANGES
 
-    if unknown := [name for name in lifted if name not in RANGES]:
-        raise click.UsageError(f"--lift {unknown[0]}: there is no such limit; there are {', '.join(RANGES)}")
+    _refuse_unknown(lifted, RANGES)
     changes = {name: value for name, value in given.items() if value is not None} | dict.fromkeys(lifted)
     return exit_codes.shown(place.ask(limit_run, run_id, changes), as_json, _limited)
 

@@ -320,3 +320,23 @@ async def test_a_call_that_waits_for_room_says_so(project: Project) -> None:
         await service.until(second, "done")
 
     assert f"waits until a call of run {first} has ended: within the limit of budget all" in why["sentence"]
+
+
+def test_a_budget_that_is_set_again_keeps_what_is_not_given(project: Project, cli: Any) -> None:
+    """The command that an error names changes its limit alone; each part of a budget can be taken away by name."""
+
+    def put(*words: str) -> dict[str, Any]:
+        code, printed, told = cli("budgets", "set", "daily", *words, "--json", "--project", str(project.root))
+        assert code == 0, told
+        found = json.loads(printed)
+        return {name: found[name] for name in ("recipe_id", "label", "per", "time_zone", "limits")}
+
+    whole = {"recipe_id": "draft", "label": "book:one", "per": "day", "time_zone": "Europe/Berlin"}
+    scope = ("--recipe", "draft", "--label", "book=one", "--per-day", "--time-zone", "Europe/Berlin")
+
+    assert put(*scope, "--max-cost", "1") == {**whole, "limits": {"cost_usd": 1}}
+    assert put("--max-cost", "5") == {**whole, "limits": {"cost_usd": 5}}
+    assert put("--max-calls", "9", "--lift", "cost_usd") == {**whole, "limits": {"calls": 9}}
+    assert put("--label", "", "--recipe", "", "--not-per-day") == {
+        "recipe_id": None, "label": None, "per": None, "time_zone": "Europe/Berlin", "limits": {"calls": 9},
+    }  # fmt: skip
