@@ -156,8 +156,8 @@ class LeasedWriter(run_writer.RunWriter):
             yield owner
         finally:
             self._users -= 1
-            if not self._users and self._performing:
-                await self.give_back()
+            if not self._users:
+                await self._give_back_unused()
 
     def report(self, attempt: step_attempt.StepAttempt, failure: BaseException) -> None:
         """Keep the reason why a step could not be executed."""
@@ -166,9 +166,7 @@ class LeasedWriter(run_writer.RunWriter):
     async def give_back(self) -> None:
         """End the lease, if there is one."""
         async with self._opening:
-            self.owner = None
-            held, self._held = self._held, AsyncExitStack()
-            await held.aclose()
+            await self._end_lease()
 
     async def renewed(self) -> stores.RunLog:
         """Take the run again after its lease was lost, and return its log."""
@@ -176,6 +174,17 @@ class LeasedWriter(run_writer.RunWriter):
             held, self._held = self._held, AsyncExitStack()
             await held.aclose()
             return await self._leased()
+
+    async def _give_back_unused(self) -> None:
+        async with self._opening:
+            # While this waited for its turn, another user may have reached the log, or the step that records its line.
+            if not self._users and self._performing:
+                await self._end_lease()
+
+    async def _end_lease(self) -> None:
+        self.owner = None
+        held, self._held = self._held, AsyncExitStack()
+        await held.aclose()
 
     async def _leased(self) -> stores.RunLog:
         wait = _FIRST_WAIT_SECONDS
