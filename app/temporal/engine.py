@@ -82,7 +82,7 @@ class TemporalEngine:
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
         """Called when a run has come to rest here, or waits for an input."""
         self._orders = Orders(store, self._steps, equipment.clock, self.tell)
-        self.keeper = Keeper(self._client, bounds.queue, equipment.clock, self._unfinished, self._look)
+        self.keeper = Keeper(self._client, bounds.queue, equipment.clock, store, self._look)
         """Gives runs whose workflow is lost another one."""
         self.follower = Follower(store, equipment.clock)
         """Reports changes of runs."""
@@ -334,16 +334,10 @@ class TemporalEngine:
         self._helpers.begin(self._registration.keep(), "search attributes")
         if not recover:
             return 0
-        # Paused ones, too: an order may have been written before a kill and not been told.
-        unfinished = await self._unfinished(paused=True)
-        for run_id in unfinished:
-            await self.submit(run_id)
+        # None is opened here: one that is damaged or held elsewhere would keep the others from beginning.
+        found = await self.keeper.recover()
         self._helpers.begin(self.keeper.keep(), "keep workflows")
-        return len(unfinished)
-
-    async def _unfinished(self, *, paused: bool = False) -> list[str]:
-        rows = await self._store.list_unfinished()
-        return [row.run_id for row in rows if paused or row.status != states.RunState.PAUSED]
+        return found
 
     async def _look(self, run_id: str) -> None:
         await self.tell(run_id, "look", [])

@@ -10,6 +10,8 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from app import clock, errors
+from app.domain import states
+from app.engine import stores
 from app.temporal import messages
 
 KEEP_SECONDS = 10.0
@@ -35,15 +37,29 @@ class Keeper:
         client: Client,
         queue: str,
         time: clock.Clock,
-        unfinished: Callable[[], Awaitable[list[str]]],
+        store: stores.RunStore,
         begin: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Args: queue: Task queue of the workflows. unfinished: Returns the runs that need one."""
+        """Args: queue: Task queue of the workflows. begin: Gives a run a workflow, whatever its journal is like."""
         self._client = client
         self._queue = queue
         self._clock = time
-        self._unfinished = unfinished
+        self._store = store
         self._begin = begin
+
+    async def recover(self) -> int:
+        """Begin the workflows of all unfinished runs, once they can be listed, and return how many there are."""
+        while True:
+            try:
+                # Paused ones, too: an order may have been written before a kill and not been told.
+                unfinished = await self._unfinished(paused=True)
+                break
+            except (errors.StorageFault, errors.ControlRoomError) as error:
+                _log.error("unfinished runs not listed, they wait: %s", error)
+            await self._clock.sleep(KEEP_SECONDS)
+        for run_id in unfinished:
+            await self._begin(run_id)
+        return len(unfinished)
 
     async def keep(self) -> None:
         """Make rounds, for ever."""
@@ -72,6 +88,10 @@ class Keeper:
             _log.warning("the workflow is lost and begins again", extra={"run_id": run_id})
             await self._begin(run_id)
         return lost
+
+    async def _unfinished(self, *, paused: bool = False) -> list[str]:
+        rows = await self._store.list_unfinished()
+        return [row.run_id for row in rows if paused or row.status != states.RunState.PAUSED]
 
     async def _running(self) -> set[str]:
         query = f"WorkflowType = '{messages.WORKFLOW}' AND TaskQueue = '{self._queue}' AND ExecutionStatus = 'Running'"

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("temporalio")
 
 from app.clock import FakeClock
-from app.domain import plain
+from app.domain import plain, records
 from app.engine import ports, probes, runner, stores
 from app.storage.memory_store import MemoryStore
 from app.temporal import leased_writer, leases
@@ -42,9 +42,10 @@ class Performs:
     def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
         self._work = work
 
-    async def perform(self, call: ports.Call) -> None:
+    async def perform(self, call: ports.Call) -> records.Result:
         """Carry it out."""
         await self._work()
+        return records.Result()
 
 
 async def test_a_lease_outlives_the_first_of_two_users() -> None:

@@ -1,0 +1,115 @@
+"""Recovery on Temporal: every unfinished run gets a workflow, whatever one of them is like."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("temporalio")
+
+from temporalio.client import Client
+
+from app import errors
+from app.clock import FakeClock
+from app.domain import decisions, plain
+from app.engine import probes, runner, stores
+from app.storage import layout
+from app.storage.memory_store import MemoryStore
+from app.temporal import keeping, messages, registration, worker
+from app.temporal.engine import TemporalEngine
+from tests.unit.engine import samples
+
+RUNS = [f"20260210T14300{number}Z-abcdef" for number in range(3)]
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    """Give a store with three unfinished runs."""
+    store = MemoryStore(clock=FakeClock())
+    async with store:
+        for run_id in RUNS:
+            await store.create(samples.start(run_id=run_id))
+        yield store
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give the list of the workflows that are begun, on a server that only notes them."""
+    begun: list[str] = []
+
+    async def start_workflow(client: Client, *args: Any, **named: Any) -> None:
+        begun.append(named["id"])
+
+    async def keep(known: registration.Registration) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Client, "start_workflow", start_workflow)
+    monkeypatch.setattr(registration.Registration, "keep", keep)
+    return begun
+
+
+async def engine(store: stores.RunStore, time: FakeClock) -> TemporalEngine:
+    """Return the engine of a service that performs nothing."""
+
+    async def start_child(call: Any) -> str:
+        raise AssertionError(call)
+
+    return TemporalEngine(
+        client=await Client.connect("127.0.0.1:1", lazy=True),
+        store=store,
+        drivers={},
+        equipment=runner.Equipment(performers={}, clock=time, masker=plain.Masker(), probes=probes.NoProbes()),
+        start_child=start_child,
+        bounds=worker.WorkerLimits(queue="runs"),
+        works=False,
+    )
+
+
+async def test_a_damaged_run_does_not_keep_the_others_from_beginning(store: MemoryStore, begun: list[str]) -> None:
+    """The journal of one of three runs is damaged: all get a workflow, which reports it, and the engine lives."""
+    await damage(store, RUNS[1])
+    made = await engine(store, FakeClock())
+
+    made.start()
+    found = await made.recovered()
+
+    assert begun == [messages.workflow_id(run_id) for run_id in RUNS]
+    assert found == len(RUNS)
+    assert not made.status().stopping
+    await made.stop()
+
+
+async def test_unfinished_runs_are_listed_again_after_a_fault(store: MemoryStore, begun: list[str]) -> None:
+    """The store cannot be read at the start: the runs begin once it can."""
+    time, tries = FakeClock(), asyncio.Event()
+    list_unfinished = store.list_unfinished
+
+    async def fails() -> list[stores.RunSummary]:
+        tries.set()
+        raise errors.StorageFault("the disk is away")
+
+    store.list_unfinished = fails  # type: ignore[method-assign]
+    made = await engine(store, time)
+    made.start()
+    await tries.wait()
+    before = list(begun)
+    store.list_unfinished = list_unfinished  # type: ignore[method-assign]
+    time.advance(keeping.KEEP_SECONDS)
+
+    assert await made.recovered() == len(RUNS)
+    assert before == []
+    assert len(begun) == len(RUNS)
+    await made.stop()
+
+
+async def damage(store: MemoryStore, run_id: str) -> None:
+    """Change the first of two lines of a run's journal."""
+    log = await store.open(run_id)
+    for _ in range(2):
+        await log.decide(decisions.DecisionKind.TAKEN, {})
+    await log.close()
+    path = f"{layout.run_folder(run_id)}/{layout.CONTROL}"
+    store.disk.write(path, store.disk.read(path).replace(b"taken", b"tokan", 1), sync=True)
