@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 
 from app import clock, errors
@@ -11,6 +12,8 @@ from app.engine import dry_replay, ports, run_engine, step_decisions, stores
 from app.engine.equipment import Equipment
 
 Dialects = Mapping[str, ports.Driver]
+
+_log = logging.getLogger(__name__)
 
 
 async def resume(log: stores.RunLog, how: run_engine.Resume, dialects: Dialects, equipment: Equipment) -> None:
@@ -32,10 +35,29 @@ async def resume(log: stores.RunLog, how: run_engine.Resume, dialects: Dialects,
     await show(log, dataclasses.replace(sent_on, decisions=log.loaded.decisions), dialects)
 
 
+async def queue(log: stores.RunLog, dialects: Dialects, at: str) -> None:
+    """Show a run as queued whose journal says that it continues."""
+    try:
+        await log.move(runs.Transition.queue(log.loaded.start.run_id, at))
+    except errors.StorageFault as fault:
+        _say_outdated(log, fault)
+    await show(log, log.loaded, dialects)
+
+
 async def show(log: stores.RunLog, loaded: stores.Loaded, dialects: Dialects) -> None:
     """Bring the snapshots of a run up to date that rests in the queue from now on."""
-    view = await dry_replay.review(loaded, dialects.get(loaded.start.dialect), log.get_blob)
+    try:
+        view = await dry_replay.review(loaded, dialects.get(loaded.start.dialect), log.get_blob)
+    except (errors.ControlRoomError, errors.StorageFault) as fault:
+        _say_outdated(log, fault)
+        return
     log.refresh(lambda: {"run.json": views.manifest(view), "cache.json": slots.snapshot(view.board.slots)})
+
+
+def _say_outdated(log: stores.RunLog, fault: errors.ControlRoomError | errors.StorageFault) -> None:
+    # The order is on disk and stands. If it failed here, its caller would not queue the run.
+    run_id = log.loaded.start.run_id
+    _log.warning("shown as it was before: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
 
 
 def _sent_on(loaded: stores.Loaded, dead: set[int], overrides: Mapping[str, plain.Json]) -> stores.Loaded:

@@ -71,8 +71,7 @@ class Orders:
                 raise _wrong(run_id, found.status, "unpaused")
             if not parked:
                 await log.decide(decisions.DecisionKind.UNPAUSED, facts)
-            await log.move(runs.Transition.queue(run_id, self._now()))
-            await resuming.show(log, log.loaded, self._steps.drivers)
+            await resuming.queue(log, self._steps.drivers, self._now())
         await self._tell(run_id, "look", [])
         return states.RunState.RUNNING
 

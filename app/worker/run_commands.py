@@ -199,8 +199,7 @@ class RunCommands:
             parked = summary.status == states.RunState.PAUSED or run_id in self._active.parked
             if log.loaded.decisions.paused is not None or not parked:
                 await self._write_unpause(log, author)
-            await log.move(runs.Transition.queue(run_id, self._now()))
-            await resuming.show(log, log.loaded, self._dialects)
+            await resuming.queue(log, self._dialects, self._now())
         return self._queue(summary)
 
     async def _write_unpause(self, log: stores.RunLog, author: Author | None) -> None:

@@ -90,12 +90,9 @@ class FolderLog:
         line = {**line, "event": (number := self._events.next)}
         self._events.next, self._events.held[number] = number + numbers, None
         appended = self._steps.append(plain.encode(line), line=line)
-        ordered = isinstance(output, dict) and "author" in output
-        return (
-            self._ordered(appended, lambda record: run_orders.of_record(self.run_id, self._start, record))
-            if ordered
-            else appended
-        )
+        if not isinstance(output, dict) or "author" not in output:
+            return appended
+        return self._ordered(appended, lambda record: run_orders.of_record(self.run_id, self._start, record))
 
     async def decide(
         self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
@@ -314,12 +311,11 @@ class FolderLog:
             overrides["data_directory_id"] = self._data_directory_id
         sent_on = {"resumed": True} if self.loaded.decisions.ended is not None else {}
         start = self._start.overridden(self.loaded.decisions.overrides | overrides | sent_on)
-        at = self._now()
         # Before the line: the row may err towards unfinished only.
-        await self._context.index.move(runs.Transition.queue(self.run_id, at))
+        await self._context.index.move(runs.Transition.queue(self.run_id, self._now()))
         await self._append_decision(DecisionKind.RESUMED, {**facts, "overrides": overrides})
         self.loaded = dataclasses.replace(self.loaded, start=start)
-        await self._context.index.set_owner(self.run_id, start.owner)
+        await self._put_into_row(self._context.index.set_owner(self.run_id, start.owner), "the owner")
 
     async def _mark(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> None:
         # Before the line: a resting run's folder is not read again, so its row must say that it may be older.
@@ -331,10 +327,13 @@ class FolderLog:
         self._context.probes.reach("storage.label.before_row")
         if (owed := self._context.ended.get(self.run_id)) is not None:
             self._context.ended[self.run_id] = dataclasses.replace(owed, labels=start.labels, pinned=start.pinned)
+        await self._put_into_row(self._context.index.relabel(self.run_id, start.labels, pinned=start.pinned), "labels")
+
+    async def _put_into_row(self, writing: Awaitable[None], what: str) -> None:
         try:
-            await self._context.index.relabel(self.run_id, start.labels, pinned=start.pinned)
-        except errors.StorageFault as fault:
-            _log.warning("labels are missing in the row: %s", fault.message, extra={"run_id": self.run_id})
+            await writing
+        except errors.StorageFault as fault:  # the line stands
+            _log.warning("missing in the row: %s: %s", what, fault.message, extra={"run_id": self.run_id})
 
     def _append_decision(
         self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None

@@ -34,6 +34,18 @@ class FullDisk(memory_disk.MemoryDisk):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+class BadBlobs(memory_disk.MemoryDisk):
+    """A disk whose outputs cannot be read while `bad`."""
+
+    bad = False
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """Read a file."""
+        if self.bad and "/blobs/" in path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().read(path, offset, size)
+
+
 class LostIndex(memory_index.MemoryIndex):
     """An index that cannot be reached while `lost`."""
 
@@ -43,6 +55,11 @@ class LostIndex(memory_index.MemoryIndex):
         """Apply a move."""
         self._refuse()
         return await super().move(transition)
+
+    async def set_owner(self, run_id: str, owner: str) -> None:
+        """Note who continues a run."""
+        self._refuse()
+        await super().set_owner(run_id, owner)
 
     async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
         """Return unfinished runs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from app import errors
@@ -113,6 +115,51 @@ async def test_a_disk_that_is_full_at_the_start_leaves_nobody_behind(caplog: pyt
     assert (first, waiting) == ([RunState.DONE], "pending")
     assert (found, await bench.ended(left)) == (1, [RunState.DONE])
     assert not bench.pool.status().stopping
+
+    await bench.close()
+
+
+async def sent_on(bench: Bench, order: str, point: str, trouble: Callable[[], None]) -> str:
+    """Stop a run in its second step and send it on, while trouble begins at a point of the order."""
+    held = bench.toolbox.hold("slow")
+    run_id = await bench.submit({"tool": "big", "reads": True}, *toys.tools("slow"))
+    await bench.toolbox.begun("slow")
+    await (bench.pool.pause(run_id, interrupt=True) if order == "unpause" else bench.pool.cancel(run_id))
+    await bench.at_rest(run_id)
+    held.set()
+    bench.probes.at(point, bench.probes.count(point) + 1, trouble)
+    await (bench.pool.unpause(run_id) if order == "unpause" else bench.resumed(run_id))
+    return run_id
+
+
+@pytest.mark.parametrize("order", ["unpause", "resume"])
+async def test_a_run_is_sent_on_though_its_outputs_cannot_be_read(order: str) -> None:
+    """An order whose line is on disk stands, and the run continues as soon as its outputs can be read."""
+    disk = failing.BadBlobs()
+    bench = await opened(disk=disk)
+    run_id = await sent_on(bench, order, f"pool.after_{order}", lambda: setattr(disk, "bad", True))
+    await bench.at_rest(run_id)
+    disk.bad = False
+    await bench.advance_until(lambda: "slow/2" in bench.toolbox.executed)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.executed == ["big/1", "slow/1", "slow/2"]
+
+    await bench.close()
+
+
+@pytest.mark.parametrize(
+    ("order", "point"), [("unpause", "pool.after_unpause"), ("resume", "storage.decide.before_write")]
+)
+async def test_a_run_is_sent_on_though_its_row_cannot_be_written(order: str, point: str) -> None:
+    """An order whose line is on disk stands while the index is away."""
+    index = failing.LostIndex()
+    bench = await opened(index=index)
+    run_id = await sent_on(bench, order, point, lambda: setattr(index, "lost", True))
+    index.lost = False
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.executed == ["big/1", "slow/1", "slow/2"]
 
     await bench.close()
 

@@ -20,7 +20,7 @@ class Toy:
     Steps are `{"tool": key}`, `{"agent": key}`, `{"gate": key}`, `{"timer": key, "seconds": s}`, `{"wait": key,
     "pattern": glob, "seconds": s}`, `{"command": key}`, `{"child": key, "program": […]}`, `{"gather": {name:
     […]}}`, `{"endless": key}`, `{"raise": code}` and `{"break": message}`. A gate that `stops` fails its run when
-    it is denied.
+    it is denied. A step that `reads` has its output read.
     """
 
     name = "toy"
@@ -71,6 +71,8 @@ class Toy:
         denied = step.get("stops") and isinstance(record.output, dict) and record.output["denied"]
         if denied or (not record.done and not step.get("forgiven")):
             raise errors.RunFailed(f"{key} failed", causes=(key,), key=key)
+        if step.get("reads") and record.blob is not None:
+            await ctx.read(record.blob)
         if record.output_sha256 is not None:
             ctx.fill(key, _slot(record))
         ctx.show(slots.Progress(finished_steps=record.position + 1))
