@@ -88,6 +88,7 @@ class Dispatcher:
         """Begin to work; nothing when started already."""
         if self._task is None:
             self._place = self._feed.last if self._was_stopped else 0
+            self._fault = None
             self._task = asyncio.create_task(self._work(), name="notifications")
 
     async def stop(self) -> None:

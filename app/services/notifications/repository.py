@@ -22,30 +22,33 @@ class DeadLetters:
     def __init__(self, kept: document_folders.Documents) -> None:
         self._documents = kept
         self._letters: dict[str, notifications.DeadLetter] | None = None
+        # Lanes of several runs give up together, and an endpoint is removed while they do.
+        self._turn = asyncio.Lock()
 
     async def all(self) -> list[notifications.DeadLetter]:
         """Return all dead letters, oldest first."""
-        if self._letters is None:
-            found = (await self._documents.read_all()).documents
-            self._letters = {name: letter for name, kept in found.items() if (letter := _letter(kept)) is not None}
-        return sorted(self._letters.values(), key=lambda letter: (letter.given_up_at, letter.message.message_id))
+        if self._letters is not None:
+            return _oldest_first(self._letters)
+        async with self._turn:
+            return _oldest_first(await self._all())
 
     async def replayed(self) -> list[notifications.DeadLetter]:
         """Return those that are to be delivered again."""
         return [letter for letter in await self.all() if letter.replayed]
 
     async def put(self, name: str, letter: notifications.DeadLetter) -> None:
-        """Keep a letter, durably; the oldest goes where there are too many.
+        """Keep a letter, durably; the oldest go where there are too many.
 
         Raises:
             errors.StorageFault: it cannot be written.
         """
-        known = await self.all()
-        await self._documents.put(name, plain.plain(dataclasses.asdict(letter)))
-        assert self._letters is not None
-        self._letters[name] = letter
-        if len(self._letters) > MOST_DEAD:
-            await self.remove(known[0].message.message_id)
+        async with self._turn:
+            known = await self._all()
+            before = _oldest_first(known)
+            await self._documents.put(name, plain.plain(dataclasses.asdict(letter)))
+            known[name] = letter
+            for oldest in before[: max(len(known) - MOST_DEAD, 0)]:
+                await self._drop(known, oldest.message.message_id)
 
     async def remove(self, name: str) -> None:
         """Drop a letter, if there is one.
@@ -53,11 +56,19 @@ class DeadLetters:
         Raises:
             errors.StorageFault: it cannot be removed.
         """
-        await self.all()
-        assert self._letters is not None
-        if name in self._letters:
+        async with self._turn:
+            await self._drop(await self._all(), name)
+
+    async def _all(self) -> dict[str, notifications.DeadLetter]:
+        if self._letters is None:
+            found = (await self._documents.read_all()).documents
+            self._letters = {name: letter for name, kept in found.items() if (letter := _letter(kept)) is not None}
+        return self._letters
+
+    async def _drop(self, known: dict[str, notifications.DeadLetter], name: str) -> None:
+        if name in known:
             await self._documents.remove(name)
-            del self._letters[name]
+            del known[name]
 
 
 class EndpointRepository:
@@ -157,6 +168,10 @@ class EndpointRepository:
         for letter in await self.dead_letters(endpoint_id).all():
             await self.dead_letters(endpoint_id).remove(letter.message.message_id)
         self.changed.set()
+
+
+def _oldest_first(letters: Mapping[str, notifications.DeadLetter]) -> list[notifications.DeadLetter]:
+    return sorted(letters.values(), key=lambda letter: (letter.given_up_at, letter.message.message_id))
 
 
 def _endpoint(kept: Mapping[str, object]) -> notifications.Endpoint | None:

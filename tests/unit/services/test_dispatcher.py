@@ -1,0 +1,81 @@
+"""The dispatcher of notifications: what it does where a delivery breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app import clock, errors
+from app.domain import notifications
+from app.engine import event_feed
+from app.services.notifications import dispatcher, plan_questions, repository
+from tests.unit.services import memory_documents
+
+AT = "2026-02-10T14:30:00.000Z"
+
+
+class _Empty:
+    """A store without runs and plans."""
+
+    async def list_runs(self, *_: object) -> list[Any]:
+        return []
+
+    async def list(self, *_: object) -> list[Any]:
+        return []
+
+
+class _Sender:
+    """A sender that breaks once, in a way that it does not announce."""
+
+    def __init__(self) -> None:
+        self.is_broken = True
+        self.called = asyncio.Event()
+        self.sent: list[str] = []
+
+    async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
+        self.called.set()
+        if self.is_broken:
+            raise RuntimeError("a fault of the program")
+        self.sent.append(message.message_id)
+        return ""
+
+
+async def test_a_restart_ends_what_a_broken_delivery_began() -> None:
+    """A fault of the program makes the service unready; after a start it is ready, and the message is sent."""
+    documents: dict[str, memory_documents.MemoryDocuments] = {}
+    kept = repository.EndpointRepository(
+        memory_documents.MemoryDocuments(),
+        lambda name: documents.setdefault(name, memory_documents.MemoryDocuments()),
+    )
+    await kept.put(
+        notifications.Endpoint(endpoint_id="ep_1", name="x", channel="command", argv=("x",), created_at=AT, since=AT)
+    )
+    message = notifications.Message(message_id="m1", kind="done", at=AT, run_id="r1", recipe_id="x", text="x is done")
+    letter = notifications.DeadLetter(message=message, attempts=8, error="503", given_up_at=AT, replayed=True)
+    await kept.dead_letters("ep_1").put("m1", letter)
+    time, sender, store = clock.FakeClock(), _Sender(), _Empty()
+    anything: Any = store
+    tested = dispatcher.Dispatcher(
+        repository=kept,
+        store=anything,
+        feed=event_feed.EventFeed(time.monotonic),
+        senders={"command": sender},
+        clock=time,
+        questions=plan_questions.PlanQuestions(anything),
+    )
+    tested.start()
+    await asyncio.wait_for(sender.called.wait(), 60)
+    await tested.stop()
+    with pytest.raises(errors.Unavailable) as broken:
+        tested.check()
+    sender.is_broken = False
+    sender.called.clear()
+    tested.start()
+    await asyncio.wait_for(sender.called.wait(), 60)
+    tested.check()
+    await tested.stop()
+
+    assert broken.value.code == "notifications_broken"
+    assert sender.sent == ["m1"]

@@ -1,0 +1,55 @@
+"""Endpoints and dead letters: callers that overtake each other lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.domain import notifications
+from app.services.notifications import repository
+from tests.unit.services import memory_documents
+
+AT = "2026-02-10T14:30:00.000Z"
+MOST = 5
+
+
+def _letter(number: int) -> notifications.DeadLetter:
+    message = notifications.Message(
+        message_id=f"m{number}", kind="done", at=AT, run_id=f"r{number}", recipe_id="x", text="x is done"
+    )
+    return notifications.DeadLetter(message=message, attempts=8, error="503", given_up_at=f"{AT[:17]}{number:02}.000Z")
+
+
+async def _full(monkeypatch: pytest.MonkeyPatch) -> tuple[memory_documents.MemoryDocuments, repository.DeadLetters]:
+    monkeypatch.setattr(repository, "MOST_DEAD", MOST)
+    documents = memory_documents.MemoryDocuments()
+    letters = repository.DeadLetters(documents)
+    for number in range(MOST):
+        await letters.put(f"m{number}", _letter(number))
+    return documents, letters
+
+
+async def test_messages_given_up_together_drop_the_oldest_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are too many letters, as many of the oldest go as came, each once."""
+    documents, letters = await _full(monkeypatch)
+    await asyncio.gather(*(letters.put(f"m{number}", _letter(number)) for number in range(MOST, MOST + 3)))
+
+    assert [letter.message.message_id for letter in await letters.all()] == ["m3", "m4", "m5", "m6", "m7"]
+    assert sorted(documents.kept) == ["m3", "m4", "m5", "m6", "m7"]
+
+
+async def test_a_letter_can_be_removed_twice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint is removed while one of its letters is delivered at last."""
+    documents, letters = await _full(monkeypatch)
+    await asyncio.gather(letters.remove("m1"), letters.remove("m1"))
+
+    assert sorted(documents.kept) == ["m0", "m2", "m3", "m4"]
+
+
+async def test_a_first_look_does_not_hide_a_letter_written_meanwhile() -> None:
+    """Letters are read once, so a slow first reader cannot put an older list in place of a newer one."""
+    letters = repository.DeadLetters(memory_documents.MemoryDocuments())
+    await asyncio.gather(letters.all(), letters.put("m1", _letter(1)))
+
+    assert await letters.all() == [_letter(1)]
