@@ -49,6 +49,12 @@ class Account:
 
     # -- what was spent before
 
+    def begin(self) -> None:
+        """Forget a count that was cut off before its end; call it before anything is added."""
+        self._settled, self._held, self._read, self._is_summed = {}, {}, {}, False
+        # What ended during that count ended before the rows are read now.
+        self._late = [(call, record, False) for call, record, _ in self._late]
+
     def add(self, parts: Iterable[UsageSum]) -> None:
         """Add what rows of runs say; whatever ended before is contained in them, or in the journals read next."""
         self._is_summed = True

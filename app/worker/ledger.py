@@ -104,7 +104,7 @@ class Ledger:
             before, account = self._budgets.get(name, (None, None))
             same = before is not None and dataclasses.replace(before, limits=budget.limits) == budget
             if account is None or not same:
-                account = Account({"kind": "budget", "name": name}, budget.limits, budget)
+                account = reserving.account_of_budget(budget)
             account.limits = budget.limits
             kept[name] = budget, account
         self._budgets = kept
@@ -180,14 +180,16 @@ class Ledger:
         if not account.is_counted:
             async with self._counting.of(id(account)):
                 if not account.is_counted:
+                    account.begin()
                     await self._count(account, query)
 
     def _limiting(self, chain: list[str]) -> list[tuple[Account, spending.SpentQuery]]:
         found = []
         for run_id in chain:
-            in_force = self._known[run_id].limits
-            if run_id not in self._runs and budgets.limits_money(in_force):
-                self._runs[run_id] = reserving.account_of(run_id, in_force)
+            # A parked run may end while those above it are read.
+            known = self._known.get(run_id)
+            if known is not None and run_id not in self._runs and budgets.limits_money(known.limits):
+                self._runs[run_id] = reserving.account_of(run_id, known.limits)
             if run_id in self._runs:
                 found.append((self._runs[run_id], reserving.below(run_id)))
         for budget, account in self._budgets.values():
@@ -258,7 +260,8 @@ class Ledger:
 
     async def standing(self, budget: budgets.Budget) -> budgets.BudgetState:
         """Return how a budget stands."""
-        _, account = self._budgets[budget.name]
+        # It may have been removed while the one before it was counted.
+        _, account = self._budgets.get(budget.name) or (budget, reserving.account_of_budget(budget))
         await self._make_sure(account, reserving.query_of(budget, self._clock))
         return account.state(self._clock.now())
 

@@ -28,6 +28,11 @@ def account_of(run_id: str, in_force: RunLimits) -> Account:
     return Account({"kind": "run", "run_id": run_id}, in_force)
 
 
+def account_of_budget(budget: budgets.Budget) -> Account:
+    """Return a new account of a budget."""
+    return Account({"kind": "budget", "name": budget.name}, budget.limits, budget)
+
+
 def below(run_id: str) -> spending.SpentQuery:
     """Return what adds up the runs that a run has started."""
     return spending.SpentQuery(runs=stores.RunQuery(parent_run_id=run_id))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from app.domain import budgets, limits, operations, records, states
-from app.engine import ports, spending
+from app.engine import ports, spending, stores
+from app.storage import memory_store
 from app.worker import ledger
 from tests.unit.engine import samples
 from tests.unit.worker import pools, toys
@@ -199,3 +200,90 @@ async def test_a_run_above_that_has_ended_counts_on(covered: str) -> None:
     assert waited
     assert (state.used.cost_usd, state.reserved.cost_usd) == (2 * COST, 0)
     assert (list(kept._known), len(kept._below), len(kept._ended)) == ([other], 0, 0)
+
+
+class Slow:
+    """The store of a ledger, which reads no run while it is held."""
+
+    def __init__(self, store: memory_store.MemoryStore) -> None:
+        self._store = store
+        self.reading, self.may_read = asyncio.Event(), asyncio.Event()
+
+    async def spent(self, query: spending.SpentQuery) -> spending.Spent:
+        """Return what runs have spent."""
+        return await self._store.spent(query)
+
+    async def read(self, run_id: str) -> stores.Loaded:
+        """Read a run once that may be."""
+        self.reading.set()
+        await self.may_read.wait()
+        return await self._store.read(run_id)
+
+
+async def slow_bench() -> tuple[pools.Bench, Slow]:
+    """Return a pool whose ledger can be held while it counts, and what holds it."""
+    made = pools.Bench()
+    made.performers = {operations.AgentCall.kind: Paid(made.toolbox)}
+    slow = Slow(made.store)
+    made.spending = lambda store: ledger.Ledger(cast(spending.SpendingStore, slow), quote, made.clock)
+    made.take_store(made.store)
+    return await made.open(), slow
+
+
+async def test_a_count_that_is_cut_off_counts_nothing_twice() -> None:
+    """The next count begins anew, also with the call that ended while the first was under way."""
+    made, slow = await slow_bench()
+    await made.ended(await made.submit(*PROGRAM))
+    gate = made.toolbox.hold("last")
+    run_id = await made.submit({"agent": "last"})
+    await pools.soon(made.toolbox.begun("last"))
+    kept_within(made).set_budgets([ALL])
+    cut_off = asyncio.create_task(kept_within(made).standing(ALL))
+    await pools.soon(slow.reading.wait())
+    gate.set()
+    await made.ended(run_id)
+    cut_off.cancel()
+    await asyncio.wait([cut_off])
+    slow.may_read.set()
+    state = await kept_within(made).standing(ALL)
+    await made.close()
+
+    assert cut_off.cancelled()
+    assert (state.used.calls, state.used.cost_usd, state.reserved.calls) == (3, 3 * COST, 0)
+
+
+async def test_a_budget_that_is_removed_while_others_are_counted_is_shown() -> None:
+    """A request that shows every budget does not fail because another one removes one of them."""
+    made, slow = await slow_bench()
+    await made.create(*PROGRAM)
+    kept, removed = kept_within(made), dataclasses.replace(ALL, name="removed")
+    kept.set_budgets([ALL, removed])
+
+    async def shown() -> list[budgets.BudgetState]:
+        return [await kept.standing(budget) for budget in (ALL, removed)]
+
+    asked = asyncio.create_task(shown())
+    await pools.soon(slow.reading.wait())
+    kept.set_budgets([ALL])
+    slow.may_read.set()
+    states_shown = await asked
+    await made.close()
+
+    assert [state.used.calls for state in states_shown] == [0, 0]
+
+
+async def test_a_parked_run_may_end_while_its_room_is_looked_for() -> None:
+    """Its end while the run above it is read leaves nothing to send on, and breaks no watch."""
+    made, slow = await slow_bench()
+    above = await made.create(*PROGRAM, limits=limits.RunLimits(calls=9))
+    below = await made.create(*PROGRAM, parent_run_id=above, limits=limits.RunLimits(calls=1))
+    parked = await made.store.read(below)
+    parked.decisions.pause_error = {"key": "one", "detail": {"needed": {"tokens": 1, "cost_usd": None}}}
+    asked = asyncio.create_task(kept_within(made).has_room(parked))
+    await pools.soon(slow.reading.wait())
+    kept_within(made).forget(below)
+    slow.may_read.set()
+
+    assert await asked
+
+    await made.close()
