@@ -62,15 +62,23 @@ class Loader:
         active_run.loading = True
         active_run.failure = None
         try:
-            active_run.log = await self._store.open(active_run.run_id)
-            fault = await self._folder_fault(active_run, active_run.log)
-            active_run.runner = self._runner(active_run, active_run.log, fault)
+            log = await self._store.open(active_run.run_id)
+            try:
+                fault = await self._folder_fault(active_run, log)
+                active_run.runner = self._runner(active_run, log, fault)
+            except BaseException:
+                await self._close(active_run, log)
+                raise
+            active_run.log = log
             active_run.sent_on = False
             active_run.evicted = None
             self.loaded[active_run.run_id] = active_run
         except (errors.ControlRoomError, errors.StorageFault) as failure:
             active_run.failure = failure
             raise
+        except OSError as error:  # as when the process has no descriptors left
+            active_run.failure = errors.StorageFault(f"{type(error).__name__}: {error}")
+            raise active_run.failure from error
         except Exception as error:  # one folder must not take the others down
             _log.exception("loading broke", extra={"run_id": active_run.run_id})
             active_run.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
@@ -83,15 +91,18 @@ class Loader:
     async def unload(self, active_run: ActiveRun) -> None:
         """Close a run's folder; that of an evicted run is set aside."""
         assert active_run.log is not None
-        try:
-            await (active_run.log.close() if active_run.evicted is None else active_run.log.set_aside())
-        except errors.StorageFault as fault:
-            _log.error("not closed well: %s", fault.message, extra={"run_id": active_run.run_id, "code": fault.code})
+        await self._close(active_run, active_run.log)
         active_run.opened.take_back()
         if active_run.runner is not None:
             active_run.runner.durability.let_go()
         active_run.log = active_run.runner = None
         self.loaded.pop(active_run.run_id, None)
+
+    async def _close(self, active_run: ActiveRun, log: stores.RunLog) -> None:
+        try:
+            await (log.close() if active_run.evicted is None else log.set_aside())
+        except errors.StorageFault as fault:
+            _log.error("not closed well: %s", fault.message, extra={"run_id": active_run.run_id, "code": fault.code})
 
     async def _folder_fault(self, active_run: ActiveRun, log: stores.RunLog) -> errors.Fault | None:
         # Steps would fail, and their runs with them, though nothing but the place is wrong. A new run's folder was

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 
 from app import errors
-from app.domain import runs
-from app.engine import stores
+from app.domain import plain, runs
+from app.engine import ports, stores
 from app.storage import memory_store
 from app.storage.disk import memory_disk
 from app.storage.disk.disk_port import AppendFile
 from app.storage.index import memory_index
+from tests.unit.worker import toys
 
 
 class FullDisk(memory_disk.MemoryDisk):
@@ -81,6 +83,18 @@ class OddFolder(memory_store.MemoryStore):
         if run_id == self.odd:
             raise TypeError("nobody thought of this")
         return await super().open(run_id)
+
+
+class OddRecipes(toys.Toy):
+    """A language that fails while `trouble` where a run is loaded, once its folder is open."""
+
+    trouble: Exception | None = None
+
+    def secrets(self, document: Mapping[str, plain.Json]) -> ports.Secrets:
+        """Return no secrets."""
+        if self.trouble is not None:
+            raise self.trouble
+        return ports.Secrets()
 
 
 class _Appending:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from app import errors
 from app.domain import states
+from app.engine import ports
 from app.storage import memory_store
 from app.worker import loading
 from tests.unit.worker import failing, pools, toys
@@ -207,6 +209,32 @@ async def test_a_folder_that_nobody_understands_stops_nothing() -> None:
 
     assert await bench.pool.submit(odd) is RunState.RUNNING
     assert await bench.ended(odd) == [RunState.DONE]
+
+    await bench.close()
+
+
+@pytest.mark.parametrize("trouble", [TypeError("nobody thought of this"), OSError(24, "Too many open files")])
+async def test_a_run_that_breaks_once_its_folder_is_open_stops_nothing(trouble: Exception) -> None:
+    """Its folder is closed again, so that the run executes once the cause is gone; the pool continues."""
+    bench = Bench(limit=2)
+    odd = failing.OddRecipes()
+    bench.dialects["odd"] = cast(ports.Dialect, odd)
+    await bench.open()
+    odd.trouble = trouble
+    run_id = await bench.submit(*toys.tools("one"), dialect="odd")
+    await bench.at_rest(run_id)
+    fine = await bench.submit(*toys.tools("two"))
+
+    assert await bench.ended(fine) == [RunState.DONE]
+    assert not bench.pool.status().stopping
+
+    odd.trouble = None
+    if isinstance(trouble, OSError):
+        await bench.advance_until(lambda: "one/1" in bench.toolbox.executed)
+    else:
+        await bench.pool.submit(run_id)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
 
     await bench.close()
 
