@@ -133,6 +133,16 @@ class Trigger:
         """Return the trigger with further results and other fields."""
         return dataclasses.replace(self, history=(*self.history, *results)[-MOST_HISTORY:], **changes)
 
+    def noted_newest(self, result: Occurrence) -> Trigger:
+        """Return the trigger with a result in place of earlier ones that say the same.
+
+        What a sender may repeat without end must not push the other results out of the history.
+        """
+        gist = _gist(result)
+        return dataclasses.replace(self, history=tuple(each for each in self.history if _gist(each) != gist)).noted(
+            result
+        )
+
     def to_json(self) -> dict[str, plain.Json]:
         """Return what the file of the trigger holds."""
         kept: dict[str, plain.Json] = plain.plain(dataclasses.asdict(self))
@@ -202,6 +212,10 @@ def of_json(kept: Mapping[str, Any]) -> Trigger:
     fields["history"] = tuple(_made(Occurrence, each) for each in fields.get("history", ()))
     made: Trigger = _made(Trigger, fields)
     return made
+
+
+def _gist(result: Occurrence) -> tuple[str | None, ...]:
+    return result.result, result.run_id, result.reason, result.subject
 
 
 def _made(shape: Any, fields: Mapping[str, Any]) -> Any:

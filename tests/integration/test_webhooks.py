@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app import clock
 from app.domain import triggers
 from app.services.triggers import pointers
 from tests.integration import held, scheduled
@@ -109,13 +111,51 @@ async def test_deliveries_of_github_are_signed(project: Project) -> None:
         bad = [await deliver(signature, "push") for signature in ("", "sha256=00", signed[:-1])]
         bad.append(await deliver(signed, "push", body.replace(b"main", b"evil")))
         ping, other = await deliver(signed, "ping"), await deliver(signed, "issues")
-        good = await deliver(signed, "push")
-        runs = await service.runs()
+        good, again = await deliver(signed, "push"), await deliver(signed, "push")
+        await deliver(signed, "issues")
+        runs, shown = await service.runs(), await service.trigger(added["trigger_id"])
 
     assert [(each.status_code, each.json()["code"]) for each in bad] == [(400, "signature_invalid")] * 4
     assert [(each.status_code, each.json()["result"]) for each in (ping, other)] == [(202, "skipped")] * 2
     assert (good.status_code, good.json()["result"]) == (202, "started")
+    assert again.json()["result"] == "repeated"
     assert len(runs) == 1
+    assert [(one["result"], one["subject"]) for one in reversed(shown["history"])] == [
+        ("refused", None),
+        ("skipped", "ping"),
+        ("started", "push"),
+        ("repeated", "push"),
+        ("skipped", "issues"),
+    ]
+    assert "no valid signature of the scheme github" in shown["history"][-1]["reason"]
+
+
+async def test_deliveries_without_a_signature_have_one_line_a_minute(project: Project) -> None:
+    """A sender that knows only the address cannot fill the history, and causes one write a minute at most."""
+    async with scheduled.in_process(project) as service:
+        added = await _hook(service, scheme="standard")
+
+        async def refused() -> list[str]:
+            answers = [await service.http.post(added["address"], json=BODY) for _ in range(3)]
+            assert [each.json()["code"] for each in answers] == ["signature_invalid"] * 3
+            return [one["at"] for one in (await service.trigger(added["trigger_id"]))["history"]]
+
+        first = await refused()
+        service.time.advance(61)
+        second = await refused()
+
+    assert (first, second) == ([clock.stamp(scheduled.BEGIN)], [clock.stamp(scheduled.BEGIN + timedelta(seconds=61))])
+
+
+async def test_deliveries_during_a_pause_are_noted_each(project: Project) -> None:
+    """The history of a paused trigger lists every delivery."""
+    async with scheduled.in_process(project) as service:
+        added = await service.add(recipe_id="greeting", webhook={}, paused=True, args_from={"what": "/ref"})
+        for _ in range(2):
+            await service.http.post(added["address"], json=BODY)
+        shown = await service.trigger(added["trigger_id"])
+
+    assert [(one["result"], one["reason"]) for one in shown["history"]] == [("skipped", "the trigger is paused")] * 2
 
 
 async def test_deliveries_of_standard_webhooks_are_signed_and_fresh(project: Project) -> None:

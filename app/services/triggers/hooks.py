@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from app import clock, errors
@@ -20,6 +22,12 @@ _DELIVERY_HEADERS: Mapping[str, tuple[str, ...]] = {
     "none": ("webhook-id", "idempotency-key", "x-github-delivery"),
 }
 _NO_SECRET = "0" * 64
+_EVENT_CHARACTERS = 80
+
+UNSIGNED = timedelta(minutes=1)
+"""How often the history notes at most that deliveries have no valid signature."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +72,17 @@ class Hooks:
             if trigger is None or trigger.webhook is None:
                 raise _unknown()
             event = headers.get("x-github-event") if trigger.webhook.scheme == "github" else None
-            if (reason := _unwanted(trigger, event)) is not None:
-                return HookOutcome(result="skipped", run_id=None, status=None, reason=reason)
             arrived = triggers.Waiting(
                 occurrence=self._name(trigger.webhook.scheme, headers),
                 due_at=clock.stamp(self._clock.now()),
                 args=pointers.taken(value, trigger.args_from),
-                subject=event,
+                subject=event and event[:_EVENT_CHARACTERS],
             )
+            if (reason := _unwanted(trigger, event)) is not None:
+                return await self._noted(trigger, arrived.ended("skipped", arrived.due_at, None, reason))
             known = next((each for each in trigger.history[::-1] if each.occurrence == arrived.occurrence), None)
             if known is not None and known.result in ("started", "repeated"):
-                return HookOutcome(result="repeated", run_id=known.run_id, status=None, reason=None)
+                return await self._noted(trigger, arrived.ended("repeated", arrived.due_at, known.run_id))
             outcome, status = await self._firing.deliver(trigger, arrived)
         if outcome.result == "refused":
             message = "the delivery started no run; the history of the trigger says why"
@@ -93,7 +101,26 @@ class Hooks:
         unsigned = webhook.scheme == "github" and not pointers.is_signed_github(signing, headers, body)
         if unsigned or (webhook.scheme == "standard" and not pointers.is_signed_standard(signing, headers, body, now)):
             message = f"the delivery has no valid signature of the scheme {webhook.scheme}, or its timestamp is too old"
+            await self._note_unsigned(trigger_id, message)
             raise errors.RequestInvalid(message, code="signature_invalid")
+
+    async def _note_unsigned(self, trigger_id: str, message: str) -> None:
+        # The sender knows the address, and perhaps nothing else: there is one line of it, written once in a while.
+        now = self._clock.now()
+        name = {"occurrence": "unsigned", "due_at": clock.stamp(now), "at": clock.stamp(now)}
+        refused = triggers.Occurrence(**name, result="refused", reason=f"{message} [signature_invalid]")
+        try:
+            async with self._repository.lock(trigger_id):
+                trigger = await self._repository.find(trigger_id)
+                if trigger is not None and not _is_fresh(trigger, refused, now):
+                    await self._repository.put(trigger.noted_newest(refused))
+        except (errors.DiskFull, errors.StorageFault) as fault:
+            _log.warning("a delivery without a signature is not noted: %s", fault.message, extra={"code": fault.code})
+
+    async def _noted(self, trigger: triggers.Trigger, outcome: triggers.Occurrence) -> HookOutcome:
+        # Each delivery of a pause has a line, since none of them is made up for.
+        await self._repository.put(trigger.noted(outcome) if trigger.paused else trigger.noted_newest(outcome))
+        return HookOutcome(result=outcome.result, run_id=outcome.run_id, status=None, reason=outcome.reason)
 
     def _name(self, scheme: str, headers: Mapping[str, str]) -> str:
         given = next((headers[name] for name in _DELIVERY_HEADERS[scheme] if headers.get(name)), None)
@@ -109,6 +136,11 @@ def _unwanted(trigger: triggers.Trigger, event: str | None) -> str | None:
         return "a ping starts no run"
     wanted = trigger.webhook.events if trigger.webhook else ()
     return f"the event {event!r:.80} is not wanted" if wanted and event not in wanted else None
+
+
+def _is_fresh(trigger: triggers.Trigger, refused: triggers.Occurrence, now: datetime) -> bool:
+    known = [clock.instant(each.at) for each in trigger.history if each.occurrence == refused.occurrence]
+    return any(abs(now - at) < UNSIGNED for at in known)
 
 
 def _unknown() -> errors.NotFound:
