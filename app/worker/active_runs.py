@@ -163,7 +163,7 @@ class ActiveRuns:
         if active_run.task is not None:
             await active_run.opened.given()
         elif active_run.log is None:
-            queued = self.capacity.is_queued(active_run.run_id)
+            queued = active_run.run_id in self.unread or self.capacity.is_queued(active_run.run_id)
             self.capacity.withdraw(active_run.run_id)
             await self._load(active_run, again=queued)
         if active_run.failure is not None:

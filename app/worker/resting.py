@@ -91,7 +91,10 @@ class Resting:
         if asked_to or timed:
             return ()
         read_blob = functools.partial(self._store.read_blob, loaded.start.run_id)
-        asks = await dry_replay.open_asks(loaded, driver, read_blob)
+        try:
+            asks = await dry_replay.open_asks(loaded, driver, read_blob)
+        except errors.Unreadable:
+            return ()
         recorded = {(record.key, record.attempt) for record in loaded.records}
         known = asks.keys() | {key for key, _ in recorded}
         if not known >= decided.tries.keys() or not all(self._rests(ask, decided, recorded) for ask in asks.values()):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from app import errors
-from app.domain import plain, runs
+from app.domain import plain, records, runs
 from app.engine import ports, stores
 from app.storage import memory_store
 from app.storage.disk import memory_disk
@@ -83,6 +84,36 @@ class OddFolder(memory_store.MemoryStore):
         if run_id == self.odd:
             raise TypeError("nobody thought of this")
         return await super().open(run_id)
+
+
+class LateReads(memory_store.MemoryStore):
+    """A store that reads waiting runs when it is let, and whose files cannot be read while `bad`."""
+
+    bad = False
+
+    def let_read(self) -> asyncio.Event:
+        """Hold back what recovery reads, until the event returned is set."""
+        self._let = asyncio.Event()
+        return self._let
+
+    async def read_sound(self, run_ids: Sequence[str]) -> list[stores.Loaded]:
+        """Return the sound ones among runs."""
+        await self._let.wait()
+        return await super().read_sound(run_ids)
+
+    async def read_blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
+        """Return an output."""
+        self._refuse()
+        return await super().read_blob(run_id, blob)
+
+    async def open(self, run_id: str) -> stores.RunLog:  # type: ignore[override]
+        """Open a run."""
+        self._refuse()
+        return await super().open(run_id)
+
+    def _refuse(self) -> None:
+        if self.bad:
+            raise errors.Unreadable("it cannot be read now")
 
 
 class OddRecipes(toys.Toy):

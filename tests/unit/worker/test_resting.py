@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from app import errors
 from app.domain import gates, states
 from app.storage import layout
-from tests.unit.worker import pools, toys
+from tests.unit.worker import failing, pools, toys
 
 Bench = pools.Bench
 RunState = states.RunState
@@ -113,4 +116,48 @@ async def test_what_has_a_time_is_loaded(program: tuple[toys.Step, ...]) -> None
     assert not bench.rests_unread(run_id)
 
     await pools.soon(bench.pool.cancel(run_id))
+    await bench.close()
+
+
+async def held_back(program: tuple[toys.Step, ...] = ASKING) -> tuple[Bench, str, failing.LateReads, asyncio.Event]:
+    """Return a bench that was killed, runs again and has not read the waiting run yet."""
+    bench, run_id = await killed(program)
+    store = failing.LateReads(clock=bench.clock, disk=bench.store.disk, index=bench.store.index)
+    let = store.let_read()
+    bench.take_store(store)
+    await bench.open()
+    return bench, run_id, store, let
+
+
+async def test_an_order_that_comes_before_it_is_read_does_not_lose_it() -> None:
+    """An order that finds its folder unreadable is refused, and the run waits again once it can be read."""
+    bench, run_id, store, let = await held_back()
+    store.bad = True
+    with pytest.raises(errors.Unreadable):
+        await bench.pool.pause(run_id)
+    store.bad = False
+    let.set()
+    await bench.advance_until(lambda: bench.pool.view(run_id) is not None)
+    await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE))
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+    await bench.close()
+
+
+async def test_one_whose_output_cannot_be_read_stops_nothing() -> None:
+    """A run whose question depends on an output that cannot be read now waits again once it can."""
+    bench, run_id, store, let = await held_back(({"tool": "big", "reads": True}, {"gate": "ask"}))
+    store.bad = True
+    let.set()
+    await bench.at_rest(run_id)
+    store.bad = False
+
+    assert not bench.pool.status().stopping
+
+    await bench.advance_until(lambda: bench.pool.view(run_id) is not None)
+    await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE))
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
     await bench.close()
