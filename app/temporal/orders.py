@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ Tell = Callable[[str, str, list[Any]], Awaitable[None]]
 """Sends a signal to the workflow of a run, which begins if there is none."""
 
 _wrong = run_engine.wrong_state
+
+_log = logging.getLogger(__name__)
 
 
 class Orders:
@@ -39,14 +42,26 @@ class Orders:
         return states.RunState.CANCELLED
 
     async def cancel_children(self, run_id: str, author: Author | None = None) -> None:
-        """Ask for the end of every unfinished run that a run has started."""
+        """Ask for the end of every unfinished run that a run has started.
+
+        Raises:
+            errors.Conflict, errors.StorageFault: one could not be asked now; all others were.
+        """
         rows = [row async for row in stores.every_run(self._store, stores.RunQuery(parent_run_id=run_id))]
+        left: errors.Conflict | errors.StorageFault | None = None
         for row in rows:
             if not states.RunState(row.status).finished:
                 try:
                     await self.cancel(row.run_id, author)
                 except errors.WrongState:
                     continue
+                except (errors.JournalCorrupt, errors.NotFound) as error:
+                    # Repeating it would change nothing.
+                    _log.error("not cancelled with its parent: %s", error.message, extra={"run_id": row.run_id})
+                except (errors.Conflict, errors.StorageFault) as error:
+                    left = error
+        if left is not None:
+            raise left
 
     async def pause(self, run_id: str, author: Author | None, *, interrupt: bool) -> states.RunState:
         """Stop a run at its next step boundary, or at once."""

@@ -12,11 +12,12 @@ import pytest
 pytest.importorskip("temporalio")
 
 from app.clock import FakeClock
-from app.domain import plain, records
-from app.engine import ports, probes, runner, stores
+from app.domain import records
+from app.engine import ports, stores
 from app.storage.memory_store import MemoryStore
 from app.temporal import leased_writer, leases
 from tests.unit.engine import samples
+from tests.unit.temporal import offline
 
 
 class CountedLeases(leases.Leases):
@@ -54,8 +55,7 @@ async def test_a_lease_outlives_the_first_of_two_users() -> None:
         start = samples.start()
         await store.create(start)
         held = CountedLeases(store, FakeClock())
-        equipment = runner.Equipment(performers={}, clock=FakeClock(), masker=plain.Masker(), probes=probes.NoProbes())
-        writer = leased_writer.LeasedWriter(start.run_id, held, equipment)
+        writer = leased_writer.LeasedWriter(start.run_id, held, offline.equipment(FakeClock()))
         seen: list[int] = []
         has_left = asyncio.Event()
 

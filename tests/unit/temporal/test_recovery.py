@@ -14,13 +14,11 @@ from temporalio.client import Client
 
 from app import errors
 from app.clock import FakeClock
-from app.domain import decisions, plain
-from app.engine import probes, runner, stores
-from app.storage import layout
+from app.engine import stores
 from app.storage.memory_store import MemoryStore
-from app.temporal import keeping, messages, registration, worker
-from app.temporal.engine import TemporalEngine
+from app.temporal import keeping, messages, registration
 from tests.unit.engine import samples
+from tests.unit.temporal import offline
 
 RUNS = [f"20260210T14300{number}Z-abcdef" for number in range(3)]
 
@@ -51,27 +49,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return begun
 
 
-async def engine(store: stores.RunStore, time: FakeClock) -> TemporalEngine:
-    """Return the engine of a service that performs nothing."""
-
-    async def start_child(call: Any) -> str:
-        raise AssertionError(call)
-
-    return TemporalEngine(
-        client=await Client.connect("127.0.0.1:1", lazy=True),
-        store=store,
-        drivers={},
-        equipment=runner.Equipment(performers={}, clock=time, masker=plain.Masker(), probes=probes.NoProbes()),
-        start_child=start_child,
-        bounds=worker.WorkerLimits(queue="runs"),
-        works=False,
-    )
-
-
 async def test_a_damaged_run_does_not_keep_the_others_from_beginning(store: MemoryStore, begun: list[str]) -> None:
     """The journal of one of three runs is damaged: all get a workflow, which reports it, and the engine lives."""
-    await damage(store, RUNS[1])
-    made = await engine(store, FakeClock())
+    await offline.damage(store, RUNS[1])
+    made = await offline.engine(store, FakeClock())
 
     made.start()
     found = await made.recovered()
@@ -92,7 +73,7 @@ async def test_unfinished_runs_are_listed_again_after_a_fault(store: MemoryStore
         raise errors.StorageFault("the disk is away")
 
     store.list_unfinished = fails  # type: ignore[method-assign]
-    made = await engine(store, time)
+    made = await offline.engine(store, time)
     made.start()
     await tries.wait()
     before = list(begun)
@@ -103,13 +84,3 @@ async def test_unfinished_runs_are_listed_again_after_a_fault(store: MemoryStore
     assert before == []
     assert len(begun) == len(RUNS)
     await made.stop()
-
-
-async def damage(store: MemoryStore, run_id: str) -> None:
-    """Change the first of two lines of a run's journal."""
-    log = await store.open(run_id)
-    for _ in range(2):
-        await log.decide(decisions.DecisionKind.TAKEN, {})
-    await log.close()
-    path = f"{layout.run_folder(run_id)}/{layout.CONTROL}"
-    store.disk.write(path, store.disk.read(path).replace(b"taken", b"tokan", 1), sync=True)

@@ -1,0 +1,61 @@
+"""Orders to runs on Temporal: what becomes of one run keeps no order from the others."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+pytest.importorskip("temporalio")
+
+from app import errors
+from app.clock import FakeClock
+from app.storage.memory_store import MemoryStore
+from app.temporal import orders
+from tests.unit.engine import samples
+from tests.unit.temporal import offline
+
+PARENT = "20260210T143000Z-parent"
+CHILDREN = [f"20260210T14300{number}Z-childs" for number in range(1, 4)]
+
+
+async def family(store: MemoryStore) -> None:
+    """Make a run and three runs that it has started."""
+    await store.create(samples.start(run_id=PARENT))
+    for run_id in CHILDREN:
+        await store.create(samples.start(run_id=run_id, parent_run_id=PARENT))
+
+
+def ordering(store: MemoryStore, told: list[str]) -> orders.Orders:
+    """Return what gives orders, which notes the runs whose workflow is told."""
+
+    async def tell(run_id: str, signal: str, arguments: list[Any]) -> None:
+        told.append(run_id)
+
+    return orders.Orders(store, offline.carrying(store, FakeClock()), FakeClock(), tell)
+
+
+@pytest.mark.parametrize(
+    ("fault", "repeats"), [(errors.JournalCorrupt("line 1 is damaged"), False), (errors.StorageFault("away"), True)]
+)
+async def test_a_child_keeps_no_other_from_being_cancelled(
+    monkeypatch: pytest.MonkeyPatch, fault: BaseException, repeats: bool
+) -> None:
+    """The second of three children cannot be opened: the others are cancelled, and what may pass is told at the end."""
+    store = MemoryStore(clock=FakeClock())
+    async with store:
+        await family(store)
+        told: list[str] = []
+        opens = store.open
+
+        async def fails(run_id: str) -> Any:
+            if run_id == CHILDREN[1]:
+                raise fault
+            return await opens(run_id)
+
+        monkeypatch.setattr(store, "open", fails)
+        with pytest.raises(errors.StorageFault) if repeats else contextlib.nullcontext():
+            await ordering(store, told).cancel(PARENT, None)
+
+        assert sorted(told) == sorted([PARENT, CHILDREN[0], CHILDREN[2]])
