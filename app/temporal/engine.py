@@ -229,7 +229,7 @@ class TemporalEngine:
             record = await self._steps.deliver(order, delivery, attempt)
         except Superseded as superseded:
             raise inputs.lapsed(delivery.of.kind, key) from superseded
-        await self.submit(run_id)
+        await self._look(run_id)
         return record
 
     async def open_input(self, run_id: str) -> tuple[str, plain.Json] | None:

@@ -14,9 +14,10 @@ from temporalio.client import Client
 
 from app import errors
 from app.clock import FakeClock
+from app.domain import inputs, records
 from app.engine import stores
 from app.storage.memory_store import MemoryStore
-from app.temporal import keeping, messages, registration
+from app.temporal import keeping, messages, registration, steps
 from tests.unit.engine import samples
 from tests.unit.temporal import offline
 
@@ -83,4 +84,29 @@ async def test_unfinished_runs_are_listed_again_after_a_fault(store: MemoryStore
     assert await made.recovered() == len(RUNS)
     assert before == []
     assert len(begun) == len(RUNS)
+    await made.stop()
+
+
+async def test_the_workflow_hears_of_a_delivery_though_the_run_cannot_be_opened_again(
+    store: MemoryStore, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line of an answer is durable, and then the store cannot open the run: its workflow is told all the same."""
+    made = await offline.engine(store, FakeClock())
+    line = samples.record("asked", samples.tool("asked"))
+
+    async def fails(run_id: str) -> Any:
+        raise errors.StorageFault("the disk is away")
+
+    async def key_order(carried: steps.Steps, run_id: str, key: str, kind: str) -> messages.StepOrder:
+        return messages.StepOrder(run_id=run_id, key=key, operation="", branch="")
+
+    async def deliver(carried: steps.Steps, *given: Any) -> records.Record:
+        monkeypatch.setattr(store, "open", fails)
+        return line
+
+    monkeypatch.setattr(steps.Steps, "key_order", key_order)
+    monkeypatch.setattr(steps.Steps, "deliver", deliver)
+
+    assert await made.deliver(RUNS[0], "asked", inputs.Delivery(value=1, author=inputs.SYSTEM)) is line
+    assert begun == [messages.workflow_id(RUNS[0])]
     await made.stop()
