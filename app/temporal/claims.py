@@ -98,7 +98,12 @@ class Claims:
         workspace = _path(start.working_dir)
         for row in await self._store.list_unfinished():
             if row.exclusive_workspace and _path(row.working_dir) == workspace:
-                found = (await self._store.read(row.run_id)).decisions
+                try:
+                    found = (await self._store.read(row.run_id)).decisions
+                except (errors.NotFound, errors.JournalCorrupt) as error:
+                    # A damaged run writes nothing, so that it holds nothing.
+                    _log.error("it holds no workspace: %s", error.message, extra={"run_id": row.run_id})
+                    continue
                 if found.taken_since_resume and found.ended is None and found.placed == place:
                     return row.run_id
         return None

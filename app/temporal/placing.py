@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 
+from app import errors
 from app.domain import decisions, runs
 from app.engine import stores
 from app.temporal import messages
 from app.temporal.leases import Leases
 
 _MOST_READ = 20
+
+_log = logging.getLogger(__name__)
 
 
 class Placing:
@@ -50,11 +54,18 @@ class Placing:
         if start.parent_run_id is not None:
             return await self.place(start.parent_run_id)
         if start.forked_from is not None:
-            return (await self._store.read(start.forked_from)).decisions.placed
+            return await self._placed(start.forked_from)
         query = stores.RunQuery(session_id=start.session_id, limit=_MOST_READ)
         # A plan looks at the files of its tasks.
         own = dataclasses.replace(query, internal=True)
         for row in (*await self._store.list_runs(query), *await self._store.list_runs(own)):
-            if row.run_id != start.run_id and (found := (await self._store.read(row.run_id)).decisions.placed):
+            if row.run_id != start.run_id and (found := await self._placed(row.run_id)):
                 return found
         return None
+
+    async def _placed(self, run_id: str) -> str | None:
+        try:
+            return (await self._store.read(run_id)).decisions.placed
+        except (errors.NotFound, errors.JournalCorrupt) as error:
+            _log.warning("not known where the run was placed: %s", error.message, extra={"run_id": run_id})
+            return None

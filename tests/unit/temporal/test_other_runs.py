@@ -1,0 +1,77 @@
+"""What a run on Temporal needs to know of other runs: one that is damaged or deleted stands in nobody's way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("temporalio")
+
+from app.clock import FakeClock
+from app.domain import decisions
+from app.engine import stores
+from app.storage.memory_store import MemoryStore
+from app.temporal import claims, leases, messages, placing
+from tests.unit.engine import samples
+from tests.unit.temporal import offline
+
+PLACED, DAMAGED, RUN = (f"20260210T14300{number}Z-abcdef" for number in range(3))
+
+
+def places(store: stores.RunStore) -> placing.Placing:
+    """Return what places runs on the worker `here`."""
+    here = messages.Placement(worker="here", gone_seconds=1)
+    return placing.Placing(store, leases.Leases(store, FakeClock()), here)
+
+
+async def place(store: stores.RunStore, run_id: str, worker: str) -> None:
+    """Write down where a run is placed."""
+    async with leases.Leases(store, FakeClock()).of(run_id) as log:
+        await log.decide(decisions.DecisionKind.PLACED, {"worker": worker})
+
+
+async def test_a_damaged_run_of_the_session_is_passed_over() -> None:
+    """Of two earlier runs of a session the newer is damaged: the next run is placed where the older one was."""
+    store = MemoryStore(clock=FakeClock())
+    async with store:
+        for run_id in (PLACED, DAMAGED, RUN):
+            await store.create(samples.start(run_id=run_id, session_id="s"))
+        await place(store, PLACED, "there")
+        await offline.damage(store, DAMAGED)
+
+        assert await places(store).place(RUN) == "there"
+
+
+async def test_a_fork_of_a_deleted_run_is_placed() -> None:
+    """The source of a fork is gone before its first step: it is placed on the worker that asks."""
+    store = MemoryStore(clock=FakeClock())
+    async with store:
+        await store.create(samples.start(run_id=RUN, forked_from=PLACED))
+
+        assert await places(store).place(RUN) == "here"
+
+
+async def test_a_damaged_run_holds_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim is lost, and an unfinished run of the workspace is damaged: the next run holds it."""
+    held: list[str] = []
+
+    async def nobody(made: claims.Claims, claim: str) -> None:
+        return None
+
+    async def hold(made: claims.Claims, claim: str, holder: str) -> str:
+        held.append(holder)
+        return holder
+
+    monkeypatch.setattr(claims.Claims, "_holder", nobody)
+    monkeypatch.setattr(claims.Claims, "_hold", hold)
+    store = MemoryStore(clock=FakeClock())
+    async with store:
+        for run_id in (DAMAGED, RUN):
+            await store.create(samples.start(run_id=run_id, working_dir="/work", exclusive_workspace=True))
+        await offline.damage(store, DAMAGED)
+        client: Any = None
+        shared = placing.Placing(store, leases.Leases(store, FakeClock()), None)
+
+        assert await claims.Claims(store, client, "runs", shared).take(RUN) is None
+        assert held == [RUN]
