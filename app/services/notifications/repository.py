@@ -80,6 +80,7 @@ class EndpointRepository:
         self._make_dead = dead
         self._dead: dict[str, DeadLetters] = {}
         self._endpoints: dict[str, notifications.Endpoint] | None = None
+        self._reading = asyncio.Lock()
         self._turn = asyncio.Lock()
         self.changed = asyncio.Event()
         """Set by each change; the dispatcher clears it."""
@@ -92,11 +93,7 @@ class EndpointRepository:
         Raises:
             errors.Unreadable: a file cannot be read now.
         """
-        if self._endpoints is None:
-            found = (await self._documents.read_all()).documents
-            read = {name: endpoint for name, kept in found.items() if (endpoint := _endpoint(kept)) is not None}
-            self._endpoints = read
-        return sorted(self._endpoints.values(), key=lambda each: (each.created_at, each.endpoint_id))
+        return sorted((await self._all()).values(), key=lambda each: (each.created_at, each.endpoint_id))
 
     async def get(self, endpoint_id: str) -> notifications.Endpoint:
         """Return an endpoint.
@@ -104,8 +101,7 @@ class EndpointRepository:
         Raises:
             errors.NotFound: `endpoint_not_found`.
         """
-        found = next((each for each in await self.all() if each.endpoint_id == endpoint_id), None)
-        if found is None:
+        if (found := (await self._all()).get(endpoint_id)) is None:
             raise errors.NotFound(f"there is no endpoint {endpoint_id!r:.80}", code="endpoint_not_found")
         return found
 
@@ -122,10 +118,9 @@ class EndpointRepository:
             errors.StorageFault: it cannot be written.
         """
         async with self._turn:
-            await self.all()
-            assert self._endpoints is not None
+            known = await self._all()
             await self._documents.put(endpoint.endpoint_id, endpoint.to_json())
-            self._endpoints[endpoint.endpoint_id] = endpoint
+            known[endpoint.endpoint_id] = endpoint
         self.changed.set()
 
     async def advance(self, endpoint_id: str, since: str, delivered: Iterable[str]) -> notifications.Endpoint | None:
@@ -135,12 +130,12 @@ class EndpointRepository:
             errors.StorageFault: it cannot be written.
         """
         async with self._turn:
-            known = (self._endpoints or {}).get(endpoint_id)
-            if self._endpoints is None or known is None:
+            known = await self._all()
+            if (before := known.get(endpoint_id)) is None:
                 return None
-            endpoint = dataclasses.replace(known, since=since, delivered=tuple(delivered))
+            endpoint = dataclasses.replace(before, since=since, delivered=tuple(delivered))
             await self._documents.put(endpoint_id, endpoint.to_json())
-            self._endpoints[endpoint_id] = endpoint
+            known[endpoint_id] = endpoint
             return endpoint
 
     async def edit(self, endpoint_id: str, change: Callable[[notifications.Endpoint], notifications.Endpoint]) -> None:
@@ -150,10 +145,11 @@ class EndpointRepository:
             errors.StorageFault: it cannot be written.
         """
         async with self._turn:
-            if (known := (self._endpoints or {}).get(endpoint_id)) is not None and self._endpoints is not None:
-                endpoint = change(known)
+            known = await self._all()
+            if (before := known.get(endpoint_id)) is not None:
+                endpoint = change(before)
                 await self._documents.put(endpoint_id, endpoint.to_json())
-                self._endpoints[endpoint_id] = endpoint
+                known[endpoint_id] = endpoint
         self.changed.set()
 
     async def remove(self, endpoint_id: str) -> None:
@@ -163,11 +159,21 @@ class EndpointRepository:
             errors.StorageFault: a file cannot be removed.
         """
         async with self._turn:
+            known = await self._all()
             await self._documents.remove(endpoint_id)
-            (self._endpoints or {}).pop(endpoint_id, None)
+            known.pop(endpoint_id, None)
         for letter in await self.dead_letters(endpoint_id).all():
             await self.dead_letters(endpoint_id).remove(letter.message.message_id)
         self.changed.set()
+
+    async def _all(self) -> dict[str, notifications.Endpoint]:
+        if self._endpoints is None:
+            async with self._reading:
+                if self._endpoints is None:
+                    found = (await self._documents.read_all()).documents
+                    read = {name: endpoint for name, kept in found.items() if (endpoint := _endpoint(kept)) is not None}
+                    self._endpoints = read
+        return self._endpoints
 
 
 def _oldest_first(letters: Mapping[str, notifications.DeadLetter]) -> list[notifications.DeadLetter]:

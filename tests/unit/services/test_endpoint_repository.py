@@ -53,3 +53,16 @@ async def test_a_first_look_does_not_hide_a_letter_written_meanwhile() -> None:
     await asyncio.gather(letters.all(), letters.put("m1", _letter(1)))
 
     assert await letters.all() == [_letter(1)]
+
+
+async def test_a_first_look_does_not_hide_an_endpoint_added_meanwhile() -> None:
+    """Endpoints are read once, so a slow first reader cannot put an older list in place of a newer one."""
+    documents = memory_documents.MemoryDocuments()
+    kept = repository.EndpointRepository(documents, lambda _: memory_documents.MemoryDocuments())
+    added = notifications.Endpoint(
+        endpoint_id="ep_1", name="x", channel="command", argv=("x",), created_at=AT, since=AT
+    )
+    await asyncio.gather(kept.all(), kept.put(added))
+
+    assert await kept.all() == [added]
+    assert documents.reads == 1
