@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import dataclasses
 from collections.abc import Mapping
@@ -59,6 +60,7 @@ class Endpoints(EndpointQueries):
         self._audit = log
         self._clock = clock
         self._ids = ids
+        self._adding = asyncio.Lock()
 
     async def add(
         self, new: requests.NewEndpoint, author: authors.Author | None
@@ -70,20 +72,9 @@ class Endpoints(EndpointQueries):
             errors.Conflict: `idempotency_conflict`, `too_many_endpoints`.
             errors.DiskFull: it cannot be written.
         """
-        key, known = new.idempotency_key, {each.endpoint_id: each for each in await self._repository.all()}
-        endpoint_id = f"ep_{plain.sha256(key.encode())[:24]}" if key is not None else self._ids.token("ep_")
-        if (found := known.get(endpoint_id)) is not None:
-            if found.request_sha256 != new.sha256():
-                message = f"this idempotency key was used for another request, which made the endpoint {endpoint_id}"
-                raise errors.Conflict(message, code="idempotency_conflict", detail={"endpoint_id": endpoint_id})
-            return await self._shown(found), True
-        endpoint = requests.made(new, endpoint_id, clock.stamp(self._clock.now()), self._secret())
-        if len(known) >= MOST_ENDPOINTS:
-            raise errors.Conflict(f"there are {MOST_ENDPOINTS} endpoints; remove one first", code="too_many_endpoints")
-        with faults.as_errors():
-            await self._audit.append(author, "endpoint.added", endpoint_id, {"channel": endpoint.channel})
-            await self._repository.put(endpoint)
-        return await self._shown(endpoint, endpoint.signing_secret), False
+        # From the look to the file: a repetition that arrives meanwhile has to find this endpoint and its one secret.
+        async with self._adding:
+            return await self._added(new, author)
 
     async def edit(
         self, endpoint_id: str, edit: requests.EndpointEdit, author: authors.Author | None
@@ -157,6 +148,24 @@ class Endpoints(EndpointQueries):
                 await kept.put(letter.message.message_id, dataclasses.replace(letter, replayed=True))
         self._repository.changed.set()
         return len(chosen)
+
+    async def _added(
+        self, new: requests.NewEndpoint, author: authors.Author | None
+    ) -> tuple[notifications.EndpointShown, bool]:
+        key, known = new.idempotency_key, {each.endpoint_id: each for each in await self._repository.all()}
+        endpoint_id = f"ep_{plain.sha256(key.encode())[:24]}" if key is not None else self._ids.token("ep_")
+        if (found := known.get(endpoint_id)) is not None:
+            if found.request_sha256 != new.sha256():
+                message = f"this idempotency key was used for another request, which made the endpoint {endpoint_id}"
+                raise errors.Conflict(message, code="idempotency_conflict", detail={"endpoint_id": endpoint_id})
+            return await self._shown(found), True
+        endpoint = requests.made(new, endpoint_id, clock.stamp(self._clock.now()), self._secret())
+        if len(known) >= MOST_ENDPOINTS:
+            raise errors.Conflict(f"there are {MOST_ENDPOINTS} endpoints; remove one first", code="too_many_endpoints")
+        with faults.as_errors():
+            await self._audit.append(author, "endpoint.added", endpoint_id, {"channel": endpoint.channel})
+            await self._repository.put(endpoint)
+        return await self._shown(endpoint, endpoint.signing_secret), False
 
     def _secret(self) -> str:
         return f"whsec_{base64.b64encode(self._ids.token(self._ids.token('')).encode()).decode()}"

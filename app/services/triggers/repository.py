@@ -25,6 +25,7 @@ class TriggerRepository:
         self._audit = log
         self._triggers: dict[str, triggers.Trigger] | None = None
         self._reading = asyncio.Lock()
+        self._adding = asyncio.Lock()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.changed = asyncio.Event()
         """Set by each change of a person; who waits for it clears it."""
@@ -70,13 +71,16 @@ class TriggerRepository:
 
         Raises:
             errors.DiskFull: it cannot be written.
+            errors.Conflict: `too_many_triggers`.
         """
         known = await self._all()
-        if trigger.trigger_id not in known and len(known) >= MOST_TRIGGERS:
-            raise errors.Conflict(f"there are {MOST_TRIGGERS} triggers; remove one first", code="too_many_triggers")
-        with faults.as_errors():
-            await self._documents.put(trigger.trigger_id, trigger.to_json())
-        known[trigger.trigger_id] = trigger
+        if trigger.trigger_id in known:
+            await self._write(known, trigger)
+            return
+        async with self._adding:
+            if len(known) >= MOST_TRIGGERS:
+                raise errors.Conflict(f"there are {MOST_TRIGGERS} triggers; remove one first", code="too_many_triggers")
+            await self._write(known, trigger)
 
     async def remove(self, trigger_id: str) -> None:
         """Remove a trigger, durably.
@@ -87,6 +91,11 @@ class TriggerRepository:
         with faults.as_errors():
             await self._documents.remove(trigger_id)
         (await self._all()).pop(trigger_id, None)
+
+    async def _write(self, known: dict[str, triggers.Trigger], trigger: triggers.Trigger) -> None:
+        with faults.as_errors():
+            await self._documents.put(trigger.trigger_id, trigger.to_json())
+        known[trigger.trigger_id] = trigger
 
     async def _all(self) -> dict[str, triggers.Trigger]:
         if self._triggers is None:
