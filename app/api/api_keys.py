@@ -78,12 +78,16 @@ async def list_keys(services: ServicesDep) -> Response:
         *refusals.WRITE,
         "key_exists",
         "too_many_keys",
+        "admin_key_needed",
         status=201,
         meaning="The key with its secret, which is shown this once.",
     ),
 )
 async def add_key(services: ServicesDep, body: KeyBody, author: AuthorDep) -> Response:
-    """Add a key. It counts at once; as the first one it closes a service that was open on loopback."""
+    """Add a key. It counts at once; the first one closes a service that was open on loopback.
+
+    Without a token, the first key must be an admin's, without limits.
+    """
     return as_json(await services.keys.add(body.key(), author), status=201, headers=_ONCE)
 
 

@@ -36,7 +36,10 @@ OPEN_PREFIX = "/hooks/"  # Beginning of the addresses that hold their own creden
 
 _BEARER = access.Caller(author=authors.Author(name=None, claimed=False, via="token"))
 _CLAIMING = ("local", "token")
-_UNAUTHORIZED = "the header `Authorization: Bearer TOKEN` is missing or wrong"
+_UNAUTHORIZED = (
+    "the header `Authorization: Bearer SECRET` is missing or wrong; SECRET is a key, or the token of the service, and"
+    " commands send what CONTROL_ROOM_API_TOKEN contains"
+)
 _TICKET_REFUSED = "the ticket was used, has expired or is unknown; get another one with POST /api/tickets"
 _HOST = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_-][A-Za-z0-9._-]{0,253}))(?::(?P<port>[0-9]{0,5}))?"

@@ -57,6 +57,11 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.Conflict("there is a key ada already; rotate it, or revoke it first", code="key_exists"),
     errors.Conflict("there are 1000 keys already, which is the limit; revoke one", code="too_many_keys"),
     errors.Conflict(
+        "bob cannot be the first key: it closes the service, and without CONTROL_ROOM_API_TOKEN only an admin's key"
+        " without limits lets anyone manage keys then; add such a key first: control-room keys add NAME --role admin",
+        code="admin_key_needed",
+    ),
+    errors.Conflict(
         "ada is the last key that can manage keys; add another admin first, or rotate this key", code="last_admin_key"
     ),
     errors.NotFound("there is no key 'ada'", code="key_not_found"),

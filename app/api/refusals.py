@@ -107,7 +107,11 @@ _PROBLEMS = (
     problems.of_status(
         400, "Host example.org is not allowed; add it to CONTROL_ROOM_ALLOWED_HOSTS", code="unknown_host"
     ),
-    problems.of_status(401, "the header `Authorization: Bearer TOKEN` is missing or wrong"),
+    problems.of_status(
+        401,
+        "the header `Authorization: Bearer SECRET` is missing or wrong; SECRET is a key, or the token of the service,"
+        " and commands send what CONTROL_ROOM_API_TOKEN contains",
+    ),
     problems.of_status(
         403, "Origin https://example.org is not allowed; add it to CONTROL_ROOM_ALLOWED_ORIGINS", code="foreign_origin"
     ),

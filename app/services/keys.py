@@ -76,7 +76,8 @@ class Keys:
 
         Raises:
             errors.RequestInvalid: its name, recipes or labels have the wrong form, or it expires in the past.
-            errors.Conflict: `key_exists`, a key has that name; `too_many_keys`.
+            errors.Conflict: `key_exists`, a key has that name; `too_many_keys`; `admin_key_needed`, the key would close
+                the service, and no client could manage keys then.
         """
         now = self._clock.now()
         if flaws := list(_flaws(new, now)):
@@ -99,7 +100,15 @@ class Keys:
                 raise errors.Conflict(
                     f"there are {keys.MOST_KEYS} keys already, which is the limit; revoke one", code="too_many_keys"
                 )
-            return {**known, key.name: key}
+            found = {**known, key.name: key}
+            if not self._stays_managed(found):
+                message = (
+                    f"{new.name} cannot be the first key: it closes the service, and without CONTROL_ROOM_API_TOKEN"
+                    " only an admin's key without limits lets anyone manage keys then; add such a key first:"
+                    " control-room keys add NAME --role admin"
+                )
+                raise errors.Conflict(message, code="admin_key_needed", detail={"name": new.name})
+            return found
 
         return _issued(await self._change("key.added", new.name, author, added), secret)
 
@@ -132,15 +141,18 @@ class Keys:
         """
 
         def revoked(known: dict[str, keys.Key]) -> dict[str, keys.Key]:
-            key, now = _named(known, name), self._clock.now()
+            key = _named(known, name)
             left = {other: key for other, key in known.items() if other != name}
-            lasts = self._has_token or any(other.administers(now) for other in left.values())
-            if key.administers(now) and not lasts:
+            if key.administers(self._clock.now()) and not self._stays_managed(left):
                 message = f"{name} is the last key that can manage keys; add another admin first, or rotate this key"
                 raise errors.Conflict(message, code="last_admin_key", detail={"name": name})
             return left
 
         await self._change("key.revoked", name, author, revoked)
+
+    def _stays_managed(self, found: dict[str, keys.Key]) -> bool:
+        now = self._clock.now()
+        return self._has_token or any(key.administers(now) for key in found.values())
 
     def _secret(self) -> str:
         # Four times 82 bits.

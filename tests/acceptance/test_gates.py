@@ -295,7 +295,8 @@ def test_a_kill_while_an_answer_is_written(project: programs.Project, point: str
 )
 def test_a_kill_while_a_vote_is_written(project: programs.Project, point: str) -> None:
     """Killed anywhere on a vote's way to the disk, the same key may vote again and counts once; the other decides."""
-    secrets = [told("keys", "add", name, "--role", "approver", project=project)["secret"] for name in ("ada", "bob")]
+    people = (("ada", "admin"), ("bob", "approver"))
+    secrets = [told("keys", "add", name, "--role", role, project=project)["secret"] for name, role in people]
     ada, bob = ({"Authorization": f"Bearer {secret}"} for secret in secrets)
 
     def voted(service: programs.Service, header: dict[str, str]) -> httpx.Response | None:

@@ -79,6 +79,7 @@ async def test_each_role_may_do_what_it_includes(project: Project) -> None:
         nowhere = await service.http.get("/api/nowhere", headers=holders["viewer"])
 
     assert code(missing) == (401, "unauthorized")
+    assert "CONTROL_ROOM_API_TOKEN" in missing.json()["detail"]
     assert code(nowhere) == (404, "not_found")
 
 
@@ -127,6 +128,21 @@ async def test_a_key_without_a_token_closes_the_service(project: Project) -> Non
         without, with_key = await service.http.get("/api/runs"), await service.http.get("/api/runs", headers=ada)
 
     assert (before.status_code, without.status_code, with_key.status_code) == (200, 401, 200)
+
+
+@pytest.mark.parametrize("fields", [{"role": "viewer"}, {"role": "admin", "recipes": ["quick"]}])
+async def test_the_first_key_is_one_that_manages_keys(project: Project, fields: dict[str, Any]) -> None:
+    """A first key that would lock everybody out is refused and changes nothing; with a token it is taken."""
+    new = {"name": "vic", **fields}
+    async with served.in_process(project) as service:
+        refused = await service.http.post("/api/keys", json=new)
+        still = await service.http.get("/api/keys")
+    async with served.in_process(project, api_token=TOKEN) as service:
+        with_token = await service.http.post("/api/keys", json=new, headers=bearer(TOKEN))
+
+    assert code(refused) == (409, "admin_key_needed")
+    assert "keys add NAME --role admin" in refused.json()["detail"]
+    assert (still.status_code, still.json(), with_token.status_code) == (200, [], 201)
 
 
 async def test_the_last_key_that_manages_keys_stays(project: Project) -> None:
