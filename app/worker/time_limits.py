@@ -79,7 +79,7 @@ class TimeLimits:
         assert active_run.log is not None
         assert active_run.runner is not None
         run_id, found = active_run.run_id, limits_of(active_run.log.loaded)
-        if (stop := self._stops.pop(run_id, None)) is not None:
+        if (stop := self._stops.pop(run_id, None)) is not None and self._holds(stop):
             self._park(active_run, stop)
         if found.wall_seconds is None and found.active_seconds is None:
             return
@@ -130,6 +130,19 @@ class TimeLimits:
         if resting := [child.left for child in below if child.task is not None or child.evicted is not None]:
             await asyncio.wait(resting)
         self._park(active_run, parked)
+
+    def _holds(self, stop: equipment.Parked) -> bool:
+        """Return whether what was to park a run once it is loaded still does."""
+        # The limiting run may have been sent on meanwhile, and a run below it that was only queued waits for no one
+        # to send it on. If the limit is still reached, the limiting run stops those below it once it is loaded.
+        run_id = str(stop.error.detail["run_id"])
+        limiting, timed = self._active.active_runs.get(run_id), self._timed.get(run_id)
+        if limiting is None or limiting.left.done():
+            return True
+        if timed is None:
+            return False
+        timed.read(limiting, clock.stamp(self._clock.now()))
+        return self._judge(limiting, timed)[0] is not None
 
     def _below(self, run_id: str) -> list[ActiveRun]:
         lineage, active_runs = self._active.lineage, list(self._active.active_runs.values())

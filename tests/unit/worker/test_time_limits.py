@@ -221,6 +221,28 @@ async def test_what_a_run_waits_for_is_parked_before_it() -> None:
     await bench.close()
 
 
+@pytest.mark.parametrize("raised", [True, False])
+async def test_a_child_that_was_only_queued_goes_on_with_its_parent(raised: bool) -> None:
+    """Once the parent is sent on under a higher limit, its child executes; until then it is parked in its turn."""
+    bench = await Bench(limit=1).open()
+    busy = bench.toolbox.hold("busy")
+    run_id = await limited(bench, {"child": "on", "program": [{"tool": "write"}]}, wall_seconds=60)
+    other = await bench.submit({"tool": "busy"}, priority=9)
+    await bench.executed("busy/1")
+    (child,) = [each for each in await bench.run_ids() if each not in (run_id, other)]
+    bench.advance(61)
+    await parked(bench, run_id)
+    if raised:
+        await bench.pool.limit(run_id, RunLimits(wall_seconds=1_000))
+        await bench.pool.unpause(run_id)
+    busy.set()
+    if raised:
+        assert await bench.ended(run_id, child) == [states.RunState.DONE] * 2
+    else:
+        assert (await parked(bench, child))["detail"]["run_id"] == run_id
+    await bench.close()
+
+
 async def test_a_run_that_ends_at_its_limit_has_ended() -> None:
     """A limit that is not reached changes nothing."""
     bench = await Bench().open()
