@@ -102,7 +102,8 @@ class Supervisor:
         if isinstance(reply, launcher_protocol.Refused):
             raise _refusal(reply, request)
         if passed:
-            contents = await asyncio.to_thread(_read, reply, passed)
+            # Shielded: a job that waits for a thread would never begin after a cancellation, and it closes the files.
+            contents = await asyncio.shield(asyncio.to_thread(_read, reply, passed))
         else:
             contents = [_inline(reply.stdout), _inline(reply.stderr)]
         self._notice(request, reply)

@@ -9,14 +9,24 @@ import resource
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app import clock
-from app.processes import commands, environments, launcher_client, process_markers, process_tree, supervisor
+from app.processes import (
+    commands,
+    environments,
+    launcher_client,
+    launcher_protocol,
+    process_markers,
+    process_tree,
+    supervisor,
+)
 from tests.unit.processes import modes, process_families
 
 
@@ -634,3 +644,38 @@ class TestConnections:
             await asyncio.gather(command, return_exceptions=True)
 
         assert (asked, stranger) == ("run-1", None)
+
+
+async def test_long_outputs_of_a_cancelled_command_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its open files are closed although no thread was free to read them before the cancellation."""
+    long = tmp_path / "long"
+    long.write_bytes(b"much")
+    passed = [os.open(long, os.O_RDONLY) for _ in range(2)]
+    ended = launcher_protocol.Ended(1, 2, 0, "", None, None, 0, 0, 0.0, 0, "none")
+
+    class Launcher:
+        async def run(self, *_: object) -> launcher_client.Reply:
+            return ended, list(passed)
+
+    supervised = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), {})
+    monkeypatch.setattr(supervised, "_running_launcher", Launcher)
+    threads, free = futures.ThreadPoolExecutor(1), threading.Event()
+    asyncio.get_running_loop().set_default_executor(threads)
+    threads.submit(free.wait)
+    running = asyncio.create_task(supervised.run(request("long")))
+    for _ in range(9):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    free.set()
+    threads.shutdown()
+
+    assert running.cancelled()
+    assert [file for file in passed if _is_open(file, long)] == []
+
+
+def _is_open(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
