@@ -73,6 +73,9 @@ class Loader:
             active_run.sent_on = False
             active_run.evicted = None
             self.loaded[active_run.run_id] = active_run
+            if active_run.interrupts and log.loaded.decisions.paused is not None:
+                active_run.runner.pause(interrupt=True)
+            active_run.interrupts = False
         except (errors.ControlRoomError, errors.StorageFault) as failure:
             active_run.failure = failure
             raise

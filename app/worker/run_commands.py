@@ -158,6 +158,7 @@ class RunCommands:
         try:
             if not (interrupt and _is_pausing(log, active_run)):
                 await self._write_pause(log, author)
+            active_run.interrupts = interrupt and active_run.evicted is not None
             _runner(active_run).pause(interrupt=interrupt)
         finally:
             self._active.advance(active_run)

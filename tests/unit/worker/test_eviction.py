@@ -463,6 +463,31 @@ async def test_an_order_in_the_moment_of_eviction(order: str, turns: int) -> Non
     await there.close()
 
 
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_pause_in_the_moment_of_eviction_cuts_off_what_is_performed(turns: int) -> None:
+    """A step that a pause interrupts is cut off, even if the pause reaches a runner that was released."""
+    there = await bench().open()
+    there.toolbox.hold("slow")
+    run_id = await there.submit(*toys.tools("slow", "two"))
+    await there.toolbox.begun("slow")
+    given: list[asyncio.Task[Any]] = []
+
+    async def later() -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await there.pool.pause(run_id, interrupt=True)
+
+    there.probes.at("pool.before_sleep", 1, lambda: given.append(asyncio.create_task(later())))
+    await there.advance_until(lambda: bool(given))
+    await pools.soon(given[0])
+    await there.at_rest(run_id)
+
+    assert await there.status(run_id) == "paused"
+    assert there.toolbox.cut == ["slow"]
+
+    await there.close()
+
+
 async def test_a_kill_at_every_point_of_eviction_and_loading() -> None:
     """Wherever the process dies, the next one asks again, and the answer leads to the same end."""
     there, run_id = await evicted()
