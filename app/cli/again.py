@@ -177,7 +177,7 @@ def _report(found: Answer) -> str:
     cost = "no limit known" if found["cost_usd_at_most"] is None else f"${found['cost_usd_at_most']:.2f}"
     return "\n".join(
         [
-            formats.table(("action", "step", "by", "why"), rows),
+            formats.table(("action", "step", "by", "why"), rows, whole=True),
             f"steps that are kept: {found['taken_over']}; steps that run again: {found['again']}",
             f"calls of agents at most: {calls}; cost at most: {cost}",
             found["workspace_note"],

@@ -15,9 +15,14 @@ _WIDEST_CELL = 60
 _NEAREST, _RESEMBLANCE = 3, 0.5
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[Any]], none: str | None = None) -> str:
-    """Return rows under their headings, or `none` in place of an empty table; the last column is never padded."""
-    shown = [tuple(name.upper() for name in names), *(tuple(map(cell, row)) for row in rows)]
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]], none: str | None = None, *, whole: bool = False) -> str:
+    """Return rows under their headings, or `none` in place of an empty table; the last column is never padded.
+
+    Args:
+        whole: Whether the last column is never cut either: it holds what is shown nowhere else.
+    """
+    cells = [[*map(cell, row[:-1]), _on_one_line(row[-1]) if whole else cell(row[-1])] for row in rows]
+    shown = [tuple(name.upper() for name in names), *map(tuple, cells)]
     if none is not None and len(shown) == 1:
         return none
     widths = [max(len(row[column]) for row in shown) for column in range(len(names))]
@@ -26,8 +31,12 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]], none: str | None 
 
 def cell(value: Any) -> str:
     """Return a value on one line, cut where it is too long for a column."""
-    text = "-" if value is None or value == "" else " ".join(str(value).split())
+    text = _on_one_line(value)
     return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"
+
+
+def _on_one_line(value: Any) -> str:
+    return "-" if value is None or value == "" else " ".join(str(value).split())
 
 
 def runs(summaries: Sequence[Mapping[str, Any]]) -> str:

@@ -175,7 +175,9 @@ def _letters(found: Sequence[Mapping[str, Any]]) -> str:
         (one["message"]["message_id"], one["message"]["run_id"], one["message"]["kind"], one["attempts"], one["error"])
         for one in found
     ]
-    return formats.table(("message_id", "run_id", "kind", "attempts", "error"), rows, none="no dead letters")
+    return formats.table(
+        ("message_id", "run_id", "kind", "attempts", "error"), rows, none="no dead letters", whole=True
+    )
 
 
 notifications.add_command(

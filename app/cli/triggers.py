@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -233,20 +234,33 @@ def _new(
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:
-    rows = [(one["trigger_id"], one["name"], _state(one), _when(one), _newest(one)) for one in found]
-    return formats.table(("trigger_id", "name", "state", "when", "newest"), rows, none="no triggers")
+    rows = [
+        (one["trigger_id"], one["name"], _state(one), _when(one), next(iter(one["next_at"]), None), _newest(one))
+        for one in found
+    ]
+    return formats.table(("trigger_id", "name", "state", "when", "next", "newest"), rows, none="no triggers")
 
 
 def _one(found: Mapping[str, Any]) -> str:
     facts = {name: found.get(name) for name in ("trigger_id", "name", "recipe_id", "overlap", "catch_up")}
-    facts |= {"state": _state(found), "when": _when(found), "next": ", ".join(found["next_at"])}
+    coming = f"{', '.join(found['next_at'])}{' (once it is unpaused)' if found['paused'] else ''}"
+    facts |= {"state": _state(found), "when": _when(found), "next": found["next_at"] and coming}
+    facts |= {name: _pairs(found[name]) for name in ("args", "args_from", "labels")}
+    facts |= {"events": ", ".join((found["webhook"] or {}).get("events", ())), "priority": found["priority"]}
+    facts |= {"working_dir": found["working_dir"]}
     facts |= {"address": found.get("address"), "signing secret": found.get("signing_secret")}
     width = max(map(len, facts))
     lines = [f"{name:<{width}}  {value}" for name, value in facts.items() if value]
     if not found["history"]:
         return "\n".join(lines)
     rows = [(one["due_at"], one["result"], one["run_id"], one["reason"] or one["subject"]) for one in found["history"]]
-    return "\n".join([*lines, "", formats.table(("due_at", "result", "run_id", "about"), rows)])
+    return "\n".join([*lines, "", formats.table(("due_at", "result", "run_id", "about"), rows, whole=True)])
+
+
+def _pairs(found: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in found.items()
+    )
 
 
 def _state(one: Mapping[str, Any]) -> str:

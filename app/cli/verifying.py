@@ -55,7 +55,7 @@ async def verify_everything(client: Client) -> Answer:
 def report_of(found: Mapping[str, Any]) -> str:
     """Return unsound things as a table, what to do about them, and how much was checked."""
     rows = [(report["kind"], report["id"], report["state"], *_worst(report)) for report in found["reports"]]
-    parts = [formats.table(("kind", "id", "state", "file", "reason"), rows)] if rows else []
+    parts = [formats.table(("kind", "id", "state", "file", "reason"), rows, whole=True)] if rows else []
     advice = [f"{report['id']}: {formats.advice(report)}" for report in found["reports"] if report["advice"]]
     damage = f"{found['damaged']} damaged, {found['unreadable']} cannot be read now"
     return "\n".join([*parts, *advice, f"checked {_counted(found['checked'])}: {damage}"])

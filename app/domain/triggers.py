@@ -169,7 +169,7 @@ class TriggerShown(shapes.Shape):
     webhook: Webhook | None  # Requests that start runs.
     files: Files | None  # Files that start runs.
     next_at: tuple[shapes.Instant, ...]
-    """When the next runs start, at most five; empty while it is paused, or if there are none."""
+    """When the next runs start, at most five; while it is paused, when they would if it were unpaused now."""
     waiting: int  # Occurrences that have not started their runs yet.
     last_run_id: shapes.RunId | None  # The newest run that it started.
     history: tuple[Occurrence, ...]  # What came of its newest occurrences, newest first, at most 100.

@@ -250,7 +250,7 @@ async def test_the_wall_clock_may_be_set_back_and_forth(tmp_path: Path) -> None:
 
 
 async def test_a_paused_trigger_starts_nothing_and_makes_nothing_up(tmp_path: Path) -> None:
-    """While it is paused it has no next time; unpaused it continues with the next occurrence."""
+    """While it is paused it shows when it would start; unpaused it continues with the next occurrence."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         added = await service.add(schedule=EVERY_FIVE_MINUTES, catch_up="all")
         address = f"/api/triggers/{added['trigger_id']}"
@@ -261,7 +261,7 @@ async def test_a_paused_trigger_starts_nothing_and_makes_nothing_up(tmp_path: Pa
         await service.advance(300)
         (result,) = await service.results(added["trigger_id"], 1)
 
-    assert (paused["paused"], paused["next_at"]) == (True, [])
+    assert (paused["paused"], paused["next_at"][0]) == (True, "2026-02-10T14:35:00.000Z")
     assert (stale.status_code, stale.json()["code"]) == (409, "trigger_changed")
     assert result["occurrence"] == "2026-02-10T15:35:00Z"
 

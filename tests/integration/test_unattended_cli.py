@@ -35,6 +35,7 @@ def test_commands_work_on_a_folder(tmp_path: Path, cli: Any) -> None:
     trigger_id = json.loads(out)["trigger_id"]
     assert code == 0
     listed = cli("triggers", "list", *project)
+    resting = cli("triggers", "show", trigger_id, *project)[1]
     paused = cli("triggers", "pause", trigger_id, "--json", *project)
     fired = cli("triggers", "fire", trigger_id, *project)
     shown = json.loads(cli("triggers", "show", trigger_id, "--json", *project)[1])
@@ -49,12 +50,36 @@ def test_commands_work_on_a_folder(tmp_path: Path, cli: Any) -> None:
     assert (edited["schedule"]["every_seconds"], edited["name"], edited["overlap"]) == (90, "Slow", "queue")
     assert (refused[0], "$.webhook" in refused[2]) == (2, True)
     assert "every 60 s" in listed[1]
+    assert json.loads(out)["next_at"][0] in listed[1]
+    assert re.search(r"^labels +by=clock$", resting, re.MULTILINE)
+    assert "(once it is unpaused)" not in resting
+    assert "(once it is unpaused)" in text
     assert (json.loads(paused[1])["paused"], json.loads(unpaused[1])["paused"]) == (True, False)
     assert fired[0] == 0
     assert [one["result"] for one in shown["history"]] == ["started"]
     assert shown["history"][0]["run_id"] in text
     assert (removed[0], gone[0]) == (0, 4)
     assert "[trigger_not_found]" in gone[2]
+
+
+def test_a_trigger_shows_why_it_started_nothing_in_full(tmp_path: Path, cli: Any) -> None:
+    """The sender of a delivery is referred to this table, so no reason in it is cut; what a run gets is shown too."""
+    reason = f"$.args.scene_path: {'a long way down ' * 20}[args_invalid]"
+    with served.in_a_thread(Project(tmp_path)) as url:
+        words = ("--webhook", "github", "--event", "push", "--label", "by=hook", "--arg-from", "scene_path=/a/0")
+        added = json.loads(cli("triggers", "add", "draft", *words, "--json", "--server", url)[1])
+    path = tmp_path / ".control-room" / "triggers" / f"{added['trigger_id']}.json"
+    at = {"due_at": added["created_at"], "at": added["created_at"]}
+    history = [{"occurrence": "one", "result": "refused", "reason": reason} | at]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"history": history}))
+    shown = cli("triggers", "show", added["trigger_id"], "--project", str(tmp_path))[1]
+
+    assert reason in shown
+    assert re.findall(r"^(args_from|labels|events) +(.*)$", shown, re.MULTILINE) == [
+        ("args_from", "scene_path=/a/0"),
+        ("labels", "by=hook"),
+        ("events", "push"),
+    ]
 
 
 def test_commands_speak_to_a_service(tmp_path: Path, cli: Any) -> None:

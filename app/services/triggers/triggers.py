@@ -60,7 +60,7 @@ class TriggerQueries:
 
     def _shown(self, trigger: triggers.Trigger, **once: str | None) -> triggers.TriggerShown:
         begin = max(self._clock.now(), clock.instant(trigger.cursor))
-        coming = () if trigger.paused else itertools.islice(schedules.after(trigger, begin), NEXT)
+        coming = itertools.islice(schedules.after(trigger, begin), NEXT)
         return triggers.shown(trigger, tuple(map(clock.stamp, coming)), **once)
 
 

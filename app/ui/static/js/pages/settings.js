@@ -28,7 +28,7 @@ const TRIGGERS = [
   ["Trigger", (trigger) => html`<a class="row-link" href=${`/triggers/${trigger.trigger_id}`}>${trigger.name}</a>`, "wide"],
   ["Starts", (trigger) => html`<a href=${withQuery("/recipes", { recipe: trigger.recipe_id })}>${trigger.recipe_id}</a>`],
   ["When", when],
-  ["Next", (trigger) => html`<${Ago} at=${trigger.next_at[0]} />`],
+  ["Next", (trigger) => !trigger.paused && html`<${Ago} at=${trigger.next_at[0]} />`],
   ["Newest", ({ history: [newest] }) => newest && html`<${Outcome} of=${newest} /> <${Ago} at=${newest.at} />`],
 ];
 
@@ -54,7 +54,7 @@ export function Trigger({ id }) {
       ${trigger.kind === "schedule" && html`<dt>Missed times</dt><dd>${CATCH_UP[trigger.catch_up]}</dd>`}
       ${trigger.waiting > 0 && html`<dt>Waiting</dt><dd>${trigger.waiting}</dd>`}
       <dt>Created</dt><dd><${Ago} at=${trigger.created_at} />${trigger.created_by?.name && ` by ${trigger.created_by.name}`}</dd></dl>
-    ${trigger.next_at.length > 0 && html`<${Section} title="Next times"><ul class="lines">${each(trigger.next_at, (at) => html`<li><${Ago} at=${at} /><span class="muted">${new Date(at).toLocaleString(undefined, { timeZoneName: "short" })}</span></li>`)}</ul></${Section}>`}
+    ${trigger.next_at.length > 0 && html`<${Section} title=${trigger.paused ? "Next times, once resumed" : "Next times"}><ul class="lines">${each(trigger.next_at, (at) => html`<li><${Ago} at=${at} /><span class="muted">${new Date(at).toLocaleString(undefined, { timeZoneName: "short" })}</span></li>`)}</ul></${Section}>`}
     <${Section} title="History" count=${trigger.history.length}>
       ${trigger.history.length === 0 && html`<p class="muted">No runs yet.</p>`}
       <ul class="lines">${each(trigger.history, (past) => html`<li key=${past.occurrence}><${Outcome} of=${past} /><span class="wide">${past.subject || ""} ${past.reason || ""}</span><${Ago} at=${past.due_at} /></li>`)}</ul></${Section}>
