@@ -24,6 +24,7 @@ class DeadLetters:
         self._letters: dict[str, notifications.DeadLetter] | None = None
         # Lanes of several runs give up together, and an endpoint is removed while they do.
         self._turn = asyncio.Lock()
+        self._is_closed = False
 
     async def all(self) -> list[notifications.DeadLetter]:
         """Return all dead letters, oldest first."""
@@ -37,12 +38,14 @@ class DeadLetters:
         return [letter for letter in await self.all() if letter.replayed]
 
     async def put(self, name: str, letter: notifications.DeadLetter) -> None:
-        """Keep a letter, durably; the oldest go where there are too many.
+        """Keep a letter, durably; the oldest go where there are too many. Of a removed endpoint none is kept.
 
         Raises:
             errors.StorageFault: it cannot be written.
         """
         async with self._turn:
+            if self._is_closed:
+                return
             known = await self._all()
             before = _oldest_first(known)
             await self._documents.put(name, plain.plain(dataclasses.asdict(letter)))
@@ -58,6 +61,18 @@ class DeadLetters:
         """
         async with self._turn:
             await self._drop(await self._all(), name)
+
+    async def close(self) -> None:
+        """Drop all letters, since their endpoint was removed; a delivery that gives up now leaves none.
+
+        Raises:
+            errors.StorageFault: one cannot be removed.
+        """
+        async with self._turn:
+            self._is_closed = True
+            known = await self._all()
+            for name in list(known):
+                await self._drop(known, name)
 
     async def _all(self) -> dict[str, notifications.DeadLetter]:
         if self._letters is None:
@@ -119,6 +134,9 @@ class EndpointRepository:
         """
         async with self._turn:
             known = await self._all()
+            if endpoint.endpoint_id not in known:
+                # An idempotency key gives the same id again after a removal, which has closed the letters.
+                self._dead.pop(endpoint.endpoint_id, None)
             await self._documents.put(endpoint.endpoint_id, endpoint.to_json())
             known[endpoint.endpoint_id] = endpoint
         self.changed.set()
@@ -162,8 +180,7 @@ class EndpointRepository:
             known = await self._all()
             await self._documents.remove(endpoint_id)
             known.pop(endpoint_id, None)
-        for letter in await self.dead_letters(endpoint_id).all():
-            await self.dead_letters(endpoint_id).remove(letter.message.message_id)
+        await self.dead_letters(endpoint_id).close()
         self.changed.set()
 
     async def _all(self) -> dict[str, notifications.Endpoint]:

@@ -21,6 +21,10 @@ def _letter(number: int) -> notifications.DeadLetter:
     return notifications.DeadLetter(message=message, attempts=8, error="503", given_up_at=f"{AT[:17]}{number:02}.000Z")
 
 
+def _endpoint() -> notifications.Endpoint:
+    return notifications.Endpoint(endpoint_id="ep_1", name="x", channel="command", argv=("x",), created_at=AT, since=AT)
+
+
 async def _full(monkeypatch: pytest.MonkeyPatch) -> tuple[memory_documents.MemoryDocuments, repository.DeadLetters]:
     monkeypatch.setattr(repository, "MOST_DEAD", MOST)
     documents = memory_documents.MemoryDocuments()
@@ -59,10 +63,25 @@ async def test_a_first_look_does_not_hide_an_endpoint_added_meanwhile() -> None:
     """Endpoints are read once, so a slow first reader cannot put an older list in place of a newer one."""
     documents = memory_documents.MemoryDocuments()
     kept = repository.EndpointRepository(documents, lambda _: memory_documents.MemoryDocuments())
-    added = notifications.Endpoint(
-        endpoint_id="ep_1", name="x", channel="command", argv=("x",), created_at=AT, since=AT
-    )
+    added = _endpoint()
     await asyncio.gather(kept.all(), kept.put(added))
 
     assert await kept.all() == [added]
     assert documents.reads == 1
+
+
+async def test_a_removed_endpoint_leaves_no_letters() -> None:
+    """A delivery that gives up during the removal leaves none, and an endpoint added again keeps its own."""
+    documents = memory_documents.MemoryDocuments()
+    kept = repository.EndpointRepository(memory_documents.MemoryDocuments(), lambda _: documents)
+    await kept.put(_endpoint())
+    letters = kept.dead_letters("ep_1")
+    await letters.put("m1", _letter(1))
+    await asyncio.gather(kept.remove("ep_1"), letters.put("m2", _letter(2)))
+    await kept.dead_letters("ep_1").put("m3", _letter(3))
+    left = dict(documents.kept)
+    await kept.put(_endpoint())
+    await kept.dead_letters("ep_1").put("m4", _letter(4))
+
+    assert left == {}
+    assert list(documents.kept) == ["m4"]
