@@ -14,6 +14,11 @@ SAMPLES: Mapping[str, str] = {"story": "example", "code": "example-code"}
 _RENAMED = {PurePosixPath("README.md"): PurePosixPath("EXAMPLE.md")}  # Files that a project has of its own.
 
 _LEFT_OUT = frozenset({".gitignore"})
+_WRITTEN = frozenset({"Drafts", "reports"})  # Folders that recipes of the samples write.
+_OF_PROJECT = ".control-room"
+_BELONGING = frozenset({"recipes", "prompts"})
+"""What a sample has in its data directory; a checkout may hold runs, keys, triggers and agents of its user beside."""
+
 _MOST_NAMED = 10
 
 
@@ -50,7 +55,13 @@ def _files(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in _LEFT_OUT and path.suffix != ".pyc"
     )
-    return {str(_RENAMED.get(name, name)): path.read_bytes() for name, path in found if name.parts[0] != "Drafts"}
+    return {str(_RENAMED.get(name, name)): path.read_bytes() for name, path in found if _belongs(name)}
+
+
+def _belongs(name: PurePosixPath) -> bool:
+    if name.parts[0] == _OF_PROJECT:
+        return name.parts[1] in _BELONGING
+    return name.parts[0] not in _WRITTEN
 
 
 def _is_other(path: Path, content: bytes) -> bool:

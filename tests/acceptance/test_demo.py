@@ -16,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app import errors, resources
+from app.cli.demo import command
 from app.processes import process_tree
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,8 +86,8 @@ def test_demo_asks_at_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.model
 def test_demo_runs_on_the_local_model(tmp_path: Path) -> None:
     """The README's command asks the model, says whose words they are, and leaves a draft."""
-    command = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--project", str(tmp_path), "--port", "0", "--exit"]
-    with _demo(command, stdin=subprocess.DEVNULL) as (demo, lines):
+    words = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--project", str(tmp_path), "--port", "0", "--exit"]
+    with _demo(words, stdin=subprocess.DEVNULL) as (demo, lines):
         seen = "".join(lines)
         code = demo.wait()
 
@@ -100,8 +102,8 @@ def test_demo_reports_why_the_service_does_not_start(tmp_path: Path) -> None:
     """A service that ends at once makes the README's command fail, with the service's own output."""
     (tmp_path / ".control-room").mkdir()
     (tmp_path / ".control-room" / "runs").write_text("not a folder")
-    command = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--project", str(tmp_path), "--port", "0", "--exit"]
-    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    words = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--project", str(tmp_path), "--port", "0", "--exit"]
+    shown = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
     assert shown.returncode == 5
     assert re.match(r"== the demo's pages will be at http://127\.0\.0\.1:\d+/\n", shown.stdout)
@@ -114,12 +116,56 @@ def test_demo_overwrites_nothing(tmp_path: Path) -> None:
     outline = tmp_path / "Story" / "SCN-outline.md"
     outline.parent.mkdir()
     outline.write_text("mine")
-    command = [*DEMO, "--project", str(tmp_path)]
-    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    words = [*DEMO, "--project", str(tmp_path)]
+    shown = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
     assert (shown.returncode, outline.read_text()) == (5, "mine")
     assert "sample_in_the_way" in shown.stderr
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["SCN-outline.md", "Story"]
+
+
+def test_demo_takes_from_a_used_example_what_belongs_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs, keys, triggers and agents of a person who tried the example out stay where they are."""
+    example, folder = tmp_path / "example", tmp_path / "demo"
+    mine = ("agents.json", "replies.json", "keys.json", "triggers/t.json", "runs/r/start.json", "outbox/e.json")
+    for name in (*mine, "recipes/own.json"):
+        file = example / ".control-room" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+    (example / "Story.md").write_text("A key.")
+    monkeypatch.setattr(resources, "sample", lambda _: example)
+    command.prepare(folder, model=False)
+    command.prepare(folder, model=False)
+
+    assert sorted(path.name for path in (folder / ".control-room").iterdir()) == [
+        "agents.json", "recipes", "replies.json",
+    ]  # fmt: skip
+    assert (folder / ".control-room" / "recipes" / "own.json").exists()
+    assert (folder / "Story.md").read_text() == "A key."
+    assert "draft" in json.loads((folder / ".control-room" / "replies.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("keys.json", "{}"),
+        ("agents.json", '{"default_backend": "claude-code"}'),
+        ("replies.json", "{}"),
+        ("replies.json", "["),
+        ("replies.json", "[]"),
+    ],
+)
+def test_demo_refuses_a_folder_with_keys_or_agents(tmp_path: Path, name: str, text: str) -> None:
+    """A project with keys or agents of its own is named, and nothing is written into it."""
+    file = tmp_path / ".control-room" / name
+    file.parent.mkdir()
+    file.write_text(text)
+
+    with pytest.raises(errors.ConfigurationError, match=name) as refused:
+        command.prepare(tmp_path, model=False)
+
+    assert refused.value.code == "demo_folder_used"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
 
 
 def test_scripted_replies_answer_every_agent() -> None:

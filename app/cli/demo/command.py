@@ -6,11 +6,13 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from app import errors
 from app.cli import boundary, exit_codes, terminal
 from app.cli.demo import address
 
@@ -20,6 +22,7 @@ _RECIPES = {
     "publish_draft.yaml": "recipes/amplifier/publish_draft.yaml",
 }
 _SCRIPTED_AGENTS = {"agents.json": "agents.json", "replies.json": "replies.json"}
+_KEYS = "keys.json"
 _MODEL = "a model of 135 million parameters, which only shows the machinery"
 _MODEL_TOKENS = 100
 _NEXT = """\
@@ -85,9 +88,14 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
 
 
 def prepare(folder: Path, *, model: bool) -> str:
-    """Put the example story, the demo's recipes and its agents into the folder; return the recipe that drafts."""
+    """Put the example story, the demo's recipes and its agents into the folder; return the recipe that drafts.
+
+    Raises:
+        errors.ConfigurationError: `demo_folder_used`, the folder is a project with keys or agents of its own.
+    """
     from app import bootstrap, resources
 
+    _refuse_used(folder / ".control-room", () if model else _SCRIPTED_AGENTS)
     folder.mkdir(parents=True, exist_ok=True)
     bootstrap.add_sample(folder, "story")
     for name, place in (_RECIPES if model else _RECIPES | _SCRIPTED_AGENTS).items():
@@ -102,6 +110,32 @@ def prepare(folder: Path, *, model: bool) -> str:
     brief.pop("$schema")
     _write(folder / ".control-room" / "recipes" / "draft_briefly.json", json.dumps(brief, indent=2))
     return str(brief["recipe_id"])
+
+
+def _refuse_used(data: Path, agents: Iterable[str]) -> None:
+    others = [name for name in agents if (data / name).exists() and _is_other(data / name)]
+    if (data / _KEYS).exists():
+        others.append(_KEYS)
+    if others:
+        raise errors.ConfigurationError(
+            f"the demo needs a folder without keys and agents of its own, and {data} has {', '.join(others)};"
+            " give another one with --project, or none",
+            code="demo_folder_used",
+        )
+
+
+def _is_other(file: Path) -> bool:
+    from app.cli.demo import service
+
+    try:
+        found, own = (json.loads(path.read_text(encoding="utf-8")) for path in (file, _FILES / file.name))
+    except (OSError, ValueError):
+        return True
+    if not isinstance(found, dict):
+        return True
+    # The demo that was killed has left a draft that hangs first.
+    draft, own_draft = found.pop("draft", None), own.pop("draft", None)
+    return found != own or draft not in (own_draft, [service.HANG, own_draft])
 
 
 def _write(target: Path, text: str) -> None:

@@ -17,6 +17,8 @@ import httpx
 from app import errors, settings
 from app.cli.demo import address
 
+HANG = {"hang": True}  # Reply of the scripted writer that never comes.
+
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
@@ -50,7 +52,7 @@ class Service:
             return
         replies = json.loads(file.read_text(encoding="utf-8"))
         reply = replies["draft"][-1] if isinstance(replies["draft"], list) else replies["draft"]
-        replies["draft"] = [{"hang": True}, reply] if hangs else reply
+        replies["draft"] = [HANG, reply] if hangs else reply
         file.write_text(json.dumps(replies, indent=2, ensure_ascii=False), encoding="utf-8")
 
     def start(self) -> None:
