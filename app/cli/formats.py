@@ -336,6 +336,9 @@ def partial(ending: Mapping[str, Any] | None) -> str | None:
 def _ending(detail: Mapping[str, Any]) -> list[str]:
     if detail.get("error"):
         return [printable.one_line(f"error: {error(detail['error'])}")]
+    if newer := (detail.get("ending") or {}).get("superseded_by"):
+        told = f"cancelled by run {newer['run_id']} of its concurrency key {newer['key']}"
+        return [printable.one_line(told)]
     short = partial(detail.get("ending"))
     return [f"done {short}"] if short else []
 

@@ -54,6 +54,11 @@ def facts(author: Author | None) -> dict[str, plain.Json]:
     return {} if author is None else {"author": author.to_json()}
 
 
+def named(value: Mapping[str, Any] | None) -> Author | None:
+    """Return the author that an object names; None unless it has the form of one."""
+    return Author(**value) if value is not None and is_author(value) else None
+
+
 def in_line(line: Mapping[str, Any]) -> dict[str, plain.Json] | None:
     """Return the author that a control line or an answer names; lines of earlier releases name none."""
     found = line.get("author")

@@ -106,6 +106,8 @@ class Decisions:
     first_taken_at: str | None = None  # When a process took it up for the first time.
     taken_since_resume: bool = False  # Whether a process took it up since it was created or last resumed.
     cancel_requested_at: str | None = None  # When its end was asked for, if it was since the last resume.
+    superseded_by: Mapping[str, plain.Json] | None = None
+    """Newer run of its concurrency key that cancelled it, `{run_id, key}`."""
     paused: str | None = None  # Reason of the present pause; None while not paused.
     pause_error: Mapping[str, plain.Json] | None = None  # Error that parked the run.
     paused_by: Mapping[str, plain.Json] | None = None  # Author of the present pause, if it is known.
@@ -160,7 +162,8 @@ class Decisions:
             case DecisionKind.LIMITED:
                 self.limits = RunLimits.from_json(line["limits"])
             case DecisionKind.CANCEL_REQUESTED:
-                self.cancel_requested_at = self.cancel_requested_at or line["at"]
+                if self.cancel_requested_at is None:
+                    self.cancel_requested_at, self.superseded_by = line["at"], line.get("superseded_by")
             case DecisionKind.PAUSED:
                 self._pause(line)
             case DecisionKind.UNPAUSED:
@@ -248,7 +251,7 @@ class Decisions:
         if self.ended is not None or line["dead"]:
             self.due.clear()
             self.asked.clear()
-        self.ended = self.cancel_requested_at = self.paused = self.pause_error = None
+        self.ended = self.cancel_requested_at = self.superseded_by = self.paused = self.pause_error = None
         self.taken_since_resume, self.let_go = False, None
         self.tries.clear()
         self.dead |= expand(line["dead"])

@@ -15,7 +15,7 @@ CONTROL, STEPS = "control.jsonl", "steps.jsonl"  # Journals of a run that contai
 
 _ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     DecisionKind.LIMITED: ("run.limited", ("limits",)),
-    DecisionKind.CANCEL_REQUESTED: ("run.cancelled", ()),
+    DecisionKind.CANCEL_REQUESTED: ("run.cancelled", ("superseded_by",)),
     DecisionKind.PAUSED: ("run.paused", ()),
     DecisionKind.UNPAUSED: ("run.unpaused", ()),
     DecisionKind.RESUMED: ("run.resumed", ()),

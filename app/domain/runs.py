@@ -124,6 +124,14 @@ class RunStart(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Superseded(shapes.Shape):
+    """The newer run of a concurrency key whose policy cancelled a run."""
+
+    run_id: shapes.RunId  # The newer run.
+    key: str  # The concurrency key.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ending(shapes.Shape):
     """How a run ended."""
 
@@ -135,6 +143,7 @@ class Ending(shapes.Shape):
     failed_steps: tuple[str, ...] = ()  # Keys of the failed steps after which the run continued.
     cut_off_steps: tuple[str, ...] = shapes.omitted(default=())
     """Keys of the steps whose replies were cut off, and kept."""
+    superseded_by: Superseded | None = shapes.omitted()  # Run that cancelled it by the policy of its concurrency key.
 
     def with_cut_off(self, keys: tuple[str, ...]) -> Ending:
         """Return the ending of a run in which some replies that reached their longest were kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 
@@ -9,7 +10,7 @@ from app import errors
 from app.domain import gates, plain
 from app.domain.decisions import LINES_MISSING, DecisionKind
 from app.domain.events import EventType
-from app.domain.runs import Ending, Transition
+from app.domain.runs import Ending, Superseded, Transition
 from app.domain.states import RunState
 from app.engine.driver_scheduler import DriverScheduler
 from app.engine.equipment import Equipment, Parked
@@ -46,7 +47,9 @@ class Completion:
 
     async def cancel(self) -> RunState:
         """End the run as cancelled."""
-        return await self._end(_CANCELLED, None, [])
+        newer = self._run_log.loaded.decisions.superseded_by
+        superseded_by = None if newer is None else Superseded(run_id=str(newer["run_id"]), key=str(newer["key"]))
+        return await self._end(dataclasses.replace(_CANCELLED, superseded_by=superseded_by), None, [])
 
     async def pause(self, parked: Parked | None) -> RunState:
         """Let the run rest until a person unpauses it; a person's own pause is written already."""

@@ -19,13 +19,18 @@ def ending(run_id: str, view: views.RunView) -> Cause:
         return _cause(run_id, "ended", f"It is done{partial}", view.completed_at)
     act: str | None = f"control-room runs resume {run_id}"
     if view.status is states.RunState.CANCELLED:
-        return _cause(run_id, "ended", "It was cancelled", view.completed_at, act=act)
+        return _cause(run_id, "ended", f"It was cancelled{_superseded(view.ending)}", view.completed_at, act=act)
     text = f"It failed: {_reported(view.error)}"
     if view.error is not None and view.error.get("code") == "journal_corrupt":
         return _cause(run_id, "damaged", text, view.completed_at, act=f"control-room runs repair {run_id}")
     if allowed_orders.denied_at(view) is not None:
         text, act = f"{text}; a denial is final, so only a new run can continue", None
     return _cause(run_id, "ended", text, view.completed_at, act=act)
+
+
+def _superseded(ending: Mapping[str, plain.Json] | None) -> str:
+    newer = (ending or {}).get("superseded_by")
+    return f" by run {newer['run_id']} of its concurrency key {newer['key']}" if isinstance(newer, dict) else ""
 
 
 def _partly(ending: Mapping[str, plain.Json]) -> str:

@@ -344,7 +344,7 @@ class Pool:
         except (errors.ControlRoomError, errors.StorageFault) as error:
             _log.warning("not superseded: %s", error.message, extra={"run_id": run_id, "code": error.code})
             return
-        await self._commands.cancel_all(within)
+        await self._commands.supersede(within, start)
 
     async def _is_resumed_since(self, run_id: str, instant: str) -> bool:
         # The person who resumed it overruled the run that had cancelled it.

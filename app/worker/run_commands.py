@@ -85,15 +85,23 @@ class RunCommands:
             return
         await self.cancel_all({child.run_id for child in children if child.parent_run_id == run_id}, author)
 
-    async def cancel_all(self, run_ids: set[str], author: Author | None = None) -> None:
+    async def supersede(self, run_ids: set[str], newer: runs.RunStart) -> None:
+        """Cancel earlier runs of the concurrency key of a newer one, in the name of who started that one."""
+        key = newer.concurrency.key if newer.concurrency is not None else ""
+        superseded_by = runs.Superseded(run_id=newer.run_id, key=key)
+        await self.cancel_all(run_ids, authors.named(newer.started_by), superseded_by)
+
+    async def cancel_all(
+        self, run_ids: set[str], author: Author | None = None, superseded_by: runs.Superseded | None = None
+    ) -> None:
         """Cancel those of the runs that have not ended."""
         for run_id in sorted(run_ids):
             try:
-                await self.cancel(run_id, author)
+                await self._carry_out(run_id, self._cancel(run_id, author, superseded_by))
             except errors.WrongState:
                 continue
             except errors.Unreadable:
-                self._later.begin(self._cancel_when_readable(run_id, author), f"cancel {run_id}")
+                self._later.begin(self._cancel_when_readable(run_id, author, superseded_by), f"cancel {run_id}")
             except errors.ControlRoomError as error:
                 _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})
 
@@ -102,9 +110,11 @@ class RunCommands:
         self._later.give_up()
         await self._given.settled()
 
-    async def _cancel_when_readable(self, run_id: str, author: Author | None) -> None:
+    async def _cancel_when_readable(
+        self, run_id: str, author: Author | None, superseded_by: runs.Superseded | None
+    ) -> None:
         await self._store.until_readable(run_id)
-        await self.cancel_all({run_id}, author)
+        await self.cancel_all({run_id}, author, superseded_by)
 
     async def _carry_out(self, run_id: str, order: Coroutine[Any, Any, T]) -> T:
         return await self._given.carry_out(self._in_turn(run_id, order), f"order {run_id}")
@@ -116,13 +126,15 @@ class RunCommands:
 
     # -- cancel
 
-    async def _cancel(self, run_id: str, author: Author | None) -> states.RunState:
+    async def _cancel(
+        self, run_id: str, author: Author | None, superseded_by: runs.Superseded | None = None
+    ) -> states.RunState:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
             active_run = self._admitted(await self._unfinished(run_id))
         log = await self._active.take_up(active_run)
         try:
-            await self._write_cancel(log, author)
+            await self._write_cancel(log, author, superseded_by)
             active_run.sent_on = True
             await self._pass_on(run_id, active_run, author)
         finally:
@@ -137,9 +149,13 @@ class RunCommands:
         finally:
             _runner(active_run).cancel()
 
-    async def _write_cancel(self, log: stores.RunLog, author: Author | None) -> None:
+    async def _write_cancel(
+        self, log: stores.RunLog, author: Author | None, superseded_by: runs.Superseded | None
+    ) -> None:
         self._reach("pool.before_cancel")
         facts = authors.facts(author)
+        if superseded_by is not None:
+            facts["superseded_by"] = superseded_by.to_json()
         written = await _decide(log, decisions.DecisionKind.CANCEL_REQUESTED, facts)
         self._reach("pool.after_cancel")
         if not written and log.loaded.decisions.ended is not None:

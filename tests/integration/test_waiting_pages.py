@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from app.cli import root
+from app.cli import formats, root
 from app.domain import explanations
 from tests.integration import asking, served
 from tests.integration.project import Project
@@ -72,7 +72,16 @@ async def test_the_example_of_concurrency(project: Project) -> None:
         await service.until(second, "cancelled")
         await service.until(newest, "waiting")
         row = next(row for row in (await service.http.get("/api/runs")).json() if row["run_id"] == newest)
+        ended = [await service.show(run_id) for run_id in (first, second)]
+        by = (await service.show(newest))["started_by"]
+        why = (await service.http.get(f"/api/runs/{first}/why")).json()["sentence"]
+        audit = (await service.http.get("/api/audit?action=run.cancelled")).json()
 
+    superseded = {"superseded_by": {"run_id": newest, "key": "book-one"}}
+    assert [shown["ending"]["superseded_by"] for shown in ended] == [superseded["superseded_by"]] * 2
+    assert why.rstrip(".").removeprefix("It was ") in formats.run(ended[0]).splitlines()
+    assert {entry["target"]: entry["details"] for entry in audit} == dict.fromkeys((first, second), superseded)
+    assert [entry["author"] for entry in audit] == [by] * 2
     assert (shown["status"], shown["reason"], shown["holder"]) == ("pending", "concurrency", first)
     assert [(link["run_id"], link["kind"]) for link in because["chain"]] == [(second, "concurrency"), (first, "gate")]
     assert (refused.status_code, refused.json()["code"]) == (409, "concurrency_limit")

@@ -121,6 +121,9 @@ async def test_no_earlier_run_outside_of_a_scope_is_cancelled(crashes: bool) -> 
         await bench.pool.submit(new)
 
     assert await bench.ended(others[0]) == [CANCELLED]
+    ended = (await bench.store.read(others[0])).decisions.ended
+    assert ended is not None
+    assert (ended.ending or {})["superseded_by"] == {"run_id": new, "key": "deploy"}
     for other in others[1:]:
         assert bench.pool.standing(new) is not None
         await bench.pool.cancel(other)
