@@ -334,7 +334,11 @@ class Projections:
         except (Exception, errors.Fault) as error:  # noqa: BLE001 - handed to the caller of flush, logged otherwise
             _log.warning("projections were not written: %s", error, extra={"run_id": self._run_id})
             failure = error
-        failure = await self._note(load, failure)
+        try:
+            failure = await self._note(load, failure)
+        except (Exception, errors.Fault) as error:  # noqa: BLE001 - the same, or a flush would wait for this for ever
+            _log.exception("projections were not noted", extra={"run_id": self._run_id})
+            failure = error
         took = loop.time() - began
         pause = self._context.throttle.next_seconds(took)
         self._not_before = loop.time() + (pause if failure is None else max(pause, _PAUSE_AFTER_FAILURE_SECONDS))

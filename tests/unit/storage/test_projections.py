@@ -1,0 +1,40 @@
+"""Projections of an open run, written behind its steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import clock
+from app.storage import memory_store
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
+
+
+class Broken:
+    """Probes with a bug that shows once."""
+
+    def __init__(self) -> None:
+        self.has_failed = False
+
+    def reach(self, point: str) -> None:
+        """Fail where the first receipt is about to be indexed."""
+        if point == "storage.receipt.before_row" and not self.has_failed:
+            self.has_failed = True
+            raise RuntimeError("a bug")
+
+
+async def test_a_write_that_fails_behind_the_files_is_told_and_repeated() -> None:
+    """Whoever waits for a write hears of its failure, and the next one completes it."""
+    store = memory_store.MemoryStore(clock=clock.FakeClock(), probes=Broken())
+    await store.start()
+    await store.create(store_harness.start())
+    log = await store.open(RUN)
+    await log.add_receipt(await log.append_step(store_harness.proven("a", {"found": ["x"]})))
+    with pytest.raises(RuntimeError, match="a bug"):
+        await log.rest()
+    await log.rest()
+    found = await store.index.find_receipt("rcpt_a")
+    await log.close()
+    await store.close()
+
+    assert found is not None
