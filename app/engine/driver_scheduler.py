@@ -8,6 +8,7 @@ them, and its owner hands the answers back. Given the same answers in the same o
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
@@ -17,6 +18,8 @@ from typing import Any
 from app import errors
 from app.domain import operations, plain
 from app.domain.records import BlobRef, Place, Record
+
+_log = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[^\x00-\x1f\x7f]{1,300}")
 STEPS_AT_ONCE = 64  # Steps of branches before the owner gets its turn, with which it lets others go first.
@@ -183,7 +186,11 @@ class DriverScheduler:
     def close(self) -> None:
         """Drop the driver where it stands."""
         if self._main is not None:
-            self._drop(self._main)
+            try:
+                self._drop(self._main)
+            except errors.DriverFault as fault:
+                # Whatever the run has come to is decided, and must not be replaced by this.
+                _log.warning("%s", fault.message)
 
     def _step(self, branch: _Branch, value: Any, error: BaseException | None) -> None:
         try:

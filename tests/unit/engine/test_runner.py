@@ -219,6 +219,29 @@ async def test_a_pause_waits_for_the_open_step_and_begins_no_other():
     assert bench.performers.calls == [("a", 1), ("b", 1), ("c", 1)]
 
 
+async def test_a_driver_that_asks_while_it_is_closed_changes_nothing():
+    """The run rests as it was ordered to, although its driver awaits its context in a `finally`."""
+
+    async def drive(ctx):
+        try:
+            await ctx.perform("a", samples.tool("a"))
+            await ctx.perform("b", samples.tool("b"))
+        finally:
+            await ctx.perform("c", samples.tool("c"))
+
+    bench = logs.Bench(drive)
+    hold = bench.performers.hold("a")
+    runner = bench.runner()
+    running = asyncio.create_task(runner.run())
+    await _until(lambda: bench.performers.reached["a"].is_set())
+    await bench.log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person"})
+    runner.pause()
+    hold.set()
+
+    assert await running is RunState.PAUSED
+    assert (bench.disk.recorded(), bench.disk.row) == (["a"], RunState.PAUSED)
+
+
 async def test_a_stop_lets_the_open_step_finish():
     """A step that ends within the grace is recorded."""
     bench = logs.Bench(_three)
