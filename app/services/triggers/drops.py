@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
 from app import errors
@@ -57,9 +57,10 @@ class Settling:
         self._since[trigger_id] = since
         return {path: identity for path, (identity, begun) in since.items() if now - begun >= seconds}
 
-    def forget(self, trigger_id: str) -> None:
-        """Forget a trigger."""
-        self._since.pop(trigger_id, None)
+    def keep(self, trigger_ids: Collection[str]) -> None:
+        """Forget all other triggers."""
+        for trigger_id in self._since.keys() - trigger_ids:
+            del self._since[trigger_id]
 
 
 def _begins(root: reserved.Root, pattern: str) -> bool:

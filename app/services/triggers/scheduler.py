@@ -97,6 +97,7 @@ class TriggerScheduler:
         except errors.StorageFault as fault:
             _log.error("triggers not read: %s", fault.message, extra={"code": fault.code})
             return _RETRY_SECONDS
+        self._settling.keep({trigger.trigger_id for trigger in found})
         pauses = [pause for trigger in found if (pause := await self._tended(trigger)) is not None]
         return min(pauses, default=None)
 

@@ -11,7 +11,7 @@ import pytest
 from app import clock, errors
 from app.domain import triggers
 from app.engine import aio
-from app.services.triggers import firing, repository, scheduler
+from app.services.triggers import drops, firing, repository, scheduler
 from tests.unit.services import memory_documents
 from tests.unit.worker import recording
 
@@ -110,3 +110,13 @@ async def test_a_wait_for_a_run_that_cannot_be_read_is_repeated(fault: type[Base
     await wait
 
     assert tested._repository.changed.is_set()
+
+
+def test_files_of_a_trigger_that_is_gone_are_forgotten() -> None:
+    """Only triggers that there are keep since when their files are as they are."""
+    settling = drops.Settling()
+    for trigger_id in ("kept", "gone"):
+        settling.settled(trigger_id, {"a.md": "1"}, 0, 5)
+    settling.keep({"kept"})
+
+    assert [settling.settled(each, {"a.md": "1"}, 5, 5) for each in ("kept", "gone")] == [{"a.md": "1"}, {}]
