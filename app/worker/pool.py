@@ -308,6 +308,7 @@ class Pool:
             self._found = len(unfinished)
             for summary in unfinished:
                 self._supersede(summary, again=True)
+            self._helpers.begin(self._commands.cancel_orphans(unfinished), "children of cancelled runs")
             asking = [summary for summary in unfinished if summary.status == states.RunState.WAITING]
             self._helpers.begin(self._let_ask(asking), "questions")
         else:
@@ -340,16 +341,11 @@ class Pool:
             scope = None if wanted is None else wanted.within
             within = {each for each in earlier if scope is None or await self._is_covered(each, scope)}
             if again:
-                within = {each for each in within if not await self._is_resumed_since(each, start.created_at)}
+                within = {each for each in within if not await self._commands.is_resumed_since(each, start.created_at)}
         except (errors.ControlRoomError, errors.StorageFault) as error:
             _log.warning("not superseded: %s", error.message, extra={"run_id": run_id, "code": error.code})
             return
         await self._commands.supersede(within, start)
-
-    async def _is_resumed_since(self, run_id: str, instant: str) -> bool:
-        # The person who resumed it overruled the run that had cancelled it.
-        resumed_at = (await self._store.read(run_id)).decisions.resumed_at
-        return resumed_at is not None and resumed_at > instant
 
     async def _is_covered(self, run_id: str, scope: access.Scope) -> bool:
         # A caller must not cancel by a start what an order of its own could not cancel. Its scope was compared before

@@ -6,7 +6,7 @@ import pytest
 
 from app.domain import states
 from app.engine import stores
-from tests.unit.worker import pools, toys
+from tests.unit.worker import failing, pools, toys
 
 Bench = pools.Bench
 RunState = states.RunState
@@ -172,6 +172,49 @@ async def test_a_child_nobody_waits_for_any_more_is_cancelled() -> None:
     (sub,) = [found for found in await bench.run_ids() if found != run_id]
 
     assert await bench.ended(sub) == [RunState.CANCELLED]
+
+    await bench.close()
+
+
+async def test_a_restart_cancels_the_child_that_its_parents_cancel_could_not_reach() -> None:
+    """A child whose folder could not be read when its parent was cancelled ends at the next start."""
+    bench = Bench()
+    store = failing.LateReads(clock=bench.clock, probes=bench.probes)
+    bench.take_store(store)
+    await bench.open()
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(child("sub", *toys.tools("one", "two")))
+    await bench.toolbox.begun("one")
+    (sub,) = [found for found in await bench.run_ids() if found != run_id]
+    await bench.pool.pause(sub, interrupt=True)
+    await bench.at_rest(sub)
+    store.bad = True
+    await bench.pool.cancel(run_id)
+    await bench.at_rest(run_id)
+    await bench.crash()
+    await bench.restart()
+
+    assert await bench.ended(run_id, sub) == [RunState.CANCELLED] * 2
+
+    await bench.close()
+
+
+async def test_a_restart_keeps_the_child_that_was_resumed_after_its_parents_cancel() -> None:
+    """A person who resumed the child of a cancelled run overruled the cancel."""
+    bench = await Bench().open()
+    held = bench.toolbox.hold("one")
+    run_id = await bench.submit(child("sub", *toys.tools("one")))
+    await bench.toolbox.begun("one")
+    (sub,) = [found for found in await bench.run_ids() if found != run_id]
+    await bench.pool.cancel(run_id)
+    await bench.ended(run_id, sub)
+    bench.advance(1)
+    await bench.resumed(sub)
+    await bench.crash()
+    held.set()
+    await bench.restart()
+
+    assert await bench.ended(sub) == [RunState.DONE]
 
     await bench.close()
 
