@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 KINDS = ("waits", "failed", "done", "stalled", "budget")
 """Kinds of messages; a test compares them with the engine's."""
 
+_NO_LETTERS = "no dead letters; `notifications list` shows messages that are still tried"
+
 
 @use_case("GET /api/notifications/endpoints", answers=list)
 async def list_endpoints(folder: FolderClient) -> list[Answer]:
@@ -151,10 +153,9 @@ def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: st
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:
-    rows = [
-        (one["endpoint_id"], one["name"], one["channel"], _kinds(one), one["waiting"], one["dead"]) for one in found
-    ]
-    return formats.table(("endpoint_id", "name", "channel", "kinds", "waiting", "dead"), rows, none="no endpoints")
+    names = ("endpoint_id", "name", "channel", "kinds", "waiting", "dead", "attempts", "next_try_at", "last_error")
+    rows = [[_kinds(one) if name == "kinds" else one[name] for name in names] for one in found]
+    return formats.table(names, rows, none="no endpoints", whole=True)
 
 
 def _one(found: Mapping[str, Any]) -> str:
@@ -175,9 +176,7 @@ def _letters(found: Sequence[Mapping[str, Any]]) -> str:
         (one["message"]["message_id"], one["message"]["run_id"], one["message"]["kind"], one["attempts"], one["error"])
         for one in found
     ]
-    return formats.table(
-        ("message_id", "run_id", "kind", "attempts", "error"), rows, none="no dead letters", whole=True
-    )
+    return formats.table(("message_id", "run_id", "kind", "attempts", "error"), rows, none=_NO_LETTERS, whole=True)
 
 
 notifications.add_command(

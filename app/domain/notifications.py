@@ -37,6 +37,16 @@ class Message(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTries:
+    """The tries of a message that waits."""
+
+    attempts: int  # How often it was tried.
+    error: str  # Why the newest try failed.
+    at: str  # When that was.
+    next_at: str  # When it is tried again.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """A receiver of messages and its progress; exactly the content of its file."""
 
@@ -56,6 +66,8 @@ class Endpoint:
     since: str  # Everything before this instant was delivered, or is a dead letter.
     delivered: tuple[str, ...] = ()
     """Ids of the newest messages that were delivered or given up, oldest first."""
+    tried: Mapping[str, FailedTries] = field(default_factory=dict)
+    """Tries of the messages that were refused and wait, by their ids."""
 
     def wants(self, message: Message) -> bool:
         """Return whether it receives a message."""
@@ -89,6 +101,10 @@ class EndpointShown(shapes.Shape):
     label: str | None  # Only runs with this label, `name:value`.
     created_at: shapes.Instant  # When it was added.
     waiting: int  # Messages that are not delivered yet.
+    failing: int  # Those of them whose newest try failed.
+    attempts: int  # How often the one of them that was tried most was tried; 0: none fails.
+    last_error: str | None  # Why the newest of these tries failed.
+    next_try_at: shapes.Instant | None  # When the first of them is tried again.
     dead: int  # Messages that were given up, and can be replayed.
     signing_secret: str | None = shapes.omitted()
     """Secret of the signatures, shown only in the answer that adds the endpoint."""
@@ -121,7 +137,18 @@ def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | Non
     fields: dict[str, Any] = {
         each.name: getattr(endpoint, each.name) for each in dataclasses.fields(EndpointShown) if each.name in own
     }
-    return EndpointShown(**fields, waiting=waiting, dead=dead, signing_secret=signing_secret)
+    tried = sorted(endpoint.tried.values(), key=lambda each: each.at)
+    return EndpointShown(
+        **fields,
+        # A process beside the service knows only what the file holds.
+        waiting=max(waiting, len(tried)),
+        failing=len(tried),
+        attempts=max((each.attempts for each in tried), default=0),
+        last_error=tried[-1].error if tried else None,
+        next_try_at=min((each.next_at for each in tried), default=None),
+        dead=dead,
+        signing_secret=signing_secret,
+    )
 
 
 def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:
@@ -132,7 +159,9 @@ def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:
     """
     known = {each.name for each in dataclasses.fields(Endpoint)}
     fields: dict[str, Any] = {name: value for name, value in kept.items() if name in known}
-    return Endpoint(**fields | {name: tuple(kept.get(name, ())) for name in ("to", "argv", "kinds", "delivered")})
+    fields |= {name: tuple(kept.get(name, ())) for name in ("to", "argv", "kinds", "delivered")}
+    fields["tried"] = {message_id: FailedTries(**tries) for message_id, tries in kept.get("tried", {}).items()}
+    return Endpoint(**fields)
 
 
 def letter_of(kept: Mapping[str, Any]) -> DeadLetter:

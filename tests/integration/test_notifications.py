@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sized
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,42 @@ async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path
     assert sorted(one.content["data"]["run_id"] for one in receiver.posts[1:]) == sorted([*missed, later])
     assert refused <= {one.headers["webhook-id"] for one in receiver.posts[1:]}
     assert len(receiver.posts) == 4
+
+
+async def test_tries_are_counted_over_restarts(tmp_path: Path) -> None:
+    """A start tries at once what waits; that counts once the next try was due, and what fails is shown."""
+    project = Project(tmp_path)
+    async with endpoints.receiver() as receiver:
+        receiver.statuses = [503]
+        async with scheduled.in_process(project, **ALLOWED) as service:
+            added = await _add(service, url=receiver.url)
+            await service.until(await service.start("quick"), "done")
+            first = await _failing(service, added["endpoint_id"], 1)
+        time = clock.FakeClock(scheduled.BEGIN)
+        async with scheduled.in_process(project, time, **ALLOWED) as service:
+            await receiver.until(2)
+            early = await _listed(service, added["endpoint_id"])
+            await _after(time, 5.0, receiver.posts, 3)
+            second = await _failing(service, added["endpoint_id"], 2)
+        time.advance(24 * 3600)
+        async with scheduled.in_process(project, time, **ALLOWED) as service:
+            third = await _failing(service, added["endpoint_id"], 3)
+            receiver.statuses = [204]
+            await _after(time, dispatcher.RETRY_SECONDS[2], receiver.posts, 5)
+            await _delivered(service)
+            left = await _listed(service, added["endpoint_id"])
+
+    assert [each["attempts"] for each in (first, early, second, third, left)] == [1, 1, 2, 3, 0]
+    assert (first["waiting"], first["failing"], first["last_error"]) == (1, 1, "the answer was 503")
+    assert first["next_try_at"] == clock.stamp(scheduled.BEGIN + timedelta(seconds=5))
+    assert (left["failing"], left["last_error"], left["next_try_at"]) == (0, None, None)
+
+
+async def _failing(service: served.Served, endpoint_id: str, attempts: int) -> dict[str, Any]:
+    async with asyncio.timeout(served.WAIT_SECONDS):
+        while (shown := await _listed(service, endpoint_id))["attempts"] < attempts:
+            await served.moment()
+    return shown
 
 
 async def test_a_run_that_cannot_be_read_is_told_later_under_its_own_id(

@@ -151,7 +151,8 @@ def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, 
             assert (added["channel"], added["argv"], added["kinds"]) == ("command", ["cat"], ["done"])
             assert added["endpoint_id"] in listed[1]
             assert (tried[0], tried[1]) == (0, "delivered: exit code 0\n")
-            assert (dead[1], replayed[1]) == ("no dead letters\n", "0 messages are delivered again\n")
+            assert dead[1].startswith("no dead letters; ")
+            assert replayed[1] == "0 messages are delivered again\n"
             assert (removed[0], wrong[0], "$.url" in wrong[2]) == (0, 2, True)
             assert (changed["kinds"], changed["label"]) == (["failed"], "book:one")
             assert changed["signing_secret"] != hook["signing_secret"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from app import clock, errors
 from app.domain import notifications
@@ -37,6 +37,7 @@ class _Outlet:
         self.endpoint = endpoint
         self.pending: dict[str, notifications.Message] = {}
         self.delivered = dict.fromkeys(endpoint.delivered)
+        self.tried = dict(endpoint.tried)
         # What is earlier is older than the endpoint. Where the clock was set back, that cannot be told: rather a
         # message too many, under its id, than one that is lost.
         self.floor = min(endpoint.created_at, endpoint.since)
@@ -243,20 +244,35 @@ class Dispatcher:
 
     async def _tried(self, outlet: _Outlet, message: notifications.Message) -> notifications.DeadLetter | None:
         """Try to deliver until it works; return a dead letter once no try is left."""
-        sender = self._senders[outlet.endpoint.channel]
-        for attempt in range(1, len(RETRY_SECONDS) + 2):
-            try:
-                async with outlet.room:
-                    await sender.send(outlet.endpoint, message)
-            except NotDelivered as failure:
-                error = str(failure)
-                _log.warning("message %s not delivered: %s", message.message_id, error, extra={"attempt": attempt})
-            else:
-                return None
-            if attempt <= len(RETRY_SECONDS):
-                await self._clock.sleep(RETRY_SECONDS[attempt - 1])
-        now = clock.stamp(self._clock.now())
-        return notifications.DeadLetter(message=message, attempts=attempt, error=error, given_up_at=now)
+        tries, is_first = outlet.tried.get(message.message_id), True
+        while (error := await self._refusal(outlet, message)) is not None:
+            now = self._clock.now()
+            # A start tries what waits at once. That counts only once the next try was due: a service that is started
+            # again and again must neither give up early nor never.
+            is_early = is_first and tries is not None and clock.stamp(now) < tries.next_at
+            attempts = (tries.attempts if tries else 0) + (not is_early)
+            _log.warning("message %s not delivered: %s", message.message_id, error, extra={"attempt": attempts})
+            if attempts > len(RETRY_SECONDS):
+                at = clock.stamp(now)
+                return notifications.DeadLetter(message=message, attempts=attempts, error=error, given_up_at=at)
+            pause = RETRY_SECONDS[attempts - 1]
+            if is_early and tries is not None:
+                pause = min(pause, (clock.instant(tries.next_at) - now).total_seconds())
+            next_at = clock.stamp(now + timedelta(seconds=pause))
+            tries = notifications.FailedTries(attempts=attempts, error=error, at=clock.stamp(now), next_at=next_at)
+            outlet.tried[message.message_id], outlet.is_dirty, is_first = tries, True, False
+            self._repository.changed.set()
+            await self._clock.sleep(pause)
+        return None
+
+    async def _refusal(self, outlet: _Outlet, message: notifications.Message) -> str | None:
+        """Try to deliver once; return why it failed."""
+        try:
+            async with outlet.room:
+                await self._senders[outlet.endpoint.channel].send(outlet.endpoint, message)
+        except NotDelivered as failure:
+            return str(failure)
+        return None
 
     async def _settle(
         self, outlet: _Outlet, message: notifications.Message, letter: notifications.DeadLetter | None
@@ -272,6 +288,7 @@ class Dispatcher:
             except errors.StorageFault as fault:
                 _log.error("a dead letter waits: %s", fault.message, extra={"code": fault.code})
                 await self._clock.sleep(_RETRY_STORAGE_SECONDS)
+        outlet.tried.pop(message.message_id, None)
         outlet.delivered[message.message_id] = None
         while len(outlet.delivered) > notifications.MOST_DELIVERED:
             del outlet.delivered[next(iter(outlet.delivered))]
@@ -294,5 +311,9 @@ class Dispatcher:
             if not outlet.is_dirty and since >= outlet.endpoint.since:
                 continue
             outlet.is_dirty = False
-            endpoint_id = outlet.endpoint.endpoint_id
-            outlet.endpoint = await self._repository.advance(endpoint_id, since, outlet.delivered) or outlet.endpoint
+            if outlet.behind is None:
+                # The endpoint does not want the others any more.
+                outlet.tried = {name: tries for name, tries in outlet.tried.items() if name in outlet.pending}
+            endpoint_id, delivered, tried = outlet.endpoint.endpoint_id, outlet.delivered, outlet.tried
+            kept = await self._repository.advance(endpoint_id, since, delivered, tried)
+            outlet.endpoint = kept or outlet.endpoint

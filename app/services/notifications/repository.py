@@ -141,7 +141,13 @@ class EndpointRepository:
             known[endpoint.endpoint_id] = endpoint
         self.changed.set()
 
-    async def advance(self, endpoint_id: str, since: str, delivered: Iterable[str]) -> notifications.Endpoint | None:
+    async def advance(
+        self,
+        endpoint_id: str,
+        since: str,
+        delivered: Iterable[str],
+        tried: Mapping[str, notifications.FailedTries],
+    ) -> notifications.Endpoint | None:
         """Keep how far an endpoint is, and return it as it is now; None: it is not there any more.
 
         Raises:
@@ -151,7 +157,7 @@ class EndpointRepository:
             known = await self._all()
             if (before := known.get(endpoint_id)) is None:
                 return None
-            endpoint = dataclasses.replace(before, since=since, delivered=tuple(delivered))
+            endpoint = dataclasses.replace(before, since=since, delivered=tuple(delivered), tried=dict(tried))
             await self._documents.put(endpoint_id, endpoint.to_json())
             known[endpoint_id] = endpoint
             return endpoint
@@ -200,7 +206,7 @@ def _oldest_first(letters: Mapping[str, notifications.DeadLetter]) -> list[notif
 def _endpoint(kept: Mapping[str, object]) -> notifications.Endpoint | None:
     try:
         return notifications.endpoint_of(kept)
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, AttributeError) as error:
         _log.error("a file of outbox/ is not an endpoint; it is left unchanged: %s", error)
         return None
 
