@@ -19,6 +19,7 @@ _TRIES = 60
 _AGAIN_SECONDS = 0.5
 _FRESH_SECONDS = 1.0
 _LOOK_SECONDS = 2.0
+_REST_SECONDS = 60.0
 _PASSING = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
 _WANTED = {key.name: IndexedValueType.ValueType(int(key.indexed_value_type)) for key in attributes.KEYS}
 
@@ -34,6 +35,7 @@ class Registration:
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._looked_at = 0.0
+        self._has_warned = False
         self.is_known = False
         """Whether the server knew them when it was asked last."""
 
@@ -45,6 +47,10 @@ class Registration:
             self._looked_at, self.is_known = self._clock.monotonic(), await self.register()
             if self.is_known:
                 await self._until_lost()
+            else:
+                # The server may be away for longer than one registration tries, or be given what it refuses.
+                await self._clock.sleep(_REST_SECONDS)
+                self._wanted.set()
 
     async def _until_lost(self) -> None:
         # A workflow that was handed them in the moment of the loss repeats its task until the server knows them again.
@@ -74,19 +80,22 @@ class Registration:
         for _ in range(_TRIES):
             try:
                 if await self._has():
+                    self._has_warned = False
                     return True
             except RPCError as error:
                 reason = error.message
                 if error.status not in _PASSING:
                     break
             await self._clock.sleep(_AGAIN_SECONDS)
-        _log.warning(
+        _log.log(
+            logging.INFO if self._has_warned else logging.WARNING,
             "runs are not found by search attributes, which the server does not take: %.200s; create them with: "
             "temporal operator search-attribute create --namespace %s %s",
             reason,
             self._client.namespace,
             " ".join(f"--name {key.name} --type {attributes.type_name(key)}" for key in attributes.KEYS),
         )
+        self._has_warned = True
         return False
 
     async def _has(self) -> bool:
