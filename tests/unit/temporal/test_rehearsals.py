@@ -1,0 +1,52 @@
+"""Rehearsals: the drivers that a process keeps, and lets go for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("temporalio")
+
+from app.clock import FakeClock
+from app.domain import runs
+from app.storage.memory_store import MemoryStore
+from app.temporal import rehearsal
+from tests.unit.engine import samples
+from tests.unit.temporal import offline
+
+RUNS = [f"20260210T14300{number}Z-abcdef" for number in range(2)]
+
+
+class Driver:
+    """A driver that asks for a step."""
+
+    async def drive(self, ctx: Any) -> runs.Ending:
+        """Ask for it."""
+        await ctx.perform("a", samples.tool("a"))
+        return runs.Ending()
+
+
+class Clinging(Driver):
+    """One that asks for another while it is closed."""
+
+    async def drive(self, ctx: Any) -> runs.Ending:
+        """Ask for both."""
+        try:
+            return await super().drive(ctx)
+        finally:
+            await ctx.perform("b", samples.tool("b"))
+
+
+async def test_a_driver_that_cannot_be_closed_fails_no_other_run(caplog: pytest.LogCaptureFixture) -> None:
+    """It makes room for another run: that one is rehearsed, and the log names the first."""
+    drivers: list[Any] = [Clinging(), Driver()]
+    store = MemoryStore(clock=FakeClock())
+    async with store:
+        for run_id in RUNS:
+            await store.create(samples.start(run_id=run_id))
+        kept = rehearsal.Rehearsals(offline.equipment(FakeClock()), most=1)
+        found = [await kept.of(await store.open(each), driver) for each, driver in zip(RUNS, drivers, strict=True)]
+
+        assert list(found[1].scheduler.asks) == ["a"]
+    assert [vars(record)["run_id"] for record in caplog.records] == RUNS[:1]
