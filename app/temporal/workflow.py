@@ -222,7 +222,7 @@ class RunWorkflow:
             for record in slices.lines_of(found):
                 self._land(record)
             for order in list(self._collected.values()):
-                await self._collect(order)
+                await self._collect_or_park(order)
         finally:
             self._looking = False
             self._wakeups += 1
@@ -284,6 +284,17 @@ class RunWorkflow:
         while True:
             await self._collect(order)
             await workflow.sleep(_LOOK)
+
+    async def _collect_or_park(self, order: messages.StepOrder) -> None:
+        # What one step waits for may be damaged: the others are collected all the same.
+        try:
+            await self._collect(order)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            if not is_superseded(error):
+                self._cut(order.key)
+                self._fail(order.key, error)
 
     async def _collect(self, order: messages.StepOrder) -> None:
         found = await ask("finish", order)
