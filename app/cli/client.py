@@ -28,8 +28,7 @@ class UseCase(Generic[P, T]):
 
     perform: Callable[Concatenate[Any, P], Awaitable[T]]
     """Answers in process; its first argument is the folder's client."""
-    route: str | None
-    """Method and path of the REST interface, with the names of arguments in braces; None: needs the folder."""
+    route: str  # Method and path of the REST interface, with the names of arguments in braces.
     access: Access  # What it does to a folder.
     answers: type | None  # Type of the answer: an object, an array, a text, or None.
     body: Callable[..., Mapping[str, Any]] | None
@@ -37,7 +36,7 @@ class UseCase(Generic[P, T]):
 
 
 def use_case(
-    route: str | None,
+    route: str,
     access: Access = Access.READ,
     answers: type | None = dict,
     body: Callable[..., Mapping[str, Any]] | None = None,

@@ -209,9 +209,6 @@ def _kind(status: int, code: str) -> type[errors.ControlRoomError]:
 
 def _request(wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> _Request:
     """Return the request of a use case: path, `Idempotency-Key`, and the rest as the query or the body."""
-    if wanted.route is None:
-        message = "A dry run needs the project's folder: leave --server out."
-        raise errors.RequestInvalid(message, code="folder_only")
     method, template = wanted.route.split(" ")
     bound = inspect.signature(wanted.perform).bind(None, *args, **kwargs)
     bound.apply_defaults()

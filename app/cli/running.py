@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,8 +125,22 @@ def _naming_arguments(error: errors.InputRefused, chosen: tuple[str, ...]) -> er
 
 def _plan(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:
     plan = place.ask(use_cases.plan_run, request)
+    if plan["graph"] is None:
+        raise refusal(plan["problems"])
     terminal.show(plan, as_json, formats.plan)
     return exit_codes.ExitCode.DONE if plan["ok"] else exit_codes.of_error(errors.NotReady())
+
+
+def refusal(problems: Sequence[Mapping[str, Any]]) -> errors.InputRefused:
+    """Return the error that a service reports in place of a plan, the one that the folder raises."""
+    flaws = [
+        errors.Flaw(path=flaw["path"], message=flaw["message"], code=flaw["code"], line=flaw.get("line"))
+        for flaw in problems
+    ]
+    first = flaws[0]
+    is_unknown = first.code == errors.UnknownRecipe.default_code
+    kind = errors.UnknownRecipe if is_unknown else errors.RequestInvalid
+    return kind(first.message, code=first.code, flaws=flaws)
 
 
 def _detach(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:

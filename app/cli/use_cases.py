@@ -34,7 +34,7 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Ans
     return {"run_id": started.run_id, "status": started.status.value}
 
 
-@use_case(None, Access.EXAMINE)
+@use_case("POST /api/preflight", Access.EXAMINE)
 async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Answer:
     """Check a request and return what would run, without starting it."""
     from app.services import preflight

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.cli import folder_client, http_client, use_cases
+from app.cli import exit_codes, folder_client, http_client, running, use_cases
 from app.cli.client import Access, Answer, Client, UseCase
 from app.domain import issues, plans, receipts
 from app.engine import stores
@@ -114,6 +114,7 @@ async def tell_of_definitions(ask: Recorder) -> None:
     await ask("validate_recipe", '{"recipe_id": 5}', "control_room", "broken")
     await ask("route", "look around")
     await ask("list_agents")
+    await ask("plan_run", requests.StartRequest(recipe_id="quick"))
 
 
 async def tell_of_runs(ask: Recorder) -> None:
@@ -237,16 +238,31 @@ async def test_both_transports_give_the_same_answers(tmp_path: Path) -> None:
             pages = [page async for page in client.verify_all()]
             assert {report["state"] for page in pages for report in page} == {"sound"}
 
-    assert {name for story in told.values() for name, _ in story} >= ALL - {"plan_run"}
+    assert {name for story in told.values() for name, _ in story} >= ALL
     pairs = zip(told["http"], told["folder"], strict=True)
     answers = [(name, comparable(name, there), comparable(name, here)) for (name, there), (_, here) in pairs]
     assert [answer for answer in answers if answer[1] != answer[2]] == []
 
 
-async def test_a_dry_run_needs_the_folder(tmp_path: Path) -> None:
-    """What has no route is refused before anything is sent."""
-    client = http_client.HttpClient("http://127.0.0.1:1", None)
-    with pytest.raises(errors.RequestInvalid) as refused:
-        await client.call(use_cases.plan_run, requests.StartRequest(recipe_id="quick"))
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (requests.StartRequest(recipe_id="quik"), "unknown_recipe"),
+        (requests.StartRequest(recipe_id="picky"), "missing_arg"),
+    ],
+)
+async def test_a_refused_dry_run_is_an_error_of_the_command(
+    tmp_path: Path, request_: requests.StartRequest, code: str
+) -> None:
+    """What a service reports in place of a plan ends the command as the same request does in the folder."""
+    project = make_project(tmp_path)
+    async with connected("folder", project) as client:
+        with pytest.raises(errors.InputRefused) as here:
+            await client.call(use_cases.plan_run, request_)
+    async with connected("http", project) as client:
+        found = await client.call(use_cases.plan_run, request_)
+    there = running.refusal(found["problems"])
 
-    assert refused.value.code == "folder_only"
+    assert found["ok"] is False
+    assert (there.code, exit_codes.of_error(there)) == (code, exit_codes.of_error(here.value))
+    assert there.flaws == here.value.flaws
