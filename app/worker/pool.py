@@ -308,7 +308,8 @@ class Pool:
             self._found = len(unfinished)
             for summary in unfinished:
                 self._supersede(summary, again=True)
-            self._helpers.begin(self._commands.cancel_orphans(unfinished), "children of cancelled runs")
+            orphans = recovery.cancel_orphans(self._store, unfinished, self._clock, self._commands.cancel_all)
+            self._helpers.begin(orphans, "children of cancelled runs")
             asking = [summary for summary in unfinished if summary.status == states.RunState.WAITING]
             self._helpers.begin(self._let_ask(asking), "questions")
         else:
@@ -341,7 +342,9 @@ class Pool:
             scope = None if wanted is None else wanted.within
             within = {each for each in earlier if scope is None or await self._is_covered(each, scope)}
             if again:
-                within = {each for each in within if not await self._commands.is_resumed_since(each, start.created_at)}
+                within = {
+                    each for each in within if not await recovery.is_resumed_since(self._store, each, start.created_at)
+                }
         except (errors.ControlRoomError, errors.StorageFault) as error:
             _log.warning("not superseded: %s", error.message, extra={"run_id": run_id, "code": error.code})
             return

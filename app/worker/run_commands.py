@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
@@ -105,25 +105,6 @@ class RunCommands:
             except errors.ControlRoomError as error:
                 _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})
 
-    async def cancel_orphans(self, found: Sequence[stores.RunSummary]) -> None:
-        """Cancel the children of cancelled runs that an earlier process could not cancel."""
-        unfinished = {summary.run_id for summary in found}
-        for child in found:
-            if child.parent_run_id is None or child.parent_run_id in unfinished:
-                continue
-            try:
-                if await self._is_orphan(child, child.parent_run_id):
-                    await self.cancel_all({child.run_id})
-            except errors.Unreadable:
-                self._later.begin(self._cancel_orphan_when_readable(child), f"cancel {child.run_id}")
-            except (errors.ControlRoomError, errors.StorageFault) as error:
-                _log.warning("not looked at: %s", error.message, extra={"run_id": child.run_id, "code": error.code})
-
-    async def is_resumed_since(self, run_id: str, instant: str) -> bool:
-        """Return whether a person resumed a run later, and so overruled what had cancelled it."""
-        resumed_at = (await self._store.read(run_id)).decisions.resumed_at
-        return resumed_at is not None and resumed_at > instant
-
     async def settled(self) -> None:
         """Wait until every command has finished; those that wait for a file are cancelled."""
         self._later.give_up()
@@ -134,17 +115,6 @@ class RunCommands:
     ) -> None:
         await self._store.until_readable(run_id)
         await self.cancel_all({run_id}, author, superseded_by)
-
-    async def _cancel_orphan_when_readable(self, child: stores.RunSummary) -> None:
-        await self._store.until_readable(child.run_id)
-        await self.cancel_orphans([child])
-
-    async def _is_orphan(self, child: stores.RunSummary, parent_run_id: str) -> bool:
-        parent = await self._store.summary(parent_run_id)
-        if parent.status != states.RunState.CANCELLED or parent.completed_at is None:
-            return False
-        begun_before = child.created_at <= parent.completed_at
-        return begun_before and not await self.is_resumed_since(child.run_id, parent.completed_at)
 
     async def _carry_out(self, run_id: str, order: Coroutine[Any, Any, T]) -> T:
         return await self._given.carry_out(self._in_turn(run_id, order), f"order {run_id}")
