@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,8 +27,6 @@ from app.engine import (
 from app.temporal import messages
 
 MOST_KEPT = 64  # Runs whose drivers a process keeps.
-
-_log = logging.getLogger(__name__)
 
 
 class Superseded(Exception):
@@ -125,15 +122,6 @@ class Rehearsal:
             cut=True,
         )
 
-    def let_go(self) -> None:
-        """Drop the driver where it stands."""
-        try:
-            self.scheduler.close()
-        except errors.DriverFault as fault:
-            # This run needs no driver any more, and the run for which it makes room works all the same.
-            run_id = self.log.loaded.start.run_id
-            _log.error("the driver was not closed: %s", fault.message, extra={"run_id": run_id})
-
     async def settle(self, parking: messages.Parking | None) -> RunState:
         """Bring the run to the rest that its journal asks for; `running` if it asks for none."""
         decided = self.log.loaded.decisions
@@ -210,14 +198,14 @@ class Rehearsals:
             await kept.carry_on(log)
         self._kept[run_id] = kept
         if len(self._kept) > self._most:
-            self._kept.popitem(last=False)[1].let_go()
+            self._kept.popitem(last=False)[1].scheduler.close()
         return kept
 
     def forget(self, run_id: str) -> None:
         """Forget a run that rests."""
         kept = self._kept.pop(run_id, None)
         if kept is not None:
-            kept.let_go()
+            kept.scheduler.close()
 
 
 def _seal(record: Record) -> tuple[object, ...]:

@@ -128,7 +128,7 @@ class WorkflowRuns:
                 found = await rehearse(log, driver, self._equipment, strict=False)
             state = await found.settle(order.parking)
             if state is not RunState.RUNNING:
-                found.let_go()
+                found.scheduler.close()
                 self._steps.rehearsals.forget(order.run_id)
             return state
         except errors.StorageFault:

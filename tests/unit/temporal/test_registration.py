@@ -43,4 +43,4 @@ async def test_a_refused_registration_is_tried_again(
     await aio.end(keeping)
 
     assert made.is_known
-    assert len(caplog.records) == 1
+    assert [record.name for record in caplog.records].count(registration.__name__) == 1

@@ -38,8 +38,8 @@ class Clinging(Driver):
             await ctx.perform("b", samples.tool("b"))
 
 
-async def test_a_driver_that_cannot_be_closed_fails_no_other_run(caplog: pytest.LogCaptureFixture) -> None:
-    """It makes room for another run: that one is rehearsed, and the log names the first."""
+async def test_a_driver_that_cannot_be_closed_fails_no_other_run() -> None:
+    """It makes room for another run: that one is rehearsed all the same."""
     drivers: list[Any] = [Clinging(), Driver()]
     store = MemoryStore(clock=FakeClock())
     async with store:
@@ -49,4 +49,3 @@ async def test_a_driver_that_cannot_be_closed_fails_no_other_run(caplog: pytest.
         found = [await kept.of(await store.open(each), driver) for each, driver in zip(RUNS, drivers, strict=True)]
 
         assert list(found[1].scheduler.asks) == ["a"]
-    assert [vars(record)["run_id"] for record in caplog.records] == RUNS[:1]
