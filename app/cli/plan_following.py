@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from app import errors
 from app.cli import asking, exit_codes, formats, options, plan_formats, terminal, use_cases
 from app.cli.client import Answer, Client
+from app.domain import stop_reasons
 
 _SILENCE_SECONDS = 2.0  # Silence after which it is looked whether the runs of a plan only wait for people.
 
@@ -138,7 +139,8 @@ async def _tell_waiting(client: Client, detail: Answer) -> None:
     run_id = detail["run_id"]
     if detail["status"] == "paused":
         terminal.warn(f"run {run_id} is paused: {detail.get('reason') or 'a person unpauses it'}")
-        terminal.warn(f"  continue with: control-room runs unpause {run_id}{options.again()}")
+        if command := stop_reasons.act(run_id, detail.get("reason") or "", detail.get("error")):
+            terminal.warn(f"  continue with: {command}{options.again()}")
     for gate in await asking.open_gates(client, run_id):
         terminal.warn(f"run {run_id}, {gate['key']}: {formats.cell(gate['prompt'])}")
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from app.domain import allowed_orders, decisions, explanations, plain, states, stop_reasons, views
+from app.domain import allowed_orders, explanations, plain, states, stop_reasons, views
 from app.domain.explanations import Cause
 from app.domain.unreadable import Unreadable
 
@@ -51,14 +51,10 @@ def _listed(keys: list[plain.Json]) -> str:
 def pause(run_id: str, view: views.RunView) -> Cause:
     """Return why a run is paused, and what continues it."""
     reason = view.reason or "paused"
-    stop = stop_reasons.of(reason)
-    # A run is parked with one that waits for it, too; the limit is that run's.
-    detail = (view.error or {}).get("detail") or {}
-    limited = detail.get("run_id", run_id) if reason == decisions.TIME_LIMIT else run_id
-    act = stop.act.format(run_id=limited) if stop.act else None
+    act = stop_reasons.act(run_id, reason, view.error)
     if reason == stop_reasons.BY_PERSON:
         return _cause(run_id, "paused", "A person paused it", view.updated_at, act=act)
-    text = _reported(view.error) if view.error else stop.text
+    text = _reported(view.error) if view.error else stop_reasons.of(reason).text
     return _cause(run_id, "parked", f"It is parked ({reason}): {text}", view.updated_at, act=act)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app import clock, errors
-from app.domain import budgets, plain
+from app.domain import budgets, plain, stop_reasons
 from app.domain.decisions import BUDGET_EXHAUSTED
 from app.domain.limits import RunLimits
 from app.engine import equipment, spending, stores
@@ -71,17 +71,12 @@ def exhausted(
     state = account.state(time.now())
     limit, left = (getattr(each, name) for each in (state.limits, state.left))
     of = named(account)
-    raising = (
-        f"control-room runs limits {account.name['run_id']} --max-{_OPTIONS[name]} N"
-        if "run_id" in account.name
-        else f"control-room budgets set {account.name['name']} --max-{_OPTIONS[name]} N"
-    )
     rest = f"{_told(name, left)} of it is left" if left > 0 else "it is used up"
     rest = f"it is overdrawn by {_told(name, -left)}" if left < 0 else rest
     message = (
         f"the limit of {of} is {_told(name, limit)}, {rest}, and the call of the step {key!r} needs"
         f" {_told(name, wanted) if (wanted := getattr(need, name)) else 'more'}; raise it to let the run continue:"
-        f" {raising}"
+        f" {stop_reasons.raising(account.name, name)}"
     )
     if waits:
         amount = "price" if name == "cost_usd" else "number of tokens"
@@ -103,6 +98,3 @@ def _told(name: str, amount: float) -> str:
     if name != "cost_usd":
         return f"{amount:g} {name}"
     return f"${amount:.2f}" if amount >= 0.01 else f"${amount:.2g}"
-
-
-_OPTIONS = {"cost_usd": "cost", "tokens": "tokens", "calls": "calls"}

@@ -77,6 +77,7 @@ async def test_a_limit_that_is_raised_too_little_keeps_the_run_paused(paid: Proj
     run_id = await limited(service, cost_usd=0.2)
     parked = await service.until(run_id, "paused")
     unpaused = await service.http.post(f"/api/runs/{run_id}/unpause")
+    why = (await service.http.get(f"/api/runs/{run_id}/why")).json()
     little = await service.http.patch(f"/api/runs/{run_id}/limits", json={"cost_usd": 0.25})
     lifted = await service.http.patch(f"/api/runs/{run_id}/limits", json={"cost_usd": None})
 
@@ -84,6 +85,7 @@ async def test_a_limit_that_is_raised_too_little_keeps_the_run_paused(paid: Proj
     assert "is $0.20, it is overdrawn by $0.05" in parked["error"]["message"]
     assert (unpaused.status_code, unpaused.json()["code"]) == (409, "budget_exhausted")
     assert "control-room runs limits" in unpaused.json()["detail"]
+    assert why["chain"][0]["act"] == f"control-room runs limits {run_id} --max-cost N"
     assert little.json()["status"] == "paused"
     assert lifted.status_code == 200
     assert (await service.until(run_id, "done", "failed"))["status"] == "done"
