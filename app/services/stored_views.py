@@ -22,8 +22,11 @@ async def read(
     """
     loaded = await store.read(run_id)
     dialect, read_blob = dialects.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
-    view = await dry_replay.review(loaded, dialect, read_blob, elsewhere=engine.elsewhere)
-    return await _parked(store, view) if engine.elsewhere else view
+    view = await dry_replay.review(loaded, dialect, read_blob, elsewhere=True)
+    if engine.elsewhere:
+        return await _parked(store, view)
+    # A run that waits for people does so whether a process has it or not; any other open step was only cut off.
+    return view if view.status is states.RunState.WAITING else dataclasses.replace(view, open=())
 
 
 def of_row(row: stores.RunSummary, error: errors.ControlRoomError | errors.Unreadable) -> views.RunView:

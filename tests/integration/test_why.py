@@ -317,7 +317,13 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
     local = json.loads(capsys.readouterr().out)
     assert await asyncio.to_thread(root.execute, ["runs", "why", running, *place]) == 0
     text = capsys.readouterr().out
+    states = {}
+    for each in (run_id, running):
+        assert await asyncio.to_thread(root.execute, ["runs", "show", each, "--json", *place]) == 0
+        detail = json.loads(capsys.readouterr().out)
+        states[each] = detail["status"], [step["key"] for step in detail["steps"] if step["status"] == "running"]
 
+    assert states == {run_id: ("waiting", [gate["key"]]), running: ("running", [])}
     assert local == shown
     assert local["chain"][0]["act"] == f"control-room gates answer {gate['gate_id']} approve"
     assert "Nothing executes it, because no service runs" in text
