@@ -109,6 +109,7 @@ class Decisions:
     superseded_by: Mapping[str, plain.Json] | None = None
     """Newer run of its concurrency key that cancelled it, `{run_id, key}`."""
     paused: str | None = None  # Reason of the present pause; None while not paused.
+    paused_at: str | None = None  # When the present pause began; later orders that change nothing of it do not count.
     pause_error: Mapping[str, plain.Json] | None = None  # Error that parked the run.
     paused_by: Mapping[str, plain.Json] | None = None  # Author of the present pause, if it is known.
     cut_seconds: float = 0.0
@@ -226,6 +227,8 @@ class Decisions:
         self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
 
     def _pause(self, line: Mapping[str, Any]) -> None:
+        if self.paused != line["reason"]:
+            self.paused_at = line["at"]
         self.paused = line["reason"]
         self.pause_error = line.get("error")
         self.paused_by = authors.in_line(line)

@@ -94,6 +94,7 @@ class RunView:
     ending: Mapping[str, plain.Json] | None = None  # `{reason, partial, failed_steps}` of an ended run.
     limits: RunLimits = NO_LIMITS  # What it may take by now.
     updated_at: str = ""  # When it last changed.
+    paused_at: str | None = None  # When its pause began, if its journal says so.
     started_at: str | None = None  # When a worker first took it; None before.
     completed_at: str | None = None  # When it ended.
     unreadable: Unreadable | None = None

@@ -110,6 +110,7 @@ def _at_rest(loaded: Loaded) -> views.RunView:
         ending=ended.ending if ended else None,
         limits=loaded.limits,
         updated_at=max(newest, decisions.last_at or newest),
+        paused_at=decisions.paused_at if decisions.paused is not None else None,
         started_at=decisions.first_taken_at,
         completed_at=ended.at if ended else None,
     )

@@ -84,13 +84,14 @@ class RunProjection:
     def view(self) -> views.RunView:
         """Return the run's present state; it shares growing collections, so read it at once."""
         fault = self.durability.fault if self.durability else None
+        decided = self._log.loaded.decisions
         return views.RunView(
             start=self._log.loaded.start,
             status=RunState.PAUSED if fault else self._shown_status(),
             reason=fault.code if fault else self._why(),
             board=self._context.board(),
             records=self.records,
-            dead=self._log.loaded.decisions.dead,
+            dead=decided.dead,
             counted=self.counted,
             open=[open_steps.shown(step) for step in self.steps.values() if step.attempt]
             + [one.shown() for one in self.resting.values()],
@@ -100,7 +101,8 @@ class RunProjection:
             ending=self._ending,
             limits=self._log.loaded.limits,
             updated_at=self._completed_at or self.moved_at(),
-            started_at=self._log.loaded.decisions.first_taken_at,
+            paused_at=decided.paused_at if decided.paused is not None else None,
+            started_at=decided.first_taken_at,
             completed_at=self._completed_at,
             replaying=self.replaying,
         )

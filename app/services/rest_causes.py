@@ -51,11 +51,11 @@ def _listed(keys: list[plain.Json]) -> str:
 def pause(run_id: str, view: views.RunView) -> Cause:
     """Return why a run is paused, and what continues it."""
     reason = view.reason or "paused"
-    act = stop_reasons.act(run_id, reason, view.error)
+    act, since = stop_reasons.act(run_id, reason, view.error), view.paused_at or view.updated_at
     if reason == stop_reasons.BY_PERSON:
-        return _cause(run_id, "paused", "A person paused it", view.updated_at, act=act)
+        return _cause(run_id, "paused", "A person paused it", since, act=act)
     text = _reported(view.error) if view.error else stop_reasons.of(reason).text
-    return _cause(run_id, "parked", f"It is parked ({reason}): {text}", view.updated_at, act=act)
+    return _cause(run_id, "parked", f"It is parked ({reason}): {text}", since, act=act)
 
 
 def _reported(error: Mapping[str, plain.Json] | None) -> str:

@@ -79,8 +79,10 @@ async def test_a_limit_that_is_raised_too_little_keeps_the_run_paused(paid: Proj
     unpaused = await service.http.post(f"/api/runs/{run_id}/unpause")
     why = (await service.http.get(f"/api/runs/{run_id}/why")).json()
     little = await service.http.patch(f"/api/runs/{run_id}/limits", json={"cost_usd": 0.25})
+    later = (await service.http.get(f"/api/runs/{run_id}/why")).json()
     lifted = await service.http.patch(f"/api/runs/{run_id}/limits", json={"cost_usd": None})
 
+    assert later["chain"][0]["since"] == why["chain"][0]["since"]
     assert "the limit of run" in parked["error"]["message"]
     assert "is $0.20, it is overdrawn by $0.05" in parked["error"]["message"]
     assert (unpaused.status_code, unpaused.json()["code"]) == (409, "budget_exhausted")
