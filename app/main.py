@@ -23,8 +23,8 @@ import uvloop
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
 from app.api import connections, gateway, http_protocol, service, streaming, use_cases
 from app.services import bulk, event_feeds, preflight
+from app.storage import data_directory, layout
 from app.storage import keys as key_files
-from app.storage import layout
 from app.ui import pages
 from app.worker import stop_signals
 
@@ -71,7 +71,7 @@ def serve(
     # It is in the settings by now, and nothing that is started needs it.
     os.environ.pop(f"{settings.PREFIX}API_TOKEN", None)
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with _listening(chosen.server) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with _listening(chosen) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(chosen, listener, announce, platform, ready))
 
 
@@ -283,10 +283,16 @@ def _announce(
 
 
 @contextlib.contextmanager
-def _listening(server: settings.ServerSettings) -> Iterator[socket.socket]:
+def _listening(chosen: settings.Settings) -> Iterator[socket.socket]:
+    server = chosen.server
     try:
         listener = _bound(server.host, server.port)
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            # Most likely it is this project's own service, which runs or is still stopping.
+            folder = chosen.project.data_directory
+            found = data_directory.DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds())
+            found.refuse_second_service()
         raise errors.ConfigurationError(
             f"{server.host}:{server.port} cannot be listened on: {_reason(error)}",
             code="address_unavailable",

@@ -201,6 +201,16 @@ class DataDirectory:
             return None
         return self._told()
 
+    def refuse_second_service(self) -> None:
+        """Refuse to go on beside a service; nothing is written.
+
+        Raises:
+            errors.DataDirectoryBusy: one runs, or is still stopping.
+            errors.ConfigurationError: it cannot be looked at.
+        """
+        if self.service() is not None:
+            raise self._busy()
+
     def _locked(self) -> OsLock | None:
         # `service` of another process holds the lock for an instant; a service holds it for longer than that.
         for _ in range(_LOOKS):
