@@ -52,5 +52,4 @@ def _table(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _name(entry: Mapping[str, Any]) -> str:
-    author = entry["author"] or {"name": "Control Room", "via": "", "claimed": False}
-    return f"{author['name'] or author['via']}{' (claimed)' if author['claimed'] else ''}"
+    return formats.author(entry["author"] or {"name": "Control Room", "via": "", "claimed": False})

@@ -51,12 +51,25 @@ def run(detail: Mapping[str, Any]) -> str:
     heading = [(name, detail.get(name)) for name in ("run_id", "recipe_id", "status", "reason", "phase")]
     heading += [("task", detail["task"]["description"]), ("progress", _progress(detail))]
     heading += [(name, detail.get(name)) for name in ("created_at", "started_at", "updated_at", "completed_at")]
-    parts = [_facts([(name, value) for name, value in heading if value]), *_ending(detail)]
+    heading += [("started by", author(by) if (by := detail.get("started_by")) else None)]
+    parts = [_facts([(name, value) for name, value in heading if value]), *_ending(detail), *_questions(detail)]
     if detail.get("steps"):
         parts.append(steps(detail["steps"]))
     if detail.get("cache_summary"):
         parts.append(slots(detail["cache_summary"]))
     return "\n\n".join(parts)
+
+
+def author(found: Mapping[str, Any]) -> str:
+    """Return who gave an order, by name where it is known, and else by the way in."""
+    return f"{found['name'] or found['via']}{' (claimed)' if found['claimed'] else ''}"
+
+
+def _questions(detail: Mapping[str, Any]) -> list[str]:
+    """Return the commands that show the questions at which a run waits."""
+    asked = [step["gate_id"] for step in detail.get("steps") or () if step.get("gate_id")]
+    told = [f"it asks; read the question with: control-room gates show {gate_id}{options.again()}" for gate_id in asked]
+    return ["\n".join(told)] if told else []
 
 
 def money(amount: float) -> str:

@@ -109,6 +109,11 @@ def _spend(amounts: Mapping[str, Any]) -> str:
 
 def _usage(found: Mapping[str, Any]) -> str:
     names = ("runs", "calls", "input_tokens", "output_tokens", "cost_usd", "cost_estimated_usd", "calls_without_price")
-    rows = [[row["name"] or "-", *(row[name] for name in names)] for row in found["rows"]]
-    rows.append(["total", *(found["total"][name] for name in names)])
+    rows = [[row["name"] or "-", *(_amount(row[name]) for name in names)] for row in found["rows"]]
+    rows.append(["total", *(_amount(found["total"][name]) for name in names)])
     return formats.table((found["by"], *names), rows)
+
+
+def _amount(value: float | None) -> float | None:
+    # Sums of prices hold the dust of binary fractions.
+    return round(value, 9) if isinstance(value, float) else value

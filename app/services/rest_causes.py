@@ -54,14 +54,15 @@ def pause(run_id: str, view: views.RunView) -> Cause:
     act, since = stop_reasons.act(run_id, reason, view.error), view.paused_at or view.updated_at
     if reason == stop_reasons.BY_PERSON:
         return _cause(run_id, "paused", "A person paused it", since, act=act)
-    text = _reported(view.error) if view.error else stop_reasons.of(reason).text
+    text = _reported(view.error, known=reason) if view.error else stop_reasons.of(reason).text
     return _cause(run_id, "parked", f"It is parked ({reason}): {text}", since, act=act)
 
 
-def _reported(error: Mapping[str, plain.Json] | None) -> str:
+def _reported(error: Mapping[str, plain.Json] | None, known: str | None = None) -> str:
     if not error:
         return "the reason is not known"
-    return f"{str(error.get('message')).rstrip('.')} [{error.get('code')}]"
+    message, code = str(error.get("message")).rstrip("."), error.get("code")
+    return message if code == known else f"{message} [{code}]"
 
 
 def unreadable(run_id: str, file: Unreadable) -> Cause:

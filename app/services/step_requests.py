@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,12 +43,19 @@ async def _text(operation: operations.Operation, read_blob: replay.ReadBlob) -> 
             prompt = "".join(parts)
             return f"{operation.system}\n\n---\n\n{prompt}" if operation.system else prompt
         case operations.Command():
-            return operation.argv[-1] if operation.argv[:2] == ("bash", "-c") else " ".join(operation.argv)
+            return _command(operation)
         case operations.ToolCall():
             return _json(operation.args)
         case _:
             body: Any = operations.body(operation)
             return _json({name: value for name, value in body.items() if name not in (*_RULES, "kind")})
+
+
+def _command(operation: operations.Command) -> str:
+    """Return a command below the variables of its recipe that it names."""
+    text = operation.argv[-1] if operation.argv[:2] == ("bash", "-c") else " ".join(operation.argv)
+    named = [f"{name}={shlex.quote(value)}" for name, value in operation.env.items() if f"${{{name}}}" in text]
+    return "\n".join([*named, text])
 
 
 async def _part(part: plain.Json, read_blob: replay.ReadBlob) -> str:

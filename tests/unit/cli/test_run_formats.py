@@ -1,0 +1,59 @@
+"""How the details of a run and sums of prices read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from app import resources
+from app.cli import formats, statistics
+from app.dialects.amplifier import agents
+from app.domain import operations, plain, records
+from app.engine import open_steps
+from app.services import step_requests
+
+
+def test_a_run_names_its_starter_and_the_command_that_shows_its_question() -> None:
+    """The author stands in the heading, and each open gate has its command."""
+    step: dict[str, Any] = {"key": "ask", "phase": None, "status": "running", "gate_id": "gate_1"}
+    detail = {
+        "run_id": "r",
+        "status": "waiting",
+        "task": {"description": "Ask"},
+        "started_by": {"name": "nightly", "claimed": False, "via": "trigger"},
+        "steps": [step],
+    }
+    shown = formats.run(detail)
+
+    assert "started by  nightly" in shown
+    assert "control-room gates show gate_1" in shown
+
+
+def test_sums_of_prices_have_no_dust() -> None:
+    """A sum of binary fractions is shown as the price that people expect."""
+    counts = dict.fromkeys(("runs", "calls", "input_tokens", "output_tokens", "calls_without_price"), 1)
+    row = {"name": "draft", "cost_usd": 5.1 + 0.1, "cost_estimated_usd": None, **counts}
+
+    assert "5.2  " in statistics._usage({"by": "recipe", "rows": [row], "total": {**row, "cost_usd": 5.2 + 1e-15}})
+
+
+async def test_a_command_is_shown_with_the_values_that_it_names() -> None:
+    """A value of the recipe that reaches a command as a variable stands above it; other variables do not."""
+    env = {"RECIPE_VALUE_1": "two words", "OTHER": "x"}
+    command = operations.Command(argv=("bash", "-c", 'sleep "${RECIPE_VALUE_1}"'), env=env)
+    wait = open_steps.StepWait(key="nap", operation=command, attempt=1, since=None)
+
+    async def unread(ref: records.BlobRef) -> plain.Json:
+        raise AssertionError(ref)
+
+    shown = await step_requests.shown(wait, unread, plain.Masker())
+
+    assert shown.text == "RECIPE_VALUE_1='two words'\nsleep \"${RECIPE_VALUE_1}\""
+
+
+def test_the_scripted_error_of_the_page_is_retried() -> None:
+    """The first reply of the example in agents.md fails with a code that amplifier recipes retry."""
+    text = (resources.bundled("recipes").parent / "docs" / "reference" / "agents.md").read_text()
+    (code,) = re.findall(r'"draft": \[\{"error": \{"code": "(\w+)"', text)
+
+    assert code in agents.TRANSIENT
