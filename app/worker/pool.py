@@ -13,7 +13,7 @@ from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, runner, stores
-from app.worker import inputs, recovery, resting, stall_watch
+from app.worker import inputs, orphans, recovery, resting, stall_watch
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
@@ -308,8 +308,8 @@ class Pool:
             self._found = len(unfinished)
             for summary in unfinished:
                 self._supersede(summary, again=True)
-            orphans = recovery.cancel_orphans(self._store, unfinished, self._clock, self._commands.cancel_all)
-            self._helpers.begin(orphans, "children of cancelled runs")
+            cancelling = orphans.cancel_all(self._store, unfinished, self._clock, self._commands.cancel_all)
+            self._helpers.begin(cancelling, "children of cancelled runs")
             asking = [summary for summary in unfinished if summary.status == states.RunState.WAITING]
             self._helpers.begin(self._let_ask(asking), "questions")
         else:
@@ -343,7 +343,7 @@ class Pool:
             within = {each for each in earlier if scope is None or await self._is_covered(each, scope)}
             if again:
                 within = {
-                    each for each in within if not await recovery.is_resumed_since(self._store, each, start.created_at)
+                    each for each in within if not await orphans.is_resumed_since(self._store, each, start.created_at)
                 }
         except (errors.ControlRoomError, errors.StorageFault) as error:
             _log.warning("not superseded: %s", error.message, extra={"run_id": run_id, "code": error.code})
