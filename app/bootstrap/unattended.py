@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import ipaddress
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from app import clock, settings
 from app.bootstrap.definitions import Definitions
@@ -102,9 +105,7 @@ def unattended_of(
         questions=questions,
         triggers=orders,
         hooks=hooks.Hooks(repository=kept, firing=starts, clock=time, ids=ids),
-        endpoints=endpoints.Endpoints(
-            repository=notified_endpoints, senders=channels, log=store.audit, clock=time, ids=ids
-        ),
+        endpoints=_changes(chosen, platform, store, notified_endpoints, channels),
         scheduler=scheduler.TriggerScheduler(
             repository=kept, firing=starts, triggers=orders, engine=engine, clock=time, probes=platform.probes
         ),
@@ -125,6 +126,37 @@ def _endpoints(store: Store) -> notified.EndpointRepository:
     return notified.EndpointRepository(
         store.documents(layout.OUTBOX), lambda endpoint_id: store.documents(f"{layout.OUTBOX}/{endpoint_id}")
     )
+
+
+def _changes(
+    chosen: settings.Settings,
+    platform: Platform,
+    store: Store,
+    kept: notified.EndpointRepository,
+    channels: dict[str, senders.Sender],
+) -> endpoints.Endpoints:
+    return endpoints.Endpoints(
+        repository=kept,
+        senders=channels,
+        log=store.audit,
+        clock=platform.clock,
+        ids=platform.ids,
+        refusal=functools.partial(_refusal, chosen.notifications.notify_allowed),
+    )
+
+
+def _refusal(allowed: tuple[str, ...], url: str) -> str | None:
+    """Return why an address given in numbers may not be contacted; a name is known only when it is looked up."""
+    host = urlsplit(url).hostname or ""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    from app.services.notifications import webhook_sender
+
+    if webhook_sender.AddressGuard(allowed).allows(host, host):
+        return None
+    return f"{host} is not a public address; name it in CONTROL_ROOM_NOTIFY_ALLOWED to allow it"
 
 
 def _senders(

@@ -498,7 +498,7 @@ async def test_a_name_is_checked_by_the_address_that_it_leads_to(tmp_path: Path)
         url = receiver.url.replace("127.0.0.1", "localhost")
         async with served.in_process(Project(tmp_path / "one")) as service:
             refused = await _tried(service, url)
-            none = await _tried(service, receiver.url)
+            none = await service.http.post(ADDRESS, json={"url": receiver.url})
         assert receiver.posts == []
         async with served.in_process(Project(tmp_path / "two"), notify_allowed=("localhost",)) as service:
             taken = await _tried(service, url)
@@ -507,7 +507,7 @@ async def test_a_name_is_checked_by_the_address_that_it_leads_to(tmp_path: Path)
         posts = list(receiver.posts)
 
     assert (refused["delivered"], "not public; CONTROL_ROOM_NOTIFY_ALLOWED" in refused["detail"]) == (False, True)
-    assert none["delivered"] is False
+    assert (none.status_code, none.json()["flaws"][0]["code"]) == (400, "not_public")
     assert taken == {"delivered": True, "detail": "the answer was 204"}
     assert redirected == {"delivered": False, "detail": "the answer was 302; redirects are not followed"}
     assert len(posts) == 2
@@ -575,6 +575,8 @@ async def test_messages_are_given_to_commands(tmp_path: Path) -> None:
         ({"argv": ["x"], "label": "book"}, "$.label"),
         ({"argv": ["x"] * 51}, "$.argv"),
         ({"argv": ["x"], "colour": "red"}, "$.colour"),
+        ({"url": "http://10.9.9.9/in"}, "$.url"),
+        ({"url": "http://[::1]:8080/in"}, "$.url"),
     ],
 )
 async def test_an_endpoint_of_a_wrong_form_is_refused(tmp_path: Path, body: dict[str, Any], path: str) -> None:

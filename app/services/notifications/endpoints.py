@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from app import clock, errors
 from app.domain import audit, authors, notifications, plain
@@ -53,13 +53,18 @@ class Endpoints(EndpointQueries):
         log: audit.AuditLog,
         clock: clock.Clock,
         ids: clock.Ids,
+        refusal: Callable[[str], str | None] = lambda url: None,
     ) -> None:
-        """Args: log: Where changes by people are recorded."""
+        """Args:
+        log: Where changes by people are recorded.
+        refusal: Returns why the address of a webhook can never be contacted; None: it may be.
+        """
         super().__init__(repository)
         self._senders = senders
         self._audit = log
         self._clock = clock
         self._ids = ids
+        self._refusal = refusal
         self._adding = asyncio.Lock()
 
     async def add(
@@ -89,6 +94,7 @@ class Endpoints(EndpointQueries):
         secret = self._secret()
         before = await self._repository.get(endpoint_id)
         requests.edited(before, edit, secret)
+        self._check_url(edit.changes.get("url"))
         with faults.as_errors():
             await self._audit.append(author, "endpoint.edited", endpoint_id, {"fields": sorted(edit.changes)})
             await self._repository.edit(endpoint_id, lambda known: requests.edited(known, edit, secret))
@@ -160,12 +166,18 @@ class Endpoints(EndpointQueries):
                 raise errors.Conflict(message, code="idempotency_conflict", detail={"endpoint_id": endpoint_id})
             return await self._shown(found), True
         endpoint = requests.made(new, endpoint_id, clock.stamp(self._clock.now()), self._secret())
+        self._check_url(new.url)
         if len(known) >= MOST_ENDPOINTS:
             raise errors.Conflict(f"there are {MOST_ENDPOINTS} endpoints; remove one first", code="too_many_endpoints")
         with faults.as_errors():
             await self._audit.append(author, "endpoint.added", endpoint_id, {"channel": endpoint.channel})
             await self._repository.put(endpoint)
         return await self._shown(endpoint, endpoint.signing_secret), False
+
+    def _check_url(self, url: str | None) -> None:
+        if url and (reason := self._refusal(url)) is not None:
+            flaw = errors.Flaw(path="$.url", code="not_public", message=reason)
+            raise errors.RequestInvalid(f"{flaw.path}: {reason}", flaws=[flaw])
 
     def _secret(self) -> str:
         return f"whsec_{base64.b64encode(self._ids.token(self._ids.token('')).encode()).decode()}"
