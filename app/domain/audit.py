@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
+from app import errors
 from app.domain import authors, plain, shapes
 from app.domain.authors import RunOrder
 
@@ -17,6 +18,26 @@ class AuditCursor:
     offset: int  # Bytes of the audit log before it.
     order: tuple[str, str, str, int] | None = None
     """Place of the last order to a run that was listed; None: no such order was."""
+
+
+ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "run": (
+        "started", "paused", "unpaused", "cancelled", "resumed", "limited", "labelled", "deleted", "repaired",
+    ),
+    "gate": ("answered", "voted"),
+    "input": ("delivered",),
+    "plan": ("created", "changed", "deleted"),
+    "key": ("added", "rotated", "revoked"),
+    "trigger": ("created", "edited", "paused", "unpaused", "removed"),
+    "endpoint": ("added", "edited", "removed", "replayed"),
+    "budget": ("created", "changed", "removed"),
+    "prices": ("changed",),
+    "policies": ("changed",),
+    "retention": ("changed",),
+    "issue": ("created", "edited"),
+    "blobs": ("collected",),
+}  # fmt: skip
+"""Verbs of each noun; together they are the actions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +53,22 @@ class AuditQuery:
     created_before: str | None = None  # Only changes before this instant.
     limit: int = 100  # Most entries to return, 1 to 1,000.
     cursor: AuditCursor | None = None  # Where the page before ended; None: at the newest entry.
+
+    def __post_init__(self) -> None:
+        """Refuse an action that does not exist, whose list would look like that of one that nobody took.
+
+        Raises:
+            errors.RequestInvalid: naming the nouns, or the actions of the noun.
+        """
+        if self.action is None:
+            return
+        noun, dot, verb = self.action.partition(".")
+        verbs = ACTIONS.get(noun)
+        if verbs is None or (dot and verb not in verbs):
+            known = ACTIONS if verbs is None else [f"{noun}.{each}" for each in verbs]
+            message = f"there is no action {self.action!r:.80}; there are {', '.join(known)}"
+            flaw = errors.Flaw(path="query.action", code="unknown_action", message=message)
+            raise errors.RequestInvalid(message, flaws=[flaw])
 
     def fits(self, entry: AuditEntry | RunOrder) -> bool:
         """Return whether the filters leave an entry in."""

@@ -44,6 +44,21 @@ async def test_changes_without_a_journal_name_their_author(project: Project) -> 
     assert refused.json()["code"] == "bad_cursor"
 
 
+async def test_pauses_of_triggers_are_actions_of_their_own(project: Project) -> None:
+    """A pause and its end are told apart from edits; an action that does not exist is refused at its place."""
+    async with served.in_process(project) as service:
+        new = {"recipe_id": "quick", "schedule": {"every_seconds": 86_400}}
+        path = f"/api/triggers/{(await service.http.post('/api/triggers', json=new)).json()['trigger_id']}"
+        for changes in ({"paused": True}, {"paused": False}, {"paused": True, "name": "daily"}):
+            answer = await service.http.patch(path, json=changes)
+            assert answer.status_code == 200, answer.text
+        listed = (await service.http.get("/api/audit", params={"action": "trigger"})).json()
+        refused = await service.http.get("/api/audit", params={"action": "triggers"})
+
+    assert [entry["action"].partition(".")[2] for entry in listed] == ["edited", "unpaused", "paused", "created"]
+    assert (refused.status_code, refused.json()["flaws"][0]["path"]) == (400, "query.action")
+
+
 async def test_orders_to_a_run_name_their_authors(project: Project) -> None:
     """Start, label, pause, continue and cancel of a run are in the list at once, with the line that holds each."""
     async with served.in_process(project) as service:

@@ -136,7 +136,7 @@ class Triggers(TriggerQueries):
                 and changed.files.pattern != trigger.files.pattern
             ):
                 changed = await self._with_baseline(changed)
-            await self._repository.record(author, "edited", changed)
+            await self._repository.record(author, _action(edit), changed)
             await self._repository.put(changed)
         self._repository.changed.set()
         return self._shown(changed, **once)
@@ -209,6 +209,12 @@ class Triggers(TriggerQueries):
             errors.RequestInvalid: it is not one that runs may work in.
         """
         return self._workspaces.root(self._workspaces.choose(trigger.working_dir))
+
+
+def _action(edit: requests.TriggerEdit) -> str:
+    if set(edit.changes()) != {"paused"}:
+        return "edited"
+    return "paused" if edit.paused else "unpaused"
 
 
 def _keyed(idempotency_key: str) -> str:
