@@ -23,6 +23,7 @@ STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelle
 MAX_BYTES = 4 * 1024 * 1024
 """Largest file that is read: no text of the project has more characters than a quarter of it."""
 
+_SIGN = re.compile("[:=]")
 _UNITS = (86_400, 3_600, 60, 1)
 _PARTS = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s?)?")
 
@@ -51,12 +52,26 @@ def texts(given: Iterable[str], file: Path | None, option: str) -> dict[str, Any
 
 
 def labels(given: Iterable[str]) -> dict[str, str]:
-    """Return the labels of a run.
+    """Return the labels of a run, which are written as `NAME=TEXT` or `NAME:TEXT`.
 
     Raises:
         errors.ArgsInvalid: naming every one that cannot be read.
     """
-    return _pairs(given, _pair, "--label")
+    return _pairs(given, _label, "--label")
+
+
+def label(given: str) -> str:
+    """Return one label in the form of the REST interface, `name:value`.
+
+    Raises:
+        errors.ArgsInvalid: it cannot be read.
+    """
+    return ":".join(next(iter(labels([given]).items())))
+
+
+def shown_label(label: str) -> str:
+    """Return a label as it is typed, `NAME=TEXT`."""
+    return label.replace(":", "=", 1)
 
 
 def label_changes(given: Iterable[str]) -> dict[str, str | None]:
@@ -66,7 +81,7 @@ def label_changes(given: Iterable[str]) -> dict[str, str | None]:
         errors.ArgsInvalid: naming every one that cannot be read.
     """
     words = list(given)
-    gone = [word for word in words if "=" not in word and word.endswith("-")]
+    gone = [word for word in words if not _SIGN.search(word) and word.endswith("-")]
     return {**labels(word for word in words if word not in gone), **{word[:-1]: None for word in gone}}
 
 
@@ -170,6 +185,11 @@ def _pair(text: str) -> tuple[str, str]:
     if not name:
         raise ValueError("the name is missing")
     return name, value
+
+
+def _label(text: str) -> tuple[str, str]:
+    # The first sign counts: the name of a label has neither.
+    return _pair(_SIGN.sub("=", text, count=1))
 
 
 def _json(text: str) -> Any:

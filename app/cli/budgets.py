@@ -93,7 +93,7 @@ def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...]
 
     _refuse_unknown(lifted, values.MONEY)
     if given["label"]:
-        given["label"] = ":".join(next(iter(arguments.labels([given["label"]]).items())))
+        given["label"] = arguments.label(given["label"])
 
     async def put(client: Client) -> Answer:
         known = {budget["name"]: budget for budget in await client.call(list_budgets)}
@@ -150,7 +150,8 @@ def _table(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _rows(budget: Mapping[str, Any]) -> list[list[Any]]:
-    covers = [f"{name} {budget[name]}" for name in ("recipe_id", "label", "session_id") if budget[name]]
+    scope = {**budget, "label": arguments.shown_label(budget["label"] or "")}
+    covers = [f"{name} {scope[name]}" for name in ("recipe_id", "label", "session_id") if scope[name]]
     return [
         [budget["name"], ", ".join(covers) or "all runs", *amounts, budget["turns_at"] or "never"]
         for amounts in _amounts(budget)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import exit_codes, formats, options
+from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, Answer, use_case
 from app.cli.plain_commands import shown
 from app.domain import authors
@@ -61,11 +61,10 @@ def keys() -> None:
 @options.anywhere
 def add(place: options.Place, as_json: bool, name: str, role: str, **scope: Any) -> int:
     """Add a key and print its secret, which is shown this once."""
-    from app.cli import arguments
     from app.domain.access import Role
     from app.services import keys as key_requests
 
-    labels = tuple(f"{label}:{value}" for text in scope["labels"] for label, value in arguments.labels([text]).items())
+    labels = tuple(map(arguments.label, scope["labels"]))
     ends = arguments.instants(scope, "expires_at")
     new = key_requests.NewKey(
         name=name, role=Role(role), recipes=scope["recipes"], labels=labels, expires_at=ends["expires_at"]
@@ -97,7 +96,8 @@ def revoke(place: options.Place, as_json: bool, name: str) -> int:
 
 
 def _table(found: Sequence[Mapping[str, Any]]) -> str:
-    rows = [[" ".join(value) if isinstance(value, list) else value for value in map(key.get, _SHOWN)] for key in found]
+    typed = [{**key, "labels": list(map(arguments.shown_label, key["labels"]))} for key in found]
+    rows = [[" ".join(value) if isinstance(value, list) else value for value in map(key.get, _SHOWN)] for key in typed]
     return formats.table(_SHOWN, rows, none="no keys")
 
 

@@ -79,7 +79,7 @@ def notifications() -> None:
 @click.option("--email", "to", multiple=True, metavar="ADDRESS", help="Send e-mail there; repeatable.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this; repeatable.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
-@click.option("--label", metavar="NAME:TEXT", help="Only runs with this label.")
+@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
 @click.option("--name", metavar="TEXT", help="What people call it.")
 @arguments.repeatable("Repeating the command returns the same endpoint.")
 @click.argument("argv", nargs=-1, metavar="[-- PROGRAM [ARGUMENT]...]")
@@ -92,6 +92,8 @@ def add(place: options.Place, as_json: bool, signing_secret_file: Path | None, *
     """
     from app.services.notifications import requests
 
+    if given["label"]:
+        given["label"] = arguments.label(given["label"])
     secret = None if signing_secret_file is None else arguments.read_text(signing_secret_file).strip()
     new = requests.NewEndpoint(signing_secret=secret, **given)
     return exit_codes.shown(place.ask(add_endpoint, new), as_json, _one)
@@ -105,7 +107,7 @@ def add(place: options.Place, as_json: bool, signing_secret_file: Path | None, *
 @click.option("--email", "to", multiple=True, metavar="ADDRESS", help="Other addresses of e-mail; repeatable.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice((*KINDS, "all")), help="Only this; repeatable.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe; '' is any.")
-@click.option("--label", metavar="NAME:TEXT", help="Only runs with this label; '' is any.")
+@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label; '' is any.")
 @click.option("--name", metavar="TEXT", help="What people call it.")
 @click.argument("argv", nargs=-1, metavar="[-- PROGRAM [ARGUMENT]...]")
 @options.as_json
@@ -121,6 +123,8 @@ def edit(
     """Change an endpoint; what is not given stays."""
     changes = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value}
     changes |= {name: None for name in ("recipe_id", "label") if given[name] == ""}
+    if given["label"]:
+        changes["label"] = arguments.label(given["label"])
     if "all" in given["kinds"]:
         changes["kinds"] = []
     if signing_secret_file is not None:

@@ -88,8 +88,18 @@ def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
 
 
 def test_labels_are_texts():
-    """A label's value is text; a colon in its name is the service's to refuse."""
+    """A label's value is text, and may contain the signs that end a name."""
     assert arguments.labels(["book=one", "part=:=2"]) == {"book": "one", "part": ":=2"}
+
+
+def test_labels_are_typed_in_two_ways_and_shown_in_one():
+    """`NAME=TEXT` and `NAME:TEXT` are the same label wherever one is typed; lists show the first form."""
+    assert arguments.labels(["book:one", "at=12:30", "url:a=b"]) == {"book": "one", "at": "12:30", "url": "a=b"}
+    assert arguments.label_changes(["book:one-", "old-"]) == {"book": "one-", "old": None}
+    assert arguments.label("book=one") == arguments.label("book:one") == "book:one"
+    assert arguments.shown_label("at:12:30") == "at=12:30"
+    with pytest.raises(errors.ArgsInvalid, match="--label"):
+        arguments.label("book")
 
 
 @pytest.mark.parametrize(
