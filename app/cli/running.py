@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 @click.option("--approvals", type=int, metavar="N", help="Keys that must agree at each gate; needs --server.")
 @click.option("--not-starter", is_flag=True, help="The starter's own approval does not count; needs --server.")
 @click.option("--concurrency", "key", metavar="KEY", help="Limit how many runs of this key are under way.")
-@click.option("--concurrency-limit", "most", type=click.IntRange(1, 1000), default=1, help="How many those are.")
+@click.option("--concurrency-limit", "most", type=click.IntRange(1, 1000), help="How many those are.  [default: 1]")
 @click.option(
     "--concurrency-policy",
     "policy",
     type=click.Choice(["queue", "reject", "cancel_running", "cancel_waiting"]),
-    default="queue",
     help="What happens at that limit.  [default: queue]",
 )
 @arguments.repeatable("Repeating the command with the same key returns the same run.")
@@ -90,7 +89,7 @@ def _request(
     approvals: int | None,
     not_starter: bool,
     key: str | None,
-    most: int,
+    most: int | None,
     policy: Any,
     **plain: Any,
 ) -> requests.StartRequest:
@@ -98,9 +97,12 @@ def _request(
     from app.domain import concurrency, limits
     from app.services import requests
 
+    given_rules = {name: value for name, value in (("limit", most), ("policy", policy)) if value is not None}
+    if key is None and given_rules:
+        raise click.UsageError(f"--concurrency-{next(iter(given_rules))} belongs to --concurrency KEY: give that, too.")
     return requests.StartRequest(
         recipe_id=recipe,
-        concurrency=concurrency.Concurrency(key=key, limit=most, policy=policy) if key is not None else None,
+        concurrency=None if key is None else concurrency.Concurrency(key=key, **given_rules),
         limits=limits.RunLimits(**{name: plain.pop(name) for name in limits.RANGES}),
         args=arguments.collect(given, args_file),
         options=arguments.collect(chosen, None, "--option"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.cli import arguments
+from app.cli import arguments, running
 
 # What no request may hold is refused here, too.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
@@ -124,3 +124,12 @@ def test_a_key_of_a_command_is_refused_as_that_of_a_request(key: str, told: str 
 
     assert (done.exit_code, told or key) == (2 if told else 0, told or done.output.strip())
     assert told is None or told in done.output
+
+
+@pytest.mark.parametrize("words", [("--concurrency-limit", "1"), ("--concurrency-policy", "reject")])
+def test_a_rule_of_concurrency_without_a_key_is_refused(words: tuple[str, str]):
+    """A limit or policy that would apply to nothing is refused before anything starts."""
+    done = CliRunner().invoke(running.run, ["quick", *words])
+
+    assert done.exit_code == 2
+    assert f"{words[0]} belongs to --concurrency KEY" in done.output
