@@ -53,7 +53,9 @@ class PreflightReport(shapes.Shape):
     steps: tuple[StepPlanned, ...]  # Its steps, in the order of the recipe, at most 2,000.
     agents: tuple[AgentPlanned, ...]  # Agents that it could ask.
     calls_at_most: int | None
-    """Most calls of agents in the worst case, from loops, guardrails and retries; None: no limit is known."""
+    """Most calls of agents in the worst case, from loops, guardrails and retries, or by its limits; None: no limit is
+    known.
+    """
     workspace: str | None  # Folder that it would work in.
     note: str | None  # Why no limit of the calls is known.
     description: str | None  # Its task.
@@ -128,9 +130,9 @@ class Preflight:
                 _step(node) for node in drawing.nodes[: graphs.MOST_NODES] if node.kind not in ("start", "end")
             ),
             agents=tuple(map(self._agent, agents)),
-            calls_at_most=limit.most,
+            calls_at_most=worst.calls,
             workspace=start.working_dir,
-            note=limit.note,
+            note=limit.note if worst.calls is None else None,
             description=start.description,
             args=start.args,
             working_dir=start.working_dir,

@@ -166,8 +166,10 @@ async def test_the_worst_case_of_cost_is_told_or_why_there_is_none(service: serv
     """Limits bound what a run costs, or its calls and what each may cost; otherwise the agent is named."""
     unknown = await examined(service, recipe_id="draft", args=ARRIVAL)
     limited = await examined(service, recipe_id="draft", args=ARRIVAL, limits={"cost_usd": 5, "tokens": 1000})
+    once = await examined(service, recipe_id="draft", args=ARRIVAL, limits={"calls": 1})
     quick = await examined(service, recipe_id="quick")
 
+    assert (unknown["calls_at_most"], once["calls_at_most"]) == (2, 1)
     assert unknown["cost_at_most_usd"] is None
     assert any("writer-1" in reason and "max_cost_per_call" in reason for reason in unknown["unbounded"])
     assert (limited["cost_at_most_usd"], limited["tokens_at_most"], limited["unbounded"]) == (5, 1000, [])
