@@ -55,7 +55,7 @@ class AuditQuery:
     cursor: AuditCursor | None = None  # Where the page before ended; None: at the newest entry.
 
     def __post_init__(self) -> None:
-        """Refuse an action that does not exist, whose list would look like that of one that nobody took.
+        """Refuse an action that does not exist: its list would be empty, as that of an action without entries.
 
         Raises:
             errors.RequestInvalid: naming the nouns, or the actions of the noun.
