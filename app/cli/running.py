@@ -97,7 +97,9 @@ def _request(
     from app.domain import concurrency, limits
     from app.services import requests
 
-    given_rules = {name: value for name, value in (("limit", most), ("policy", policy)) if value is not None}
+    given_rules: dict[str, Any] = {
+        name: value for name, value in (("limit", most), ("policy", policy)) if value is not None
+    }
     if key is None and given_rules:
         raise click.UsageError(f"--concurrency-{next(iter(given_rules))} belongs to --concurrency KEY: give that, too.")
     return requests.StartRequest(
