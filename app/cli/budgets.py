@@ -97,7 +97,10 @@ def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...]
 
     async def put(client: Client) -> Answer:
         known = {budget["name"]: budget for budget in await client.call(list_budgets)}
-        return await client.call(put_budget, name, _changed(name, known.get(name, {}), given, lifted))
+        changed = _changed(name, known.get(name, {}), given, lifted)
+        if not values.limits_money(changed.limits):
+            raise click.UsageError("A budget needs a limit: give --max-cost, --max-tokens or --max-calls.")
+        return await client.call(put_budget, name, changed)
 
     return exit_codes.shown(place.work(put, put_budget.access), as_json, lambda shown: _table([shown]))
 

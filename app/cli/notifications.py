@@ -92,6 +92,8 @@ def add(place: options.Place, as_json: bool, signing_secret_file: Path | None, *
     """
     from app.services.notifications import requests
 
+    if sum(bool(given[name]) for name in ("url", "to", "argv")) != 1:
+        raise click.UsageError("Give exactly one of --webhook URL, --email ADDRESS and -- PROGRAM.")
     if given["label"]:
         given["label"] = arguments.label(given["label"])
     secret = None if signing_secret_file is None else arguments.read_text(signing_secret_file).strip()

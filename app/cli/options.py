@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from app import settings
+from app import errors, settings
 from app.cli.client import Access, Client, P, T, UseCase
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from app.cli import folder_client
 
 AnyClient = TypeVar("AnyClient")
+# Arguments of recipes have names of their own, which may be those of options.
+_FIELD = re.compile(r"(?:query\.|\$\.(?:webhook\.|schedule\.|files\.|limits\.)?)(\w+)(?:\[\d+\])?")
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -106,9 +111,32 @@ def anywhere(command: Command) -> Command:
             if click.get_current_context().get_parameter_source("server") is ParameterSource.COMMANDLINE:
                 raise click.UsageError("--project is a folder here, --server is a service: give one of them.")
             server = None
-        return command(place=Place(server=server, environ=laid_over(PROJECT=project)), **given)
+        try:
+            return command(place=Place(server=server, environ=laid_over(PROJECT=project)), **given)
+        except errors.InputRefused as error:
+            raise _naming_options(error) from error.__cause__
 
     return placed  # type: ignore[return-value]
+
+
+def _naming_options(error: errors.InputRefused) -> errors.InputRefused:
+    """Name the options of the present command in place of the fields of the request that it made of them."""
+    context = click.get_current_context(silent=True)
+    typed = {} if context is None else {parameter.name: _typed(parameter) for parameter in context.command.params}
+    named = []
+    for flaw in error.flaws:
+        field = _FIELD.fullmatch(flaw.path)
+        option = None if field is None else typed.get(field[1]) or typed.get(f"{field[1]}_file")
+        if option is not None:
+            error.message = error.message.replace(f"{flaw.path}: ", f"{option}: ")
+            flaw = dataclasses.replace(flaw, path=option)
+        named.append(flaw)
+    error.flaws = tuple(named)
+    return error
+
+
+def _typed(parameter: click.Parameter) -> str:
+    return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
 
 
 def again() -> str:

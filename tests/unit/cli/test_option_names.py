@@ -1,0 +1,61 @@
+"""Refusals name what was typed, not the fields of the request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from app import errors
+from app.cli import budgets, notifications, options
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("$.webhook.signing_secret", "--signing-secret-file"),
+        ("$.to[1]", "--email"),
+        ("$.limits.cost_usd", "--max-cost"),
+        ("query.cost_usd", "--max-cost"),
+        ("$.name", "NAME"),
+        ("$.args.to", "$.args.to"),
+        ("$.unknown", "$.unknown"),
+        ("$", "$"),
+    ],
+)
+def test_a_refusal_names_the_option(path: str, shown: str):
+    """The path of a flaw becomes the option or argument that the field was made of; an argument of a recipe stays."""
+
+    @click.command()
+    @click.argument("name")
+    @click.option("--signing-secret-file")
+    @click.option("--email", "to", multiple=True)
+    @click.option("--max-cost", "cost_usd")
+    @options.anywhere
+    def command(**_: Any) -> None:
+        raise errors.RequestInvalid(f"{path}: is odd", flaws=[errors.Flaw(path=path, message="is odd")])
+
+    with pytest.raises(errors.RequestInvalid) as refused:
+        CliRunner().invoke(command, ["x"], catch_exceptions=False)
+
+    assert refused.value.message == f"{shown}: is odd"
+    assert refused.value.flaws[0].path == shown
+
+
+@pytest.mark.parametrize("words", [(), ("--webhook", "https://example.org/", "--email", "a@example.org")])
+def test_an_endpoint_has_one_channel(words: tuple[str, ...]):
+    """None or several channels are refused with the options that name one."""
+    done = CliRunner().invoke(notifications.add, list(words))
+
+    assert done.exit_code == 2
+    assert "--webhook URL, --email ADDRESS and -- PROGRAM" in done.output
+
+
+def test_a_budget_has_a_limit(tmp_path: Any):
+    """A budget without a limit is refused with the options that give one."""
+    done = CliRunner().invoke(budgets.set_, ["daily", "--project", str(tmp_path)])
+
+    assert done.exit_code == 2
+    assert "--max-cost, --max-tokens or --max-calls" in done.output
