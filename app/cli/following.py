@@ -52,7 +52,7 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
         progress.finish()
     if detail["status"] == "waiting":
         _tell_gates(await asking.open_gates(client, run_id))
-    return _tell_rest(detail, output, client.executes)
+    return _tell_rest(detail, output, client)
 
 
 async def watch(client: Client, run_id: str, show: Show, after: int = 0, asker: asking.Asker | None = None) -> Answer:
@@ -99,8 +99,11 @@ def _tell_gates(found: Sequence[Answer]) -> None:
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")
 
 
-def _tell_rest(detail: Answer, output: Shown, executes: bool) -> int:
-    status, interrupted = detail["status"], executes and exit_codes.is_interrupted(detail["status"])
+def _tell_rest(detail: Answer, output: Shown, client: Client) -> int:
+    status = detail["status"]
+    # A run that waits for a person looks the same whether this process let go of it or still has it.
+    left = exit_codes.is_interrupted(status) or (client.stopping and status == "waiting")
+    interrupted = client.executes and left
     if output is Shown.DETAIL:
         terminal.say_json(detail)
     elif output is Shown.TEXT and status in ("paused", "waiting"):

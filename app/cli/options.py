@@ -126,7 +126,8 @@ def _naming_options(error: errors.InputRefused) -> errors.InputRefused:
     named = []
     for flaw in error.flaws:
         field = _FIELD.fullmatch(flaw.path)
-        option = None if field is None else typed.get(field[1]) or typed.get(f"{field[1]}_file")
+        names = () if field is None else (field[1], f"{field[1]}_file", field[1].removeprefix("allowed_"))
+        option = next((typed[name] for name in names if name in typed), None)
         if option is not None:
             error.message = error.message.replace(f"{flaw.path}: ", f"{option}: ")
             flaw = dataclasses.replace(flaw, path=option)

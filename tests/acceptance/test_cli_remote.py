@@ -140,7 +140,7 @@ def test_errors_of_the_service_read_as_in_process(service: programs.Service, tmp
     assert "small" in unknown.stderr
     assert "$.args.words" in unfit.stderr
     assert programs.asked("recipes", "validate", file, *server, code=2)[0]["valid"] is False
-    programs.control_room("run", "small", "--arg", "words=x", "--dry-run", *server, code=2)
+    programs.control_room("run", "small", "--arg", "wrods=x", "--dry-run", *server, code=2)
 
 
 def test_token_is_sent_and_missed(project: programs.Project):

@@ -214,7 +214,9 @@ class TestResults:
         found = await asyncio.gather(*(running.run(each) for each in limited.values()))
 
         for cause, ended in zip(limited, found, strict=True):
-            assert (ended.cause, ended.signal, ended.leftovers, ended.survivors) == (cause, signal.SIGTERM, 0, 0)
+            assert (ended.cause, ended.leftovers, ended.survivors) == (cause, 0, 0)
+            # A busy machine may need longer than the grace period for the first signal.
+            assert ended.signal in (signal.SIGTERM, signal.SIGKILL)
             assert ended.stdout.content.startswith(b"begun\n")
 
     async def test_many_at_a_time(self, running: supervisor.Supervisor) -> None:
