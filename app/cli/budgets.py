@@ -88,7 +88,7 @@ def budgets() -> None:
 @options.as_json
 @options.anywhere
 def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...], **given: Any) -> int:
-    """Create the budget NAME or change it; what is not given stays. Paused runs that fit into it continue."""
+    """Create the budget NAME or change it; omitted options keep their values. Paused runs that fit into it continue."""
     from app.domain import budgets as values
 
     _refuse_unknown(lifted, values.MONEY)

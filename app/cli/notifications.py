@@ -122,7 +122,7 @@ def edit(
     new_secret: bool,
     **given: Any,
 ) -> int:
-    """Change an endpoint; what is not given stays."""
+    """Change an endpoint; omitted options keep their values."""
     changes = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value}
     changes |= {name: None for name in ("recipe_id", "label") if given[name] == ""}
     if given["label"]:

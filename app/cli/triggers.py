@@ -170,7 +170,7 @@ def fire(
 @options.as_json
 @options.anywhere
 def edit(place: options.Place, as_json: bool, trigger_id: str, **given: Any) -> int:
-    """Change a trigger; what is not given stays. A new address or secret is shown now, and never again."""
+    """Change a trigger; omitted options keep their values. A new address or secret is shown now, and never again."""
     return exit_codes.shown(place.ask(edit_trigger, trigger_id, _edit(**given)), as_json, _one)
 
 

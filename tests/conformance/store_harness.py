@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import os
@@ -491,3 +492,10 @@ async def end(log: FolderLog, status: str = "done") -> bool:
 def types(told: list[Any]) -> list[str]:
     """Return the types of events."""
     return [event.type for event in told]
+
+
+async def close_all(made: Iterable[StoreHarness]) -> None:
+    """Close stores of which some cannot write any more."""
+    for harness in made:
+        with contextlib.suppress(errors.StorageFault):
+            await harness.store.close()

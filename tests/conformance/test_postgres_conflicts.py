@@ -21,7 +21,7 @@ from app.storage.index import index_port
 from app.storage.index.sql.index import SqlIndex
 from app.storage.postgres import database
 from tests.conformance import store_harness, test_store_issues, test_store_plans
-from tests.conformance.store_harness import RUN, PostgresStoreHarness
+from tests.conformance.store_harness import RUN, PostgresStoreHarness, close_all
 
 AT = "2026-02-10T14:31:00.000Z"
 SERIALIZATION, DEADLOCK = "40001", "40P01"
@@ -107,9 +107,7 @@ async def make(
         return made[-1]
 
     yield make
-    for harness in made:
-        with contextlib.suppress(errors.StorageFault):
-            await harness.store.close()
+    await close_all(made)
 
 
 async def written(harness: PostgresStoreHarness, around: Callable[[str], Any]) -> None:

@@ -21,7 +21,7 @@ from app.storage.postgres.database import EPOCH_LOCK, Database, Fenced
 from tests import postgres_server
 from tests.conformance import store_harness
 from tests.conformance.cutting_proxy import CuttingProxy
-from tests.conformance.store_harness import RUN, PostgresStoreHarness
+from tests.conformance.store_harness import RUN, PostgresStoreHarness, close_all
 from tests.postgres_server import NOBODY, Postgres
 
 LINES = "SELECT count(*) FROM control_room.lines WHERE journal = 'steps.jsonl'"
@@ -52,9 +52,7 @@ async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[Calla
         return made[-1]
 
     yield make
-    for harness in made:
-        with contextlib.suppress(errors.StorageFault):
-            await harness.store.close()
+    await close_all(made)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from app.storage.runs.folder_log import FolderLog
 from app.worker import shared_ledger
 from tests import postgres_server
 from tests.conformance import store_harness
-from tests.conformance.store_harness import RUN, PostgresStoreHarness
+from tests.conformance.store_harness import RUN, PostgresStoreHarness, close_all
 from tests.postgres_server import Postgres
 
 Make = Callable[..., PostgresStoreHarness]
@@ -54,9 +54,7 @@ async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[Make]
         return made[-1]
 
     yield make
-    for harness in made:
-        with contextlib.suppress(errors.StorageFault):
-            await harness.store.close()
+    await close_all(made)
 
 
 def execute(url: str, statement: str) -> list[Any]:

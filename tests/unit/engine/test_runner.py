@@ -196,18 +196,23 @@ async def test_a_requested_cancel_is_finished_without_a_slot():
     assert runner.view().status is RunState.PENDING
 
 
-async def test_a_pause_waits_for_the_open_step_and_begins_no_other():
-    """The run rests at the boundary; the next take-up goes on behind it once it is unpaused."""
-    bench = logs.Bench(_three)
-    hold = bench.performers.hold("b")
+async def _paused_in(bench, key):
+    """Run until a step is performed, pause, let the step end, and return the state in which the run rests."""
+    hold = bench.performers.hold(key)
     runner = bench.runner()
     running = asyncio.create_task(runner.run())
-    await _until(lambda: bench.performers.reached["b"].is_set())
+    await _until(lambda: bench.performers.reached[key].is_set())
     await bench.log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person"})
     runner.pause()
     hold.set()
+    return await running
 
-    assert await running is RunState.PAUSED
+
+async def test_a_pause_waits_for_the_open_step_and_begins_no_other():
+    """The run rests at the boundary; the next take-up goes on behind it once it is unpaused."""
+    bench = logs.Bench(_three)
+
+    assert await _paused_in(bench, "b") is RunState.PAUSED
     assert bench.disk.recorded() == ["a", "b"]
     assert bench.disk.row is RunState.PAUSED
     assert await bench.run() is RunState.PAUSED
@@ -230,15 +235,8 @@ async def test_a_driver_that_asks_while_it_is_closed_changes_nothing():
             await ctx.perform("c", samples.tool("c"))
 
     bench = logs.Bench(drive)
-    hold = bench.performers.hold("a")
-    runner = bench.runner()
-    running = asyncio.create_task(runner.run())
-    await _until(lambda: bench.performers.reached["a"].is_set())
-    await bench.log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person"})
-    runner.pause()
-    hold.set()
 
-    assert await running is RunState.PAUSED
+    assert await _paused_in(bench, "a") is RunState.PAUSED
     assert (bench.disk.recorded(), bench.disk.row) == (["a"], RunState.PAUSED)
 
 

@@ -35,16 +35,20 @@ class _Telling:
         return records.Result(output={"hunter22": ["hunter22 and from-recipe", "42"]}, summary="hunter22")
 
 
-async def test_values_of_named_variables_are_masked(caplog):
-    """Output, summary, operation, log and further files show stars; what is too short is told, not masked."""
-    disk = logs.Disk(samples.start())
-    equipment = runner.Equipment(
+def _equipment(**environ: str) -> runner.Equipment:
+    return runner.Equipment(
         performers={"tool_call": _Telling()},
         clock=clock.FakeClock(),
         masker=plain.Masker(),
         probes=probes.NoProbes(),
-        environ={"TOKEN": "hunter22", "PIN": "42"},
+        environ=environ,
     )
+
+
+async def test_values_of_named_variables_are_masked(caplog):
+    """Output, summary, operation, log and further files show stars; what is too short is told, not masked."""
+    disk = logs.Disk(samples.start())
+    equipment = _equipment(TOKEN="hunter22", PIN="42")
     log: Any = logs.ListLog(disk)
     dialect: Any = _Secretive()
     with caplog.at_level(logging.WARNING):
@@ -115,13 +119,7 @@ class _Broken(_Secretive):
 async def test_what_parks_a_run_quotes_no_secret(dialect: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Neither run.json nor the event and the log line of a run that is parked show what its driver asked for."""
     disk = logs.Disk(samples.start())
-    equipment = runner.Equipment(
-        performers={"tool_call": _Telling()},
-        clock=clock.FakeClock(),
-        masker=plain.Masker(),
-        probes=probes.NoProbes(),
-        environ={"TOKEN": "hunter22"},
-    )
+    equipment = _equipment(TOKEN="hunter22")
     first: Any = logs.ListLog(disk)
     whole: Any = _Secretive()
     await runner.Runner(first, whole, equipment, logs.CountedSlots(), lambda: None).run()
