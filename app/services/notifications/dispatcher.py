@@ -93,12 +93,16 @@ class Dispatcher:
             self._task = asyncio.create_task(self._work(), name="notifications")
 
     async def stop(self) -> None:
-        """Stop, and wait for it; undelivered messages are sent after the next start."""
+        """Stop, and wait for it; undelivered messages are sent after the next start, delivered ones are not."""
         lanes = [lane for outlet in self._outlets.values() for lane in outlet.lanes.values()]
         tasks = [task for task in (self._task, *lanes) if task is not None]
         # What is not delivered is found again, from the time that each endpoint has recorded.
-        self._task, self._outlets, self._was_stopped = None, {}, True
+        outlets, self._outlets = self._outlets, {}
+        self._task, self._was_stopped = None, True
         await aio.end(*tasks)
+        for outlet in outlets.values():
+            if outlet.is_dirty:
+                await self._save_last(outlet)
 
     def check(self) -> None:
         """Raise if the task has died.
@@ -308,12 +312,25 @@ class Dispatcher:
         for outlet in list(self._outlets.values()):
             since = outlet.since(now)
             # The clock was set back: a start would look for messages only behind the instant that the file holds.
-            if not outlet.is_dirty and since >= outlet.endpoint.since:
-                continue
-            outlet.is_dirty = False
-            if outlet.behind is None:
-                # The endpoint does not want the others any more.
-                outlet.tried = {name: tries for name, tries in outlet.tried.items() if name in outlet.pending}
-            endpoint_id, delivered, tried = outlet.endpoint.endpoint_id, outlet.delivered, outlet.tried
+            if outlet.is_dirty or since < outlet.endpoint.since:
+                if outlet.behind is None:
+                    # The endpoint does not want the others any more.
+                    outlet.tried = {name: tries for name, tries in outlet.tried.items() if name in outlet.pending}
+                await self._advance(outlet, since)
+
+    async def _save_last(self, outlet: _Outlet) -> None:
+        # Only the ids: events may be here that nobody has taken yet, so the instant of the file stays.
+        try:
+            await self._advance(outlet, outlet.endpoint.since)
+        except errors.StorageFault as fault:
+            _log.warning("delivered messages are sent again: %s", fault.message, extra={"code": fault.code})
+
+    async def _advance(self, outlet: _Outlet, since: str) -> None:
+        outlet.is_dirty = False
+        endpoint_id, delivered, tried = outlet.endpoint.endpoint_id, outlet.delivered, outlet.tried
+        try:
             kept = await self._repository.advance(endpoint_id, since, delivered, tried)
-            outlet.endpoint = kept or outlet.endpoint
+        except BaseException:
+            outlet.is_dirty = True
+            raise
+        outlet.endpoint = kept or outlet.endpoint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -42,8 +42,8 @@ class _Sender:
         return ""
 
 
-async def test_a_restart_ends_what_a_broken_delivery_began() -> None:
-    """A fault of the program makes the service unready; after a start it is ready, and the message is sent."""
+async def _endpoint_with_a_message() -> repository.EndpointRepository:
+    """Return an endpoint that has one message to deliver."""
     documents: dict[str, memory_documents.MemoryDocuments] = {}
     kept = repository.EndpointRepository(
         memory_documents.MemoryDocuments(),
@@ -55,9 +55,12 @@ async def test_a_restart_ends_what_a_broken_delivery_began() -> None:
     message = notifications.Message(message_id="m1", kind="done", at=AT, run_id="r1", recipe_id="x", text="x is done")
     letter = notifications.DeadLetter(message=message, attempts=8, error="503", given_up_at=AT, replayed=True)
     await kept.dead_letters("ep_1").put("m1", letter)
-    time, sender, store = clock.FakeClock(), _Sender(), _Empty()
-    anything: Any = store
-    tested = dispatcher.Dispatcher(
+    return kept
+
+
+def _dispatcher(kept: repository.EndpointRepository, sender: _Sender) -> dispatcher.Dispatcher:
+    time, anything = clock.FakeClock(), cast(Any, _Empty())
+    return dispatcher.Dispatcher(
         repository=kept,
         store=anything,
         feed=event_feed.EventFeed(time.monotonic),
@@ -65,6 +68,27 @@ async def test_a_restart_ends_what_a_broken_delivery_began() -> None:
         clock=time,
         questions=plan_questions.PlanQuestions(anything),
     )
+
+
+async def test_a_stop_keeps_what_was_delivered_just_before() -> None:
+    """A message that was delivered in the moment of an orderly stop is not sent again after it."""
+    kept, sender = await _endpoint_with_a_message(), _Sender()
+    sender.is_broken = False
+    tested = _dispatcher(kept, sender)
+    tested.start()
+    while kept.waiting.get("ep_1") != 0:
+        await asyncio.sleep(0)
+    await tested.stop()
+
+    (endpoint,) = await kept.all()
+    assert sender.sent == ["m1"]
+    assert (endpoint.delivered, endpoint.since) == (("m1",), AT)
+
+
+async def test_a_restart_ends_what_a_broken_delivery_began() -> None:
+    """A fault of the program makes the service unready; after a start it is ready, and the message is sent."""
+    sender = _Sender()
+    tested = _dispatcher(await _endpoint_with_a_message(), sender)
     tested.start()
     await asyncio.wait_for(sender.called.wait(), 60)
     await tested.stop()
