@@ -80,6 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(403, b"<Error><Code>SignatureDoesNotMatch</Code></Error>")
         elif fault == "no bucket" or bucket != "runs":
             self._answer(404, b"<Error><Code>NoSuchBucket</Code></Error>")
+        elif self.command == "PUT" and key in found and self._creates():
+            self._answer(409 if self.server.scheme == "az" else 412, b"<Error><Code>Exists</Code></Error>")
         elif self.command == "PUT":
             found[key] = content, datetime.now(UTC)
             self._answer(201 if self.server.scheme == "az" else 200, etag=sha256(content).hexdigest())
@@ -96,6 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer_object(*found[key], cut=fault == "cut")
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
+
+    def _creates(self) -> bool:
+        return self.headers.get("If-None-Match") == "*" or self.headers.get("x-goog-if-generation-match") == "0"
 
     def _is_known(self) -> bool:
         return ACCESS in self.headers.get("Authorization", "")

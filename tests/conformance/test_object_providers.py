@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +55,34 @@ def test_objects_are_written_read_listed_and_removed(server: object_server.Objec
     assert read == [names[0].encode(), names[0].encode()[5:9], b"", b""]
     assert (facts.name, facts.size_bytes, there) == (names[1], len(names[1].encode()), (True, False))
     assert list(server.objects) == ["of tests/runs/ab/x"]
+
+
+def overtaken(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Let two new stores begin at one empty place, the second while the first has just looked."""
+    found = mark._found
+
+    def looked(kept: Bucket) -> Any:
+        seen = found(kept)
+        monkeypatch.setattr(mark, "_found", found)
+        mark.opened(MemoryDisk(), mark.Target(url=place, new_identity="2"), "second")
+        return seen
+
+    monkeypatch.setattr(mark, "_found", looked)
+    with pytest.raises(errors.ConfigurationError, match="blobs of another store") as refused:
+        mark.opened(MemoryDisk(), mark.Target(url=place, new_identity="1"), "first")
+    assert refused.value.code == "store_differs"
+
+
+def test_of_two_stores_that_begin_at_once_a_bucket_has_one(
+    server: object_server.ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slower one is refused by the name of the other."""
+    overtaken(monkeypatch, address(server))
+
+
+def test_of_two_stores_that_begin_at_once_a_folder_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mounted folder decides as a bucket does."""
+    overtaken(monkeypatch, f"file://{tmp_path}")
 
 
 @pytest.mark.parametrize(

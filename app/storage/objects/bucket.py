@@ -97,6 +97,19 @@ class Bucket:
         if self._root is not None:
             self._sync(self._root / name)
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Write an object unless there is one of its name; return whether it was written."""
+        from obstore import exceptions
+
+        try:
+            with self._told(name, exceptions.AlreadyExistsError):
+                self._calls.put(self._store, name, content, use_multipart=False, mode="create")
+        except exceptions.AlreadyExistsError:
+            return False
+        if self._root is not None:
+            self._sync(self._root / name)
+        return True
+
     def get(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
         """Return an object's content, or a part of it.
 
@@ -163,11 +176,13 @@ class Bucket:
                 return
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _told(self, name: str, *meant: type[BaseException]) -> Iterator[None]:
         from obstore import exceptions
 
         try:
             yield
+        except meant:
+            raise
         except FileNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError):

@@ -82,8 +82,9 @@ def _agreed(bucket: Bucket, known: dict[str, Any] | None, store: str, target: Ta
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": bucket.shown})
     if found is None:
         found = {"identity": target.new_identity, "store": store}
-        if not target.looks_only:
-            bucket.put(layout.BUCKET_MARK, plain.encode(found) + b"\n")
+        if not target.looks_only and not bucket.create(layout.BUCKET_MARK, plain.encode(found) + b"\n"):
+            # Another process was faster.
+            return _agreed(bucket, known, store, target)
     return str(found["identity"])
 
 
