@@ -98,7 +98,7 @@ class ActiveRuns:
             self.lineage.note(summary)
         left: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
         active_run = ActiveRun(run_id=summary.run_id, request=self._request(summary), left=left)
-        active_run.request.granted = lambda: self._begin(active_run)
+        active_run.request.granted = lambda: self._take_capacity(active_run)
         self.active_runs[active_run.run_id] = active_run
         self.parked.pop(active_run.run_id, None)
         self.changes.note(active_run.run_id)
@@ -174,8 +174,8 @@ class ActiveRuns:
     def advance(self, active_run: ActiveRun) -> None:
         """Run a loaded run that has no task yet; its runner decides whether it settles, rests or continues."""
         if active_run.task is None:
-            active_run.task = asyncio.create_task(self._live(active_run), name=f"run {active_run.run_id}")
-            active_run.task.add_done_callback(self._watch)
+            active_run.task = asyncio.create_task(self._load_and_run(active_run), name=f"run {active_run.run_id}")
+            active_run.task.add_done_callback(self._report_death)
 
     def wake(self, run_id: str) -> None:
         """Load an evicted run and continue it; nothing if it is being loaded, or is not evicted."""
@@ -195,7 +195,7 @@ class ActiveRuns:
         self._evictor.give_up()
         await self._evictor.settled()
         for active_run in [active_run for active_run in self.active_runs.values() if active_run.task is None]:
-            self._detach_writer(active_run)
+            self._stop_unloaded(active_run)
         for running in self._runners():
             running.stop()
         resting = asyncio.create_task(self._all_left())
@@ -215,7 +215,7 @@ class ActiveRuns:
         """Shorten the grace period of a stop."""
         self._grace.limit(grace_seconds)
 
-    def _detach_writer(self, active_run: ActiveRun) -> None:
+    def _stop_unloaded(self, active_run: ActiveRun) -> None:
         if active_run.evicted is None:
             self._leave(active_run, states.RunState.PENDING)
         elif active_run.evicted.idle:
@@ -242,22 +242,22 @@ class ActiveRuns:
 
     # -- a run's life: begin, load, run, leave
 
-    def _begin(self, active_run: ActiveRun) -> None:
+    def _take_capacity(self, active_run: ActiveRun) -> None:
         self._reach("pool.granted")
         active_run.request.granted = ignored
         self.changes.note(active_run.run_id)
         self.advance(active_run)
 
-    async def _live(self, active_run: ActiveRun) -> None:
+    async def _load_and_run(self, active_run: ActiveRun) -> None:
         if active_run.log is None and active_run.evicted is not None:
             async with self._loads_at_once:
                 await self._load(active_run, again=True)
         elif active_run.log is None:
             await self._load(active_run, again=True)
-        while active_run.log is not None and await self._loads_again(active_run):
+        while active_run.log is not None and await self._run_to_rest(active_run):
             await self._load(active_run, again=True)
 
-    def _watch(self, task: asyncio.Task[None]) -> None:
+    def _report_death(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._report_died(error)
 
@@ -292,7 +292,8 @@ class ActiveRuns:
         if passing and again and not self.stopping:
             self.reloads.begin(active_run.run_id)
 
-    async def _loads_again(self, active_run: ActiveRun) -> bool:
+    async def _run_to_rest(self, active_run: ActiveRun) -> bool:
+        """Run a loaded run until it rests or is evicted, and unload it; return whether it is loaded again at once."""
         assert active_run.log is not None
         assert active_run.runner is not None
         state = await self._run(active_run.runner, active_run.run_id)
