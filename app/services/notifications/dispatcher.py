@@ -319,7 +319,7 @@ class Dispatcher:
                 await self._advance(outlet, since)
 
     async def _save_last(self, outlet: _Outlet) -> None:
-        # Only the ids: events may be here that nobody has taken yet, so the instant of the file stays.
+        # Only the ids: the feed may hold events that are not taken yet, so the instant of the file stays.
         try:
             await self._advance(outlet, outlet.endpoint.since)
         except errors.StorageFault as fault:
