@@ -52,39 +52,39 @@ class Activities:
     @activity.defn
     async def take(self, run_id: str, again: bool) -> RawValue:
         """Take a run up and return its journal."""
-        async with _reported():
+        async with self._reported(run_id):
             return reference(await self._runs.take(run_id, again=again))
 
     @activity.defn
     async def look(self, run_id: str, after: int) -> RawValue:
         """Return the new lines of a journal."""
-        async with _reported():
+        async with self._reported(run_id):
             return reference(await self._runs.look(run_id, after))
 
     @activity.defn
     async def read(self, run_id: str, blob: dict[str, Any]) -> RawValue:
         """Return the content behind a handle."""
-        async with _reported():
+        async with self._reported(run_id):
             return reference(await self._runs.read(run_id, blob))
 
     @activity.defn
     async def perform(self, order: messages.StepOrder) -> RawValue:
         """Perform one try of a step."""
         beats = Beats(self._steps.clock)
-        async with _reported(beats.details):
+        async with self._reported(order.run_id, beats.details):
             with self._capacity.taken(), self._live.reported(order.run_id, beats.follow) as follow:
                 return reference(await self._steps.perform(order, follow))
 
     @activity.defn(name="perform")
     async def perform_idle(self, order: messages.StepOrder) -> RawValue:
         """Perform one try of a step that only waits, and takes no capacity."""
-        async with _reported():
+        async with self._reported(order.run_id):
             return reference(await self._steps.perform(order))
 
     @activity.defn
     async def place(self, run_id: str) -> str:
         """Return the worker that performs the steps of a run."""
-        async with _reported():
+        async with self._reported(run_id):
             return await self._placing.place(run_id)
 
     @activity.defn
@@ -94,27 +94,58 @@ class Activities:
     @activity.defn
     async def announce(self, order: messages.StepOrder) -> messages.Announced:
         """Begin a step that only waits."""
-        async with _reported():
+        async with self._reported(order.run_id):
             return await self._steps.announce(order)
 
     @activity.defn
     async def finish(self, order: messages.StepOrder) -> RawValue | None:
         """Record a step that has waited."""
-        async with _reported():
+        async with self._reported(order.run_id):
             found = await self._steps.finish(order)
             return None if found is None else reference(found)
 
     @activity.defn
     async def wait(self, run_id: str, keys: list[str]) -> None:
         """Show that a run waits for inputs."""
-        async with _reported():
+        async with self._reported(run_id):
             await self._runs.wait(run_id, keys)
 
     @activity.defn
     async def settle(self, order: messages.Settle) -> str:
         """Bring a run to rest."""
-        async with _reported():
+        async with self._reported(order.run_id):
             return await self._runs.settle(order)
+
+    @asynccontextmanager
+    async def _reported(self, run_id: str, details: Details = tuple) -> AsyncIterator[None]:
+        async with _alive(details):
+            try:
+                yield
+            except Superseded:
+                raise ApplicationError("superseded", type=messages.SUPERSEDED, non_retryable=True) from None
+            except NoCapacity:
+                raise _full() from None
+            # The history would keep the causes of an error, too, and they quote recipes and outputs.
+            except equipment.Parked as parked:
+                error, message = parked.error, await self._steps.masked(run_id, parked.error.message)
+                facts = messages.Parking(reason=parked.reason, code=error.code, message=message, key=error.key)
+                raise ApplicationError(message, facts, type=messages.PARKED, non_retryable=True) from None
+            except (errors.NondeterminismFault, errors.DriverFault) as fault:
+                message = await self._steps.masked(run_id, fault.message)
+                raise ApplicationError(message, type=fault.code, non_retryable=True) from None
+            except (errors.JournalCorrupt, errors.NotFound) as error:
+                raise ApplicationError(error.message, type=error.code, non_retryable=True) from None
+            except errors.Fault as fault:
+                raise ApplicationError(fault.message, type=fault.code) from None
+
+
+def _full() -> ApplicationError:
+    return ApplicationError(
+        "no capacity here",
+        type=messages.NO_CAPACITY,
+        next_retry_delay=_AGAIN,
+        category=ApplicationErrorCategory.BENIGN,
+    )
 
 
 @asynccontextmanager
@@ -130,29 +161,3 @@ async def _beat(details: Details) -> None:
     while True:
         activity.heartbeat(*details())
         await asyncio.sleep(BEAT_SECONDS)
-
-
-@asynccontextmanager
-async def _reported(details: Details = tuple) -> AsyncIterator[None]:
-    try:
-        async with _alive(details):
-            yield
-    except Superseded as superseded:
-        raise ApplicationError("superseded", type=messages.SUPERSEDED, non_retryable=True) from superseded
-    except NoCapacity as full:
-        raise ApplicationError(
-            "no capacity here",
-            type=messages.NO_CAPACITY,
-            next_retry_delay=_AGAIN,
-            category=ApplicationErrorCategory.BENIGN,
-        ) from full
-    except equipment.Parked as parked:
-        error = parked.error
-        facts = messages.Parking(reason=parked.reason, code=error.code, message=error.message, key=error.key)
-        raise ApplicationError(error.message, facts, type=messages.PARKED, non_retryable=True) from parked
-    except errors.StorageFault as fault:
-        raise ApplicationError(fault.message, type=fault.code) from fault
-    except (errors.NondeterminismFault, errors.DriverFault, errors.JournalCorrupt, errors.NotFound) as fault:
-        raise ApplicationError(fault.message, type=fault.code, non_retryable=True) from fault
-    except errors.Fault as fault:
-        raise ApplicationError(fault.message, type=fault.code) from fault

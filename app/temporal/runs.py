@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -137,7 +136,7 @@ class WorkflowRuns:
             return await self._park(log, fault)
 
     async def _park(self, log: stores.RunLog, fault: errors.Fault) -> RunState:
-        found = await rehearse(log, _Silent(), dataclasses.replace(self._equipment), strict=False)
+        found = await rehearse(log, _Silent(), self._steps.hiding(log.loaded.start), strict=False)
         return await found.completion.park(fault)
 
 

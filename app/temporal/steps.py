@@ -196,6 +196,20 @@ class Steps:
         """
         return ports.driver_of(self.drivers, log.loaded.start)
 
+    def hiding(self, start: runs.RunStart) -> runner.Equipment:
+        """Return the equipment of a run, with the secrets masked that its recipe names."""
+        driver = self.drivers.get(start.dialect)
+        return self.equipment if driver is None else self.equipment.hiding_for(driver, start.recipe)
+
+    async def masked(self, run_id: str, text: str) -> str:
+        """Return a text about a run with its secrets masked, or none of it while they are not known."""
+        try:
+            start = (await self._store.read(run_id)).start
+        except (errors.ControlRoomError, errors.Fault):
+            return "its journal cannot be read now"
+        shown: str = self.hiding(start).masker.mask_cut(text)
+        return shown
+
     @asynccontextmanager
     async def _open(self, order: messages.StepOrder) -> AsyncIterator[_OpenStep | Slice]:
         writer = LeasedWriter(order.run_id, self.leases, self.equipment)

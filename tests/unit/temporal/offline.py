@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from temporalio.client import Client
 
 from app import clock
 from app.domain import decisions, plain
-from app.engine import probes, runner, stores
+from app.engine import ports, probes, runner, stores
 from app.storage import layout
 from app.storage.memory_store import MemoryStore
 from app.temporal import slices, steps, worker
@@ -25,7 +27,9 @@ def carrying(store: stores.RunStore, time: clock.Clock) -> steps.Steps:
     return steps.Steps(store=store, drivers={}, equipment=equipment(time), contents=slices.Contents(store))
 
 
-async def engine(store: stores.RunStore, time: clock.Clock) -> TemporalEngine:
+async def engine(
+    store: stores.RunStore, time: clock.Clock, drivers: Mapping[str, ports.Driver] = MappingProxyType({})
+) -> TemporalEngine:
     """Return the engine of a service that performs nothing."""
 
     async def start_child(call: Any) -> str:
@@ -34,7 +38,7 @@ async def engine(store: stores.RunStore, time: clock.Clock) -> TemporalEngine:
     return TemporalEngine(
         client=await Client.connect("127.0.0.1:1", lazy=True),
         store=store,
-        drivers={},
+        drivers=drivers,
         equipment=equipment(time),
         start_child=start_child,
         bounds=worker.WorkerLimits(queue="runs"),
