@@ -1,4 +1,7 @@
-"""The roll of workers: which are there, and what they serve; Temporal keeps it, as pollers of one queue."""
+"""The roll of workers: which are there, and what they serve; Temporal keeps it, as pollers of one queue.
+
+No step is on that queue. Each worker asks it again and again, so that one that was killed is missed soon.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -23,7 +27,9 @@ from app.temporal import messages
 
 _LONGEST = 900
 _EVERYTHING = "*"
-_STALE = timedelta(seconds=75)  # A worker asks its queue again after a minute at the latest.
+_ASKING = timedelta(seconds=10)  # Longest time of one question; the server notes each when it begins and ends.
+_STALE = timedelta(seconds=25)  # Time without a question after which a worker does not count as present.
+_AGAIN_SECONDS = 1.0
 _DEPARTED = " ended"
 _PARTING = timedelta(seconds=3)
 _LOOK_SECONDS = 0.02
@@ -51,25 +57,35 @@ class Entry:
             return None
         return cls(worker=parts[1].removeprefix("-"), serves=frozenset(parts[2].split(",")))
 
-    async def strike(self, client: Client, queue: str) -> None:
-        """Take this worker, which asks no queue any more, off the roll; a worker that is killed goes with the time.
+    @asynccontextmanager
+    async def listed(self, client: Client, queue: str) -> AsyncIterator[None]:
+        """List this worker for the block; one that is killed is missed after a while.
 
         Args:
             queue: Task queue of the store.
         """
+        asking = asyncio.create_task(self._ask(client, queue))
+        try:
+            yield
+        finally:
+            await aio.end(asking)
+            await self._strike(client, queue)
+
+    async def _ask(self, client: Client, queue: str) -> None:
+        while True:
+            with suppress(RPCError):
+                await _poll(client, queue, self.written(), _ASKING)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _strike(self, client: Client, queue: str) -> None:
         # The server forgets no poller. But it shows that one with the name of the departed has asked after this one.
-        asking = PollActivityTaskQueueRequest(
-            namespace=client.namespace,
-            task_queue=TaskQueue(name=messages.workers_queue(queue)),
-            identity=self.written() + _DEPARTED,
-        )
-        poll = asyncio.ensure_future(client.workflow_service.poll_activity_task_queue(asking, timeout=_PARTING))
+        poll = asyncio.ensure_future(_poll(client, queue, self.written() + _DEPARTED, _PARTING))
         try:
             async with asyncio.timeout(_PARTING.total_seconds()):
                 while self.written() in _present(await _pollers(client, queue)) and not poll.done():  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_SECONDS)
         except (RPCError, TimeoutError) as error:
-            _log.info("the worker is listed for a minute more: %s", error)
+            _log.info("the worker is listed for a while longer: %s", error)
         finally:
             await aio.end(poll)
 
@@ -98,21 +114,30 @@ class Roll:
         if not needed:
             return {}
         try:
-            present = await self._present()
+            seen = await self._seen()
         except RPCError as error:
             return dict.fromkeys(needed, f"the Temporal server does not answer: {error.message:.200}")
         found = {}
         for capability, operation in needed.items():
             here = None if capabilities.is_anywhere(operation, self._services) else placed
-            if not any(entry.does(capability) and here in (None, entry.worker) for entry in present):
+            ages = [age for entry, age in seen if entry.does(capability) and here in (None, entry.worker)]
+            if all(age > _STALE for age in ages):
                 where = f" on the machine of worker {here}" if here else ""
-                found[capability] = f"no worker{where} serves {capability}"
+                last = f"; the last one that did was seen {min(ages).total_seconds():.0f} s ago" if ages else ""
+                found[capability] = f"no worker{where} serves {capability}{last}"
         return found
 
-    async def _present(self) -> list[Entry]:
-        asked, since = await _pollers(self._client, self._queue), self._clock.now() - _STALE
-        present = [each for each in _present(asked) if asked[each] >= since]
-        return [entry for each in present if (entry := Entry.read(each)) is not None]
+    async def _seen(self) -> list[tuple[Entry, timedelta]]:
+        """Return the workers that have not departed, and how long ago each asked last."""
+        asked, now = await _pollers(self._client, self._queue), self._clock.now()
+        return [(entry, now - asked[each]) for each in _present(asked) if (entry := Entry.read(each)) is not None]
+
+
+async def _poll(client: Client, queue: str, identity: str, within: timedelta) -> None:
+    asking = PollActivityTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=messages.workers_queue(queue)), identity=identity
+    )
+    await client.workflow_service.poll_activity_task_queue(asking, timeout=within)
 
 
 def _present(asked: Mapping[str, datetime]) -> list[str]:

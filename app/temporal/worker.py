@@ -72,7 +72,7 @@ async def working(
     few: Any = {"activity_task_poller_behavior": PollerBehaviorSimpleMaximum(_POLLERS), **shared}
     entry = roll.Entry(worker=_identity(limits), serves=limits.serves)
     async with AsyncExitStack() as working:
-        working.push_async_callback(entry.strike, client, limits.queue)
+        await working.enter_async_context(entry.listed(client, limits.queue))
         for queue, performs in _step_queues(activities, limits).items():
             await working.enter_async_context(
                 Worker(task_queue=queue, activities=performs, tuner=tuner, **_beats(BEAT), **few)
@@ -83,7 +83,6 @@ async def working(
                     task_queue=queue,
                     activities=answers,
                     max_concurrent_activities=IDLE_STEPS,
-                    identity=entry.written(),
                     **_beats(IDLE_BEAT),
                     **few,
                 )
@@ -136,7 +135,7 @@ def _step_queues(activities: Activities, limits: WorkerLimits) -> dict[str, list
 
 
 def _other_queues(activities: Activities, limits: WorkerLimits) -> dict[str, list[Callable[..., Any]]]:
-    queues: dict[str, list[Callable[..., Any]]] = {messages.workers_queue(limits.queue): [activities.here]}
+    queues: dict[str, list[Callable[..., Any]]] = {}
     if capabilities.TOOLS in limits.serves:
         queues[messages.idle_queue(_own_queue(limits))] = [activities.perform_idle]
     if limits.placement is not None:

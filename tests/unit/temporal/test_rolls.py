@@ -1,0 +1,94 @@
+"""The roll of workers: a worker asks again and again, and one that does not is missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("temporalio")
+
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
+from temporalio.service import RPCError, RPCStatusCode
+
+from app.clock import FakeClock
+from app.domain import operations
+from app.temporal import roll
+
+ENTRY = roll.Entry(worker="here", serves=frozenset({"commands"}))
+COMMAND = [operations.Command(argv=("true",))]
+
+
+class Server:
+    """What a Temporal server keeps of the queue of workers."""
+
+    namespace = "default"
+
+    def __init__(self, clock: FakeClock, answer: Callable[[str], Awaitable[None]]) -> None:
+        """Args: answer: How the server answers a question, by the identity of the one who asks."""
+        self.clock, self.answer = clock, answer
+        self.asked: dict[str, Any] = {}
+        self.workflow_service = SimpleNamespace(poll_activity_task_queue=self.poll, describe_task_queue=self.describe)
+
+    async def poll(self, asking: Any, timeout: timedelta) -> None:
+        """Note the question."""
+        self.asked[asking.identity] = self.clock.now()
+        await self.answer(asking.identity)
+
+    async def describe(self, asking: Any) -> DescribeTaskQueueResponse:
+        """Return who has asked, and when."""
+        found = DescribeTaskQueueResponse()
+        for identity, at in self.asked.items():
+            found.pollers.add(identity=identity).last_access_time.FromDatetime(at)
+        return found
+
+
+async def silent(identity: str) -> None:
+    """Keep a question open."""
+    await asyncio.Event().wait()
+
+
+async def test_a_worker_that_asks_no_more_is_missed_soon() -> None:
+    """It is there for 25 seconds; then `lacks` says when it was seen last."""
+    clock = FakeClock()
+    server: Any = Server(clock, silent)
+    rolled = roll.Roll(server, "runs", clock, ())
+    server.asked[ENTRY.written()] = clock.now()
+    found = []
+    for seconds in (25, 6):
+        clock.advance(seconds)
+        found.append(await rolled.lacks(COMMAND, "here"))
+    elsewhere = await rolled.lacks(COMMAND, "there")
+
+    where = "no worker on the machine of worker"
+    assert found == [{}, {"commands": f"{where} here serves commands; the last one that did was seen 31 s ago"}]
+    assert elsewhere == {"commands": f"{where} there serves commands"}
+
+
+async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is listed again by a server that was away, and is off the roll when it stops in order."""
+    monkeypatch.setattr(roll, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(roll, "_LOOK_SECONDS", 0)
+    clock, again, answers = FakeClock(), asyncio.Event(), iter([None, RPCError("away", RPCStatusCode.UNAVAILABLE, b"")])
+
+    async def answer(identity: str) -> None:
+        clock.advance(1)
+        for fault in answers:
+            if fault is not None:
+                raise fault
+            return
+        again.set()
+        await silent(identity)
+
+    server: Any = Server(clock, answer)
+    rolled = roll.Roll(server, "runs", clock, ())
+    async with ENTRY.listed(server, "runs"):
+        await again.wait()
+        listed = await rolled.lacks(COMMAND, None)
+
+    assert listed == {}
+    assert await rolled.lacks(COMMAND, None) == {"commands": "no worker serves commands"}
