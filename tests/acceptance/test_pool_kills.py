@@ -49,10 +49,10 @@ def check(folder: Path, kill: Kill, expected: small_service.Outcome) -> str | No
 
 
 def kills(passed: Counter[str], *, every: bool) -> list[Kill]:
-    """Choose the passings to kill at: all, or the middle one of every third point."""
+    """Choose the passings to kill at: all, or the middle one of every sixth point."""
     return [
         (point, nth)
-        for point, count in sorted(passed.items())[:: 1 if every else 3]
+        for point, count in sorted(passed.items())[:: 1 if every else 6]
         for nth in (range(1, count + 1) if every else [(count + 1) // 2])
     ]
 
@@ -67,7 +67,7 @@ def sweep(folder: Path, undisturbed: tuple[Counter[str], small_service.Outcome],
 
 
 def test_a_sample_of_kills(tmp_path: Path, undisturbed: tuple[Counter[str], small_service.Outcome]) -> None:
-    """Killed at the middle passing of every third point, the service ends its runs as if nothing had happened."""
+    """Killed at the middle passing of every sixth point, the service ends its runs as if nothing had happened."""
     assert sweep(tmp_path, undisturbed, every=False) == []
 
 

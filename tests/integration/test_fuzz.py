@@ -57,7 +57,7 @@ BOUNDS = settings(
 )
 """A sample that is the same every time; `scripts/check.py --long` takes a larger one."""
 
-EVERY = 1 if SEARCHING else 8
+EVERY = 1 if SEARCHING else 16
 """One in so many operations is tried."""
 
 
