@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.datastructures import State
 from starlette.types import Receive, Scope, Send
 
+from app.engine import aio
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
@@ -32,14 +34,14 @@ class LateRoutes:
 
     async def load_forms(self) -> None:
         """Load the forms of bodies once."""
-        if self._forms is None or (self._forms.done() and _failed(self._forms)):
+        if self._forms is None or aio.failure(self._forms) is not None:
             self._forms = asyncio.create_task(asyncio.to_thread(importlib.import_module, _FORMS), name="load the forms")
         # A client that goes away must not end what others wait for.
         await asyncio.shield(self._forms)
 
     async def load(self) -> FastAPI:
         """Load the routes once, and return their application."""
-        if self._routes is None or (self._routes.done() and _failed(self._routes)):
+        if self._routes is None or aio.failure(self._routes) is not None:
             self._routes = asyncio.create_task(self._load_behind_forms(), name="load the routes")
         return await asyncio.shield(self._routes)
 
@@ -62,7 +64,3 @@ class LateRoutes:
         from app.api import routes
 
         return routes.create(self._state)
-
-
-def _failed(task: asyncio.Task[Any]) -> bool:
-    return task.cancelled() or task.exception() is not None

@@ -187,7 +187,7 @@ class Connection:
     def _forget(self, run_id: str, done: asyncio.Task[None]) -> None:
         if self._telling.get(run_id) is done:
             del self._telling[run_id]
-        if not done.cancelled() and (error := done.exception()) is not None:
+        if (error := aio.failure(done)) is not None:
             _LOG.error("telling a run failed", exc_info=error, extra={"run_id": run_id})
 
     async def _tell_all(self, run_ids: list[str], after: int) -> None:

@@ -97,7 +97,7 @@ class BackgroundTasks:
 
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if self._failed is not None and not task.cancelled() and (error := task.exception()) is not None:
+        if self._failed is not None and (error := failure(task)) is not None:
             self._failed(error)
 
 
@@ -141,6 +141,6 @@ async def end(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def failure(task: asyncio.Task[Any] | None) -> BaseException | None:
+def failure(task: asyncio.Future[Any] | None) -> BaseException | None:
     """Return the error that ended a task; None where it works, was cancelled or has ended well."""
     return task.exception() if task is not None and task.done() and not task.cancelled() else None

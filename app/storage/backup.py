@@ -22,7 +22,7 @@ from app.domain import plain
 from app.storage import layout, layout_version
 from app.storage.data_directory import DataDirectory
 from app.storage.disk.disk_port import Disk
-from app.storage.disk.os_disk import OsDisk
+from app.storage.disk.os_disk import OsDisk, sync
 from app.storage.objects import mark
 from app.storage.objects.disk import ObjectDisk
 
@@ -79,7 +79,7 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    sync(target.parent)
     return copied
 
 
@@ -247,11 +247,3 @@ def _refuse_unsuited(folder: Path, target: Path) -> None:
         raise errors.ConfigurationError(message, code="backup_impossible")
     if target.exists():
         raise errors.Conflict(f"{target} is there already; choose another name", code="file_exists")
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from app import errors
 from app.storage import backup, layout_version
+from app.storage.disk import os_disk
 
 _PREFIX = ".restoring-"
 _CHUNK = 1024 * 1024
@@ -39,7 +40,7 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
         found = _unpacked(source, fresh)
         _sync_tree(fresh)
         os.replace(fresh, folder)
-        _sync(folder.parent)
+        os_disk.sync(folder.parent)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
@@ -109,13 +110,5 @@ def _damaged(source: Path, why: str) -> errors.ConfigurationError:
 def _sync_tree(folder: Path) -> None:
     for place, _, names in os.walk(folder, topdown=False):
         for name in names:
-            _sync(Path(place, name))
-        _sync(Path(place))
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            os_disk.sync(Path(place, name))
+        os_disk.sync(Path(place))

@@ -258,7 +258,7 @@ class ActiveRuns:
             await self._load(active_run, again=True)
 
     def _report_death(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if (error := aio.failure(task)) is not None:
             self._report_died(error)
 
     async def _load(self, active_run: ActiveRun, *, again: bool) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from app import clock, errors
 from app.domain import budgets, operations, runs
 from app.domain.limits import RunLimits
-from app.domain.usage_sums import Reserved
+from app.domain.usage_sums import Reserved, UsageSum
 from app.engine import aio, spending, stores
 from app.worker import reserving
 from app.worker.accounts import Account, Need
@@ -202,15 +202,19 @@ class Ledger:
         return known is not None and budget.covers(known.recipe_id, known.labels, known.session_id)
 
     async def _count(self, account: Account, query: spending.SpentQuery) -> None:
+        for run_id, parts in (await self._add_finished(account, query)).items():
+            loaded = await self._loaded(run_id)
+            account.add(parts) if loaded is None else account.add_journal(run_id, loaded)
+        account.count()
+
+    async def _add_finished(self, account: Account, query: spending.SpentQuery) -> dict[str, tuple[UsageSum, ...]]:
+        """Add what ended runs spent, and return the other runs, with what their rows say."""
         found = await self._store.spent(query)
         account.add(found.finished)
         unfinished = dict(found.unfinished)
         if (run_id := account.name.get("run_id")) is not None:
             unfinished.setdefault(run_id, ())
-        for run_id, parts in unfinished.items():
-            loaded = await self._loaded(run_id)
-            account.add(parts) if loaded is None else account.add_journal(run_id, loaded)
-        account.count()
+        return unfinished
 
     async def _loaded(self, run_id: str) -> stores.Loaded | None:
         try:

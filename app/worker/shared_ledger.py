@@ -122,11 +122,7 @@ class SharedLedger(Ledger):
         }
 
     async def _count(self, account: Account, query: spending.SpentQuery) -> None:
-        found = await self._store.spent(query)
-        account.add(found.finished)
-        unfinished = dict(found.unfinished)
-        if (run_id := account.name.get("run_id")) is not None:
-            unfinished.setdefault(run_id, ())
+        unfinished = await self._add_finished(account, query)
         # Read before the journals, so that what is kept is never older than its version.
         versions = await self._shared.versions(list(unfinished))
         for run_id, parts in unfinished.items():

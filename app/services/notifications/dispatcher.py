@@ -233,7 +233,7 @@ class Dispatcher:
             lane.add_done_callback(self._note_fault)
 
     def _note_fault(self, lane: asyncio.Task[None]) -> None:
-        if not lane.cancelled() and (error := lane.exception()) is not None:
+        if (error := aio.failure(lane)) is not None:
             self._fault = error
             _log.error("notifications of a run stop until the next start", exc_info=error)
 

@@ -124,7 +124,7 @@ class Planner:
 
     def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
+        error = aio.failure(task)
         if error is not None and not isinstance(error, errors.InterruptionFault):
             self._inputs.note_broken(session_id, error)
 

@@ -227,6 +227,15 @@ class OsDisk:
         return lock(f"{self._root}/{folder}", wait=wait)
 
 
+def sync(place: str | Path) -> None:
+    """Make a file's content, or the names in a folder, durable."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def lock(folder: str, *, wait: bool = False) -> OsLock | None:
     """Hold a folder with a flock on the folder itself; None if another process holds it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

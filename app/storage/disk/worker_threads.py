@@ -187,10 +187,11 @@ async def _run(workers: Workers, job: Callable[[], T]) -> T:
 async def uncut(work: Coroutine[Any, Any, T]) -> T:
     """Finish some work even if its caller is cut off."""
     task = asyncio.ensure_future(work)
-    task.add_done_callback(_seen)
+    task.add_done_callback(seen)
     return await asyncio.shield(task)
 
 
-def _seen(task: asyncio.Future[Any]) -> None:
+def seen(task: asyncio.Future[Any]) -> None:
+    """Look at the failure of a task, since Python warns of failures that are never looked at."""
     if not task.cancelled():
         task.exception()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from app import errors, extras
+from app.storage.disk import os_disk
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -167,11 +168,7 @@ class Bucket:
         # The library leaves it to the system when a file and its name reach the disk.
         assert self._root is not None
         for place in (path, *path.parents):
-            handle = os.open(place, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            os_disk.sync(place)
             if place == self._root:
                 return
 

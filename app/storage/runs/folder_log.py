@@ -105,7 +105,7 @@ class FolderLog:
         if kind in contests.CONTESTED:
             # In a task of its own: a caller that is cut off must not let the next one in before its line is durable.
             contest = asyncio.ensure_future(self._contested(kind, facts))
-            contest.add_done_callback(_seen)
+            contest.add_done_callback(worker_threads.seen)
             return await asyncio.shield(contest)
         if self._ending or self.loaded.decisions.ended is not None:
             return False
@@ -391,8 +391,3 @@ class FolderLog:
             raise self._context.disk_health.failed(f"{self._folder}/{name}", error) from error
         self._context.disk_health.succeeded()
         return done
-
-
-def _seen(task: asyncio.Future[bool]) -> None:
-    if not task.cancelled():
-        task.exception()
