@@ -66,20 +66,30 @@ class _Course:
         """The plan as it is."""
         self.on_file: plans.Plan | None = None
         """Content of its file according to the journal; None before it is made."""
+        self._earlier: set[str | None] = set()
+        """Hashes of what the file has held."""
+        self._by_person: plans.Plan | None = None
+        """Content of the file that a person wrote last, if the plan is just that."""
+        self._is_stale = False
+        """Whether the file holds an earlier version of the plan."""
 
     async def take(self, number: int, *, last: bool) -> str | None:
         """Wait for an input and do what it says; return why the run is over, if it is."""
-        shown = {"plan": self.plan.to_json(), "on_file": sha256(self.on_file), "last": last}
+        on_file = sha256(self.on_file)
+        self._earlier.add(on_file)
+        shown: dict[str, plain.Json] = {"plan": self.plan.to_json(), "on_file": on_file, "last": last}
+        if self._is_stale:
+            shown["stale"] = True
         record = await self._ctx.perform(f"input#{number}", operations.Input(name=NAME, shown=shown))
         value, known = (await self._output(record))["value"], self.plan
         if value["kind"] != "file":
             # The file is written before anything else is taken.
-            self.on_file = self.plan
+            self.on_file, self._is_stale = self.plan, False
         match value["kind"]:
             case "change":
                 self.plan = plan_files.from_json(value["plan"])
             case "file":
-                self._merge(plan_files.from_json(value["plan"]))
+                self._take_file(plan_files.from_json(value["plan"]), value.get("at_start"))
             case "look":
                 await self._look(value, number, record.completed_at)
                 self.plan = rules.renewed(known, self.plan, record.completed_at)
@@ -88,6 +98,18 @@ class _Course:
             case "continue":
                 return "continued"
         return None
+
+    def _take_file(self, theirs: plans.Plan, at_start: bool | None) -> None:
+        self._earlier.add(sha256(self.plan))
+        # A power cut can undo replacements of the file, and an editor can save what it read long ago. A person who
+        # takes back an own edit writes an earlier version, too; but at a start a power cut may have undone that edit.
+        is_ours = at_start or self.plan is not self._by_person
+        self._is_stale = at_start is not None and is_ours and sha256(theirs) in self._earlier
+        if self._is_stale:
+            self.on_file = theirs
+            return
+        self._merge(theirs)
+        self._by_person = self.plan if self.plan is theirs else None
 
     def _merge(self, theirs: plans.Plan) -> None:
         # A merge of three. The person has edited the plan as it is, or an older state that the file still shows; what

@@ -70,6 +70,8 @@ class PlanInputs:
         self._clock = clock
         self._following: dict[str, list[tuple[str, asyncio.Future[plans.Plan]]]] = {}
         self._damaged: set[str] = set()
+        self._agreed: set[str] = set()
+        """Plans whose files were seen here as the journal has them."""
         self.waiting: dict[str, Waiting] = {}
         """Plans whose runs wait for an input."""
         self.begins: set[str] = set()
@@ -155,33 +157,41 @@ class PlanInputs:
     async def _next(self, plan: plans.Plan, shown: Any, waiting: Waiting) -> dict[str, plain.Json] | None:
         if shown.get("removed"):
             await self._repository.remove(plan.session_id)
+            self._agreed.discard(plan.session_id)
             return {"kind": "removed"}
-        edit = await self._published(plan, shown["on_file"])
+        edit = await self._published(plan, shown)
         if edit is not None:
-            return {"kind": "file", "plan": edit.to_json()}
+            return {"kind": "file", "plan": edit.to_json(), "at_start": plan.session_id not in self._agreed}
         if await self._repository.find(plan.session_id) is None:
             waiting.open = None
             self._repository.tell(plan.session_id)
             return None
+        self._agreed.add(plan.session_id)
         if shown["last"]:
             self.tell_full(plan.session_id)
             return {"kind": "continue"}
         self._show(waiting, plan)
         return await self._look(plan, waiting)
 
-    async def _published(self, plan: plans.Plan, on_file: str | None) -> plans.Plan | None:
+    async def _published(self, plan: plans.Plan, shown: Any) -> plans.Plan | None:
         """Write the plan's file; return what a person has made of it, if that is something else."""
         found = await self._repository.find(plan.session_id)
         if found is None:
-            if on_file is None and not await self._repository.was_lost(plan.session_id):
+            if shown["on_file"] is None and not await self._repository.was_lost(plan.session_id):
                 await self._repository.make(plan)
             return None
         if found == plan:
             return None
         # The journal has the hash of what this service wrote last: content with another hash is a person's edit.
-        if driver.sha256(found) != on_file:
+        if driver.sha256(found) != shown["on_file"]:
             return found
         await self._repository.write(found, plan)
+        if shown.get("stale"):
+            _log.warning(
+                "plan.json of %s held an earlier version of the plan (revision %s) and was written again (revision %s)",
+                *(plan.session_id, found.revision, plan.revision),
+                extra={"session_id": plan.session_id},
+            )
         return None
 
     async def _look(self, plan: plans.Plan, waiting: Waiting) -> dict[str, plain.Json] | None:

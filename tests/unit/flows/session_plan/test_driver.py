@@ -139,6 +139,38 @@ async def test_an_edit_of_the_file_is_merged() -> None:
     await bench.close()
 
 
+@pytest.mark.parametrize("at_start", [True, False])
+async def test_an_earlier_file_is_not_an_edit(at_start: bool) -> None:
+    """A file that holds what it held before is written again, with what a person has changed in between."""
+    bench, _ = await opened()
+    await deliver(bench, 1, kind="change", plan=STARTED.to_json())
+    before = await deliver(bench, 2, **look())
+    edited = dataclasses.replace(before, intent="tidy up")
+    await deliver(bench, 3, kind="file", plan=edited.to_json(), at_start=at_start)
+    begun = await deliver(bench, 4, **look())
+    for number, earlier in enumerate((STARTED, before, edited, DRAFT), 5):
+        assert await deliver(bench, number, kind="file", plan=earlier.to_json(), at_start=at_start) == begun
+        assert bench.pool._inputs._open[RUN][f"input#{number + 1}"].operation.shown["stale"]  # type: ignore[attr-defined]
+
+    await bench.close()
+
+
+async def test_an_edit_is_taken_back() -> None:
+    """A person who takes back an own edit writes an earlier version; at a start a power cut may have done so."""
+    bench, _ = await opened()
+    paused = dataclasses.replace(STARTED, status=plans.PlanState.PAUSED)
+    await deliver(bench, 1, kind="change", plan=STARTED.to_json())
+    await deliver(bench, 2, kind="file", plan=paused.to_json(), at_start=False)
+
+    assert (await deliver(bench, 3, kind="file", plan=STARTED.to_json(), at_start=False)) == STARTED
+
+    await deliver(bench, 4, kind="file", plan=paused.to_json(), at_start=False)
+
+    assert (await deliver(bench, 5, kind="file", plan=STARTED.to_json(), at_start=True)) == paused
+
+    await bench.close()
+
+
 @pytest.mark.parametrize(("kind", "reason"), [("delete", "deleted"), ("continue", "continued")])
 async def test_a_plan_ends_when_it_is_deleted_or_continued(kind: str, reason: str) -> None:
     """A deletion ends the run once the file is removed; a full journal ends it, too, and nothing else does."""

@@ -199,6 +199,31 @@ async def test_an_edit_while_no_service_runs(place: plan_harness.Place, edit: Ca
     await harness.close()
 
 
+async def test_an_earlier_file_at_a_start(place: plan_harness.Place, caplog: pytest.LogCaptureFixture) -> None:
+    """Where a power cut has put an earlier file back, the plan continues as it was, and the log says so."""
+    harness = await Harness(place).open()
+    session_id = await harness.create(task("sweep room 1"))
+    first = await harness.show(session_id)
+    harness.put(session_id, {**first.to_json(), "priority": 3})
+    harness.toolbox.hold(1)
+    await harness.application.plans.add_task(session_id, task("sweep room 2", 1))
+    await harness.application.plans.approve(session_id)
+    await harness.application.plans.start(session_id)
+    await harness.toolbox.begun(1)
+    await harness.until(session_id, lambda plan: plan.tasks[0].run_id is not None)
+    await harness.crash()
+    harness.put(session_id, first.to_json())
+    harness.toolbox.release(1)
+    await harness.restart()
+    plan = await harness.until(session_id, lambda plan: plan.status is plans.PlanState.DONE)
+
+    assert ([each.attempt for each in plan.tasks], plan.priority) == ([1, 1], 3)
+    assert len(await harness.runs()) == 2
+    assert f"plan.json of {session_id} held an earlier version of the plan (revision 1)" in caplog.text
+
+    await harness.close()
+
+
 async def test_plans_are_no_runs(harness: Harness, tmp_path: Path) -> None:
     """Neither lists, counts, nor orders of runs know the run of a plan, and it takes no capacity."""
     session_id = await harness.create(task("sweep room 1"))
