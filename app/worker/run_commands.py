@@ -207,7 +207,10 @@ class RunCommands:
     async def _unpause_resting(self, summary: stores.RunSummary, author: Author | None) -> states.RunState:
         run_id = summary.run_id
         if summary.owner != "service":
-            raise _wrong(run_id, summary.status, "unpaused: it is another's, resume takes it over")
+            if summary.status != states.RunState.PAUSED:
+                raise _wrong(run_id, summary.status, "unpaused")
+            # Nothing else continues it, so that it is taken over with the order.
+            return await self._resume(run_id, run_engine.Resume(author=author))
         async with self._opened(run_id) as log:
             if log.loaded.missing is not None and summary.error_code != decisions.LINES_MISSING:
                 # The run must not pass it before its waiter knows of it.
@@ -235,7 +238,7 @@ class RunCommands:
         if active_run is None:
             summary = await self._unfinished(run_id)
             if summary.owner == "foreign":
-                raise _wrong(run_id, summary.status, "limited: it is another's, resume takes it over")
+                raise _wrong(run_id, summary.status, "limited: it is from another data directory, resume takes it over")
             async with self._opened(run_id) as log:
                 await marking.limit(log, limits, author, self._reach, self._spending)
                 self._active.changes.note(run_id)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from app import errors
 from app.domain import states
 from app.engine import stores
 from app.storage import memory_store
@@ -200,7 +202,7 @@ async def test_a_fault_without_a_line_is_tried_again_at_the_next_start() -> None
 
 
 async def test_a_run_of_another_process_is_left_alone() -> None:
-    """A run that a command line began is continued by a resume only; from then on it is the service's."""
+    """A run that a command line began is not continued unasked; after a resume it is the service's."""
     bench = await Bench().open()
     run_id = await bench.submit(*toys.tools("one", "two"), owner="process")
     bench.toolbox.hold("two")
@@ -219,6 +221,36 @@ async def test_a_run_of_another_process_is_left_alone() -> None:
     await bench.restart()
 
     assert await bench.ended(run_id) == [RunState.DONE]
+
+    await bench.close()
+
+
+async def test_a_paused_run_of_another_process_is_taken_over_by_an_unpause() -> None:
+    """A run that a command line began and left paused continues with an unpause, as its listed orders say."""
+    bench = await Bench().open()
+    run_id = await _paused(bench, owner="process")
+    await bench.crash()
+    await bench.restart()
+    await bench.pool.unpause(run_id)
+
+    assert await bench.pool.ended(run_id) is RunState.DONE
+    assert bench.toolbox.executed == ["one/1", "two/1"]
+    assert (await bench.store.summary(run_id)).owner == "service"
+
+    await bench.close()
+
+
+async def test_an_interrupted_run_of_another_process_is_not_unpaused() -> None:
+    """A run that was not paused refuses an unpause, whoever began it."""
+    bench = await Bench().open()
+    run_id = await bench.submit(*toys.tools("one"), owner="process")
+    bench.toolbox.hold("one")
+    await bench.toolbox.begun("one")
+    await bench.crash()
+    await bench.restart()
+
+    with pytest.raises(errors.WrongState, match="running and cannot be unpaused"):
+        await bench.pool.unpause(run_id)
 
     await bench.close()
 
@@ -267,9 +299,9 @@ async def test_who_waits_for_an_end_waits_through_pauses() -> None:
     await bench.close()
 
 
-async def _paused(bench: Bench) -> str:
+async def _paused(bench: Bench, **facts: Any) -> str:
     bench.toolbox.hold("one")
-    run_id = await bench.submit(*toys.tools("one", "two"))
+    run_id = await bench.submit(*toys.tools("one", "two"), **facts)
     await bench.toolbox.begun("one")
     await bench.pool.pause(run_id)
     bench.toolbox.hold("one").set()
