@@ -81,8 +81,8 @@ class EndpointEditBody(BaseModel):
     label: Annotated[str, Field(max_length=400)] | None = Field(None, description="Only runs with this label.")
 
 
-class ReplayBody(BaseModel):
-    """Which dead letters are delivered again; empty: all."""
+class MessageBody(BaseModel):
+    """Which message is meant; empty: all."""
 
     model_config = request_models.strict({}, {"message_id": "msg_5h2m9q0x7c1v8b3n5h2m9q0x"})
 
@@ -96,6 +96,15 @@ class Replayed(shapes.Shape):
     published_as: ClassVar[str] = "NotificationReplayed"
 
     replayed: int  # Messages that are delivered again.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp(shapes.Shape):
+    """What came of an order to give up."""
+
+    published_as: ClassVar[str] = "NotificationGivenUp"
+
+    given_up: int  # Messages that are not tried again.
 
 
 @router.get(
@@ -164,6 +173,32 @@ async def try_endpoint(
 
 
 @router.get(
+    "/{endpoint_id}/failing",
+    summary="List messages that are tried again",
+    responses=declared(list[notifications.FailingMessage], "endpoint_not_found"),
+)
+async def list_failing(services: ServicesDep, endpoint_id: EndpointId) -> Response:
+    """List the messages whose newest try failed, the one that is tried next first."""
+    return as_json([each.to_json() for each in await services.endpoints.list_failing(endpoint_id)])
+
+
+@router.post(
+    "/{endpoint_id}/give-up",
+    summary="Give up messages that are tried again",
+    responses=declared(GivenUp, *refusals.WRITE, "endpoint_not_found", "message_not_found"),
+)
+async def give_up(
+    services: ServicesDep,
+    endpoint_id: EndpointId,
+    author: AuthorDep,
+    body: Annotated[MessageBody | None, Body()] = None,
+) -> Response:
+    """End the tries of one message, or of all whose newest try failed. They become dead letters."""
+    count = await services.endpoints.give_up(endpoint_id, body.message_id if body else None, author)
+    return as_json(GivenUp(given_up=count))
+
+
+@router.get(
     "/{endpoint_id}/dead",
     summary="List dead letters",
     responses=declared(list[notifications.DeadLetter], "endpoint_not_found"),
@@ -182,7 +217,7 @@ async def replay(
     services: ServicesDep,
     endpoint_id: EndpointId,
     author: AuthorDep,
-    body: Annotated[ReplayBody | None, Body()] = None,
+    body: Annotated[MessageBody | None, Body()] = None,
 ) -> Response:
     """Deliver one dead letter again, or all."""
     count = await services.endpoints.replay(endpoint_id, body.message_id if body else None, author)

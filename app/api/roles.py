@@ -138,6 +138,8 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     ("PATCH /api/notifications/endpoints/{endpoint_id}", _ADMIN, Reach.EVERYTHING),
     ("DELETE /api/notifications/endpoints/{endpoint_id}", _ADMIN, Reach.EVERYTHING),
     ("GET /api/notifications/endpoints/{endpoint_id}/dead", _ADMIN, Reach.EVERYTHING),
+    ("GET /api/notifications/endpoints/{endpoint_id}/failing", _ADMIN, Reach.EVERYTHING),
+    ("POST /api/notifications/endpoints/{endpoint_id}/give-up", _ADMIN, Reach.EVERYTHING),
     ("POST /api/notifications/endpoints/{endpoint_id}/replay", _ADMIN, Reach.EVERYTHING),
     ("POST /api/notifications/endpoints/{endpoint_id}/test", _ADMIN, Reach.EVERYTHING),
     ("GET /api/retention", _VIEW, Reach.EVERYTHING),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KINDS = ("waits", "failed", "done", "stalled", "budget")
 """Kinds of messages; a test compares them with the engine's."""
 
-_NO_LETTERS = "no dead letters; `notifications list` shows messages that are still tried"
+_NO_LETTERS = "no dead letters; `notifications failing` lists messages that are tried again"
 
 
 @use_case("GET /api/notifications/endpoints", answers=list)
@@ -66,6 +66,18 @@ async def list_dead(folder: FolderClient, endpoint_id: str) -> list[Answer]:
 async def replay_letters(folder: FolderClient, endpoint_id: str, message_id: str | None) -> Answer:
     """Deliver dead letters again, when the service runs."""
     return {"replayed": await folder.application.unattended.endpoints.replay(endpoint_id, message_id, authors.LOCAL)}
+
+
+@use_case("GET /api/notifications/endpoints/{endpoint_id}/failing", answers=list)
+async def list_failing(folder: FolderClient, endpoint_id: str) -> list[Answer]:
+    """Return the messages that are tried again."""
+    return [each.to_json() for each in await folder.application.unattended.endpoints.list_failing(endpoint_id)]
+
+
+@use_case("POST /api/notifications/endpoints/{endpoint_id}/give-up", Access.CHANGE)
+async def give_up_messages(folder: FolderClient, endpoint_id: str, message_id: str | None) -> Answer:
+    """End the tries of messages."""
+    return {"given_up": await folder.application.unattended.endpoints.give_up(endpoint_id, message_id, authors.LOCAL)}
 
 
 @click.group()
@@ -158,6 +170,17 @@ def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: st
     return exit_codes.shown(found, as_json, lambda answer: f"{answer['replayed']} messages are delivered again")
 
 
+@notifications.command("give-up")
+@click.argument("endpoint_id")
+@click.argument("message_id", required=False)
+@options.as_json
+@options.anywhere
+def give_up(place: options.Place, as_json: bool, endpoint_id: str, message_id: str | None) -> int:
+    """End the tries of a message, or without MESSAGE_ID of all that fail; they become dead letters."""
+    found = place.ask(give_up_messages, endpoint_id, message_id)
+    return exit_codes.shown(found, as_json, lambda answer: f"{answer['given_up']} messages are not tried again")
+
+
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:
     names = ("endpoint_id", "name", "channel", "kinds", "waiting", "dead", "attempts", "next_try_at", "last_error")
     rows = [[_kinds(one) if name == "kinds" else one[name] for name in names] for one in found]
@@ -187,6 +210,17 @@ def _letters(found: Sequence[Mapping[str, Any]]) -> str:
 
 notifications.add_command(
     shown(list_endpoints, _rows, "List endpoints and the messages that they receive.", name="list")
+)
+
+
+def _failing(found: Sequence[Mapping[str, Any]]) -> str:
+    names = ("message_id", "run_id", "kind", "attempts", "next_try_at", "error")
+    rows = [[one[name] for name in names] for one in found]
+    return formats.table(names, rows, none="no message is tried again", whole=True)
+
+
+notifications.add_command(
+    shown(list_failing, _failing, "List the messages that are tried again.", "endpoint_id", name="failing")
 )
 notifications.add_command(
     shown(

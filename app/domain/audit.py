@@ -29,7 +29,7 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
     "plan": ("created", "changed", "deleted"),
     "key": ("added", "rotated", "revoked"),
     "trigger": ("created", "edited", "paused", "unpaused", "removed"),
-    "endpoint": ("added", "edited", "removed", "replayed"),
+    "endpoint": ("added", "edited", "removed", "replayed", "given_up"),
     "budget": ("created", "changed", "removed"),
     "prices": ("changed",),
     "policies": ("changed",),

@@ -40,6 +40,8 @@ class Message(shapes.Shape):
 class FailedTries:
     """The tries of a message that waits."""
 
+    run_id: str = ""  # The run of the message.
+    kind: Kind | None = None  # Kind of the message.
     attempts: int  # How often it was tried.
     error: str  # Why the newest try failed.
     at: str  # When that was.
@@ -68,6 +70,8 @@ class Endpoint:
     """Ids of the newest messages that were delivered or given up, oldest first."""
     tried: Mapping[str, FailedTries] = field(default_factory=dict)
     """Tries of the messages that were refused and wait, by their ids."""
+    given_up: tuple[str, ...] = ()
+    """Those of them that a person has ordered to try no more; each becomes a dead letter."""
 
     def wants(self, message: Message) -> bool:
         """Return whether it receives a message."""
@@ -111,6 +115,21 @@ class EndpointShown(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailingMessage(shapes.Shape):
+    """A message whose newest try failed, and that is tried again."""
+
+    published_as: ClassVar[str] = "NotificationFailing"
+
+    message_id: str  # Id of the message.
+    run_id: str  # Its run.
+    kind: Kind | None  # Its kind.
+    attempts: int  # How often it was tried.
+    error: str  # Why the newest try failed.
+    tried_at: shapes.Instant  # When that was.
+    next_try_at: shapes.Instant  # When it is tried again.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter(shapes.Shape):
     """A message that was given up."""
 
@@ -151,6 +170,24 @@ def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | Non
     )
 
 
+def failing(endpoint: Endpoint) -> list[FailingMessage]:
+    """Return the messages that are tried again, the one that is tried first at the head."""
+    found = [
+        FailingMessage(
+            message_id=message_id,
+            run_id=tries.run_id,
+            kind=tries.kind,
+            attempts=tries.attempts,
+            error=tries.error,
+            tried_at=tries.at,
+            next_try_at=tries.next_at,
+        )
+        for message_id, tries in endpoint.tried.items()
+        if message_id not in endpoint.given_up
+    ]
+    return sorted(found, key=lambda each: each.next_try_at)
+
+
 def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:
     """Return the endpoint that a file holds; fields of later versions are left out.
 
@@ -159,7 +196,7 @@ def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:
     """
     known = {each.name for each in dataclasses.fields(Endpoint)}
     fields: dict[str, Any] = {name: value for name, value in kept.items() if name in known}
-    fields |= {name: tuple(kept.get(name, ())) for name in ("to", "argv", "kinds", "delivered")}
+    fields |= {name: tuple(kept.get(name, ())) for name in ("to", "argv", "kinds", "delivered", "given_up")}
     fields["tried"] = {message_id: FailedTries(**tries) for message_id, tries in kept.get("tried", {}).items()}
     return Endpoint(**fields)
 

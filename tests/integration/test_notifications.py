@@ -177,6 +177,38 @@ async def test_refusals_are_retried_in_the_order_of_the_run_and_given_up(tmp_pat
     assert {one.headers["webhook-id"] for one in receiver.posts} == {dead[0]["message"]["message_id"]}
 
 
+async def test_a_person_ends_the_tries_of_a_message(tmp_path: Path) -> None:
+    """A message whose tries a person ends becomes a dead letter at once, and a replay delivers it."""
+    async with endpoints.receiver() as receiver:
+        receiver.statuses = [500]
+        async with scheduled.in_process(Project(tmp_path), **ALLOWED) as service:
+            added = await _add(service, url=receiver.url)
+            address = f"{ADDRESS}/{added['endpoint_id']}"
+            run_id = await service.start("quick")
+            await receiver.until(1)
+            async with asyncio.timeout(served.WAIT_SECONDS):
+                while not (failing := (await service.http.get(f"{address}/failing")).json()):
+                    await served.moment()
+            message_id = failing[0]["message_id"]
+            wrong = await service.http.post(f"{address}/give-up", json={"message_id": "msg_0"})
+            ended = await service.http.post(f"{address}/give-up", json={"message_id": message_id})
+            again = await service.http.post(f"{address}/give-up", json={})
+            (letter,) = await _until_dead(service, address)
+            left = (await service.http.get(f"{address}/failing")).json()
+            receiver.statuses = [204]
+            await service.http.post(f"{address}/replay", json={"message_id": message_id})
+            await receiver.until(2)
+            audited = (await service.http.get("/api/audit", params={"action": "endpoint.given_up"})).json()
+
+    told = {name: failing[0][name] for name in ("run_id", "kind", "attempts", "error")}
+    assert told == {"run_id": run_id, "kind": "done", "attempts": 1, "error": "the answer was 500"}
+    assert failing[0]["tried_at"] < failing[0]["next_try_at"]
+    assert (wrong.status_code, wrong.json()["code"]) == (404, "message_not_found")
+    assert (ended.json(), again.json(), left) == ({"given_up": 1}, {"given_up": 0}, [])
+    assert (letter["message"]["message_id"], letter["attempts"]) == (message_id, 1)
+    assert len(audited) == 2
+
+
 async def test_runs_of_other_processes_are_told(tmp_path: Path) -> None:
     """A dispatcher whose feed hears nothing finds endings in the store, and repeats none when it looks again."""
     heard: list[str] = []

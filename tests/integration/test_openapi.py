@@ -122,6 +122,8 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "DELETE /api/notifications/endpoints/{endpoint_id}",
         "POST /api/notifications/endpoints/{endpoint_id}/test",
         "GET /api/notifications/endpoints/{endpoint_id}/dead",
+        "GET /api/notifications/endpoints/{endpoint_id}/failing",
+        "POST /api/notifications/endpoints/{endpoint_id}/give-up",
         "POST /api/notifications/endpoints/{endpoint_id}/replay",
         "POST /api/session",
         "DELETE /api/session",

@@ -100,7 +100,7 @@ def test_commands_speak_to_a_service(tmp_path: Path, cli: Any) -> None:
     assert removed[0] == 0
 
 
-@pytest.mark.parametrize(("page", "count"), [("start-runs-by-themselves.md", 7), ("get-notified.md", 6)])
+@pytest.mark.parametrize(("page", "count"), [("start-runs-by-themselves.md", 7), ("get-notified.md", 8)])
 def test_the_examples_of_the_pages_work(
     tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, page: str, count: int
 ) -> None:
@@ -138,6 +138,8 @@ def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, 
             listed = cli("notifications", "list", *place)
             tried = cli("notifications", "test", added["endpoint_id"], *place)
             dead = cli("notifications", "dead", added["endpoint_id"], *place)
+            failing = cli("notifications", "failing", added["endpoint_id"], *place)
+            ended = cli("notifications", "give-up", added["endpoint_id"], *place)
             replayed = cli("notifications", "replay", added["endpoint_id"], *place)
             removed = cli("notifications", "remove", added["endpoint_id"], *place)
             wrong = cli("notifications", "add", "--webhook", "x", *place)
@@ -153,6 +155,7 @@ def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, 
             assert (tried[0], tried[1]) == (0, "delivered: exit code 0\n")
             assert dead[1].startswith("no dead letters; ")
             assert replayed[1] == "0 messages are delivered again\n"
+            assert (failing[1], ended[1]) == ("no message is tried again\n", "0 messages are not tried again\n")
             assert (removed[0], wrong[0], "--webhook" in wrong[2]) == (0, 2, True)
             assert (changed["kinds"], changed["label"]) == (["failed"], "book:one")
             assert changed["signing_secret"] != hook["signing_secret"]

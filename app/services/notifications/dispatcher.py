@@ -47,6 +47,7 @@ class _Outlet:
         self.margin = derivation.MARGIN
         self.lanes: dict[str, asyncio.Task[None]] = {}
         self.room = asyncio.Semaphore(_AT_ONCE)
+        self.woken: dict[str, asyncio.Event] = {}
         self.is_dirty = False
         self.is_unread = False
         self.is_open = False
@@ -166,6 +167,8 @@ class Dispatcher:
             if endpoint_id not in self._outlets:
                 self._outlets[endpoint_id] = _Outlet(endpoint, self._clock.now())
             self._outlets[endpoint_id].endpoint = endpoint
+            for message_id in self._outlets[endpoint_id].woken.keys() & set(endpoint.given_up):
+                self._outlets[endpoint_id].woken[message_id].set()
             await self._take_replayed(self._outlets[endpoint_id])
 
     async def _take(self) -> None:
@@ -247,9 +250,14 @@ class Dispatcher:
             outlet.lanes.pop(run_id, None)
 
     async def _tried(self, outlet: _Outlet, message: notifications.Message) -> notifications.DeadLetter | None:
-        """Try to deliver until it works; return a dead letter once no try is left."""
+        """Try to deliver until it works; return a dead letter once no try is left, or a person wants none."""
         tries, is_first = outlet.tried.get(message.message_id), True
-        while (error := await self._refusal(outlet, message)) is not None:
+        woken = outlet.woken[message.message_id] = asyncio.Event()
+        while True:
+            if tries is not None and message.message_id in outlet.endpoint.given_up:
+                return _dead(message, tries.attempts, tries.error, self._clock.now())
+            if (error := await self._refusal(outlet, message)) is None:
+                return None
             now = self._clock.now()
             # A start tries what waits at once. That counts only once the next try was due: a service that is started
             # again and again must neither give up early nor never.
@@ -257,17 +265,21 @@ class Dispatcher:
             attempts = (tries.attempts if tries else 0) + (not is_early)
             _log.warning("message %s not delivered: %s", message.message_id, error, extra={"attempt": attempts})
             if attempts > len(RETRY_SECONDS):
-                at = clock.stamp(now)
-                return notifications.DeadLetter(message=message, attempts=attempts, error=error, given_up_at=at)
+                return _dead(message, attempts, error, now)
             pause = RETRY_SECONDS[attempts - 1]
             if is_early and tries is not None:
                 pause = min(pause, (clock.instant(tries.next_at) - now).total_seconds())
-            next_at = clock.stamp(now + timedelta(seconds=pause))
-            tries = notifications.FailedTries(attempts=attempts, error=error, at=clock.stamp(now), next_at=next_at)
+            tries = notifications.FailedTries(
+                run_id=message.run_id,
+                kind=message.kind,
+                attempts=attempts,
+                error=error,
+                at=clock.stamp(now),
+                next_at=clock.stamp(now + timedelta(seconds=pause)),
+            )
             outlet.tried[message.message_id], outlet.is_dirty, is_first = tries, True, False
             self._repository.changed.set()
-            await self._clock.sleep(pause)
-        return None
+            await aio.wait_first(self._clock.sleep(pause), woken.wait())
 
     async def _refusal(self, outlet: _Outlet, message: notifications.Message) -> str | None:
         """Try to deliver once; return why it failed."""
@@ -293,6 +305,7 @@ class Dispatcher:
                 _log.error("a dead letter waits: %s", fault.message, extra={"code": fault.code})
                 await self._clock.sleep(_RETRY_STORAGE_SECONDS)
         outlet.tried.pop(message.message_id, None)
+        outlet.woken.pop(message.message_id, None)
         outlet.delivered[message.message_id] = None
         while len(outlet.delivered) > notifications.MOST_DELIVERED:
             del outlet.delivered[next(iter(outlet.delivered))]
@@ -334,3 +347,7 @@ class Dispatcher:
             outlet.is_dirty = True
             raise
         outlet.endpoint = kept or outlet.endpoint
+
+
+def _dead(message: notifications.Message, attempts: int, error: str, now: datetime) -> notifications.DeadLetter:
+    return notifications.DeadLetter(message=message, attempts=attempts, error=error, given_up_at=clock.stamp(now))

@@ -36,6 +36,14 @@ class EndpointQueries:
         await self._repository.get(endpoint_id)
         return (await self._repository.dead_letters(endpoint_id).all())[::-1]
 
+    async def list_failing(self, endpoint_id: str) -> list[notifications.FailingMessage]:
+        """Return the messages that are tried again, the next one first.
+
+        Raises:
+            errors.NotFound: `endpoint_not_found`.
+        """
+        return notifications.failing(await self._repository.get(endpoint_id))
+
     async def _shown(self, endpoint: notifications.Endpoint, secret: str | None = None) -> notifications.EndpointShown:
         waiting = self._repository.waiting.get(endpoint.endpoint_id, 0)
         dead = len(await self._repository.dead_letters(endpoint.endpoint_id).all())
@@ -153,6 +161,26 @@ class Endpoints(EndpointQueries):
             for letter in chosen:
                 await kept.put(letter.message.message_id, dataclasses.replace(letter, replayed=True))
         self._repository.changed.set()
+        return len(chosen)
+
+    async def give_up(self, endpoint_id: str, message_id: str | None, author: authors.Author | None) -> int:
+        """End the tries of messages that are tried again, of one or all, and return of how many; that is durable then.
+
+        Each becomes a dead letter, unless the try that is under way delivers it.
+
+        Raises:
+            errors.NotFound: `endpoint_not_found`, `message_not_found`.
+            errors.DiskFull: it cannot be written.
+        """
+        known = [each.message_id for each in await self.list_failing(endpoint_id)]
+        chosen = tuple(each for each in known if message_id in (None, each))
+        if message_id is not None and not chosen:
+            raise errors.NotFound(f"no message {message_id!r:.80} is tried again", code="message_not_found")
+        with faults.as_errors():
+            await self._audit.append(author, "endpoint.given_up", endpoint_id, {"messages": len(chosen)})
+            await self._repository.edit(
+                endpoint_id, lambda each: dataclasses.replace(each, given_up=(*each.given_up, *chosen))
+            )
         return len(chosen)
 
     async def _added(

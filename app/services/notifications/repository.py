@@ -157,13 +157,16 @@ class EndpointRepository:
             known = await self._all()
             if (before := known.get(endpoint_id)) is None:
                 return None
-            endpoint = dataclasses.replace(before, since=since, delivered=tuple(delivered), tried=dict(tried))
+            given_up = tuple(name for name in before.given_up if name in tried)
+            endpoint = dataclasses.replace(
+                before, since=since, delivered=tuple(delivered), tried=dict(tried), given_up=given_up
+            )
             await self._documents.put(endpoint_id, endpoint.to_json())
             known[endpoint_id] = endpoint
             return endpoint
 
     async def edit(self, endpoint_id: str, change: Callable[[notifications.Endpoint], notifications.Endpoint]) -> None:
-        """Change an endpoint's settings, durably; its progress stays.
+        """Change an endpoint durably, but for how far it is.
 
         Raises:
             errors.StorageFault: it cannot be written.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from app import clock, errors
 from app.domain import notifications
 from app.engine import event_feed
-from app.services.notifications import dispatcher, plan_questions, repository
+from app.services.notifications import dispatcher, plan_questions, repository, senders
 from tests.unit.services import memory_documents
 
 AT = "2026-02-10T14:30:00.000Z"
@@ -40,6 +41,16 @@ class _Sender:
             raise RuntimeError("a fault of the program")
         self.sent.append(message.message_id)
         return ""
+
+
+class _Refusing(_Sender):
+    """A sender whose receiver refuses everything."""
+
+    refused = 0
+
+    async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
+        self.refused += 1
+        raise senders.NotDelivered("503")
 
 
 async def _endpoint_with_a_message() -> repository.EndpointRepository:
@@ -89,6 +100,28 @@ async def test_a_stop_keeps_what_was_delivered_just_before() -> None:
     (endpoint,) = await kept.all()
     assert sender.sent == ["m1"]
     assert (endpoint.delivered, endpoint.since) == (("m1",), AT)
+
+
+async def test_tries_that_a_person_ends_are_not_begun_again() -> None:
+    """A message whose tries a person ended becomes a dead letter at once, after a restart as well."""
+    kept, sender = await _endpoint_with_a_message(), _Refusing()
+    tested = _dispatcher(kept, sender)
+    tested.start()
+    async with asyncio.timeout(60):
+        while not (await kept.get("ep_1")).tried:
+            await turn()
+        await tested.stop()
+        refused, sender.refused = sender.refused, 0
+        await kept.edit("ep_1", lambda endpoint: dataclasses.replace(endpoint, given_up=("m1",)))
+        tested.start()
+        while (await kept.get("ep_1")).delivered != ("m1",):
+            await turn()
+    await tested.stop()
+
+    (letter,) = await kept.dead_letters("ep_1").all()
+    endpoint = await kept.get("ep_1")
+    assert (refused, sender.refused, letter.replayed, letter.attempts, letter.error) == (1, 0, False, 1, "503")
+    assert (endpoint.tried, endpoint.given_up) == ({}, ())
 
 
 async def test_a_restart_ends_what_a_broken_delivery_began() -> None:
