@@ -68,9 +68,10 @@ DIALECTS: Mapping[str, ports.Dialect] = LazyRegistry(
 
 
 def likely(path: PurePath, source: str) -> str:
-    """Return the language a recipe's file is likely in: by its folder, else the one with the fewest flaws."""
+    """Return the language a recipe's file is likely in: by its folder, or by flaws: at its top, then all."""
     if path.parent.name in DIALECTS:
         return path.parent.name
     fitting = [name for name, dialect in DIALECTS.items() if path.name.endswith(dialect.file_suffixes)]
-    nothing = library.Library()
-    return min(fitting or DIALECTS, key=lambda name: len(DIALECTS[name].flaws(source, path.stem, nothing)))
+    flaws = {name: DIALECTS[name].flaws(source, path.stem, library.Library()) for name in fitting or DIALECTS}
+    own = {name: sum(len(flaw.path.split(".")) < 3 and "[" not in flaw.path for flaw in flaws[name]) for name in flaws}
+    return min(flaws, key=lambda name: (own[name], len(flaws[name])))

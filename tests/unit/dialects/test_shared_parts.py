@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.dialects import registry
 from app.domain import json_schemas, task_patterns
 
 
@@ -139,3 +141,17 @@ def test_catastrophic_patterns_of_a_schema_take_linear_time():
 
     assert len(found) == 1
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "dialect"),
+    [
+        ("a.json", '{"id": "a", "label": "", "description": 1, "steps": {"one": {"prompt": 1}}}', "agent_recipes"),
+        ("a.json", '{"recipe_id": "a", "label": "", "phase_a": [{"tool": 1, "x": 1, "y": 1, "z": 1}]}', "control_room"),
+        ("a.yaml", "{name: a, description: b, version: 1, steps: [{command: c, on: 1, for_each: 2}]}", "amplifier"),
+        ("a.yaml", "{version: 1.1, strict_flow: 1, steps: [{id: a, agent: b, prompt: c, x: 1}]}", "orchestrate"),
+    ],
+)
+def test_the_language_of_a_faulty_recipe_is_told_by_its_own_fields(name, source, dialect):
+    """However many flaws its steps have, a recipe is read in the language that its top level fits."""
+    assert registry.likely(pathlib.PurePath("elsewhere", name), source) == dialect
