@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     r"|(?P<word>[^\s()<>=!'\"{}]+))"
 )
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_WHOLE = re.compile(r"[-+]?[0-9]+")
 _EQUALITIES = ("==", "!=")
 _ORDERS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -134,7 +135,8 @@ def _number(text: str) -> float:
     number = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
     if not math.isfinite(number):
         raise Undecidable(f"{text!r:.80} is not a number, and only numbers have an order")
-    return number
+    # A float would make neighbours of large whole numbers, such as ids, equal.
+    return int(text) if _WHOLE.fullmatch(text.strip()) else number
 
 
 @dataclass(frozen=True, slots=True)

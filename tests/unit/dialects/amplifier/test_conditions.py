@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from app.dialects.amplifier import conditions
 
-VALUES = {"a": "x", "b": "y", "c": "z", "yes": "true", "no": "false", "n": "10", "m": "9.5", "word": "ten"}
+VALUES = {
+    "a": "x",
+    "b": "y",
+    "c": "z",
+    "yes": "true",
+    "no": "false",
+    "n": "10",
+    "big": "9007199254740993",
+    "m": "9.5",
+    "word": "ten",
+}
 
 
 def _holds(text, version="1.1", values=VALUES):
@@ -73,6 +83,8 @@ def test_precedence(text, first, later):
         ("({{a}} == 'x' or {{b}} == 'q') and {{c}} == 'z'", True),
         ("(({{a}} == 'x'))", True),
         ("{{n}} > -1 and {{n}} < 1e3", True),
+        ("{{big}} > 9007199254740992 and {{big}} < 9007199254740994", True),
+        ("{{big}} > 9007199254740992.0", True),
     ],
 )
 def test_what_later_versions_have(text, expected):
