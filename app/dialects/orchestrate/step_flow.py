@@ -13,8 +13,8 @@ from app.domain import file_operations, operations, plain, records
 from app.engine import ports
 
 CURRENT_VERSION = 2
-"""Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, and
-waits and leftover processes are reported.
+"""Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, waits
+and leftover processes are reported, and loops refuse lists that were cut off.
 """
 WAITING, LEFT_BEHIND = "waiting", "left_behind"  # What notes are called, behind the key of their step.
 
@@ -118,7 +118,7 @@ class _Taking:
         if "items" in loop:
             listed: Sequence[plain.Json] = loop["items"]
             return listed
-        found = variables.items(loop["items_from"], self._spot.scope)
+        found = variables.items(loop["items_from"], self._spot.scope, whole=self._is_current)
         if isinstance(found, variables.Gap):
             context = {"invalid_reference": [{"reference": found.name, "reason": found.reason}]}
             await self._refuse("invalid_reference", f"{found.name} {found.reason}", context)

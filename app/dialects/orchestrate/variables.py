@@ -143,14 +143,23 @@ def resolved(name: str, scope: Scope) -> plain.Json | Gap:
     return Gap(name=name, reason="there is no such variable; write `$${` to leave it to the program")
 
 
-def items(reference: str, scope: Scope) -> list[plain.Json] | Gap:
-    """Return the items that a loop's `items_from` points at."""
-    if pointer(reference) is None:
+def items(reference: str, scope: Scope, *, whole: bool = True) -> list[plain.Json] | Gap:
+    """Return the items that a loop's `items_from` points at.
+
+    Args:
+        whole: Whether a list must be complete; the driver's first version also took one that was cut off.
+    """
+    source = pointer(reference)
+    if source is None:
         return Gap(name=reference, reason="must be steps.NAME.lines, or steps.NAME.json and names behind dots")
     found = resolved(reference, scope)
-    if isinstance(found, Gap | list):
+    if isinstance(found, Gap):
         return found
-    return Gap(name=reference, reason=f"is {json_schemas.kind_of(found)}, not a list")
+    if not isinstance(found, list):
+        return Gap(name=reference, reason=f"is {json_schemas.kind_of(found)}, not a list")
+    if whole and resolved(f"steps.{source.step}.truncated", scope) is True:
+        return Gap(name=reference, reason=f"was cut off after {len(found)} lines; list fewer, or loop over parts")
+    return found
 
 
 def pointer(text: str) -> Pointer | None:

@@ -182,6 +182,16 @@ def test_items(reference, found):
         assert variables.error_context([got]).keys() >= {"undefined_vars"}
 
 
+def test_a_list_that_was_cut_off_is_not_looped_over():
+    """Lines beyond those that are kept would be passed over silently; only the driver's first version did that."""
+    at = scope(steps=({"Look": {**LOOK, "truncated": True}},))
+    got = variables.items("steps.Look.lines", at)
+
+    assert isinstance(got, variables.Gap)
+    assert got.reason.startswith("was cut off after 2 lines")
+    assert variables.items("steps.Look.lines", at, whole=False) == ["a", "b"]
+
+
 def test_pointers():
     """A pointer names a step, its list and the way inside."""
     assert variables.pointer("steps.A-1.json.x.y z") == variables.Pointer(step="A-1", field="json", path=("x", "y z"))
