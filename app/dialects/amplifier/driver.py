@@ -171,10 +171,14 @@ class _Flow:
     async def _at_once(
         self, around: Frame, frames: Mapping[str, Frame], taken: Mapping[str, _Coroutine], width: int
     ) -> dict[str, templates.Value]:
-        values = await self._ctx.gather(taken, limit=width)
-        # What they set is seen only now, in the order of the recipe, whichever was over first.
-        for frame in frames.values():
-            around.scope.leave(frame.scope)
+        try:
+            values = await self._ctx.gather(taken, limit=width)
+        except (failures.StepFailed, failures.Remaining):
+            # The run may go on or end as done: what those that were over have set stays, as in a sequence.
+            if not self._first:
+                _leave(around, frames)
+            raise
+        _leave(around, frames)
         return values
 
     async def _past(
@@ -267,3 +271,9 @@ class _Flow:
             return conditions.holds(condition, lambda variable: templates.written(scope.find(variable)))
         except (templates.Undefined, conditions.Undecidable) as failure:
             raise await self._asker.undecided(step or holder, name, key, failure) from failure
+
+
+def _leave(around: Frame, frames: Mapping[str, Frame]) -> None:
+    # What branches set is seen only after all of them, in the order of the recipe, whichever was over first.
+    for frame in frames.values():
+        around.scope.leave(frame.scope)

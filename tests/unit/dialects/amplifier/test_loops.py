@@ -324,6 +324,23 @@ async def test_parallel_steps():
     )
 
 
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize(("on_error", "of_group"), [("skip_remaining", "fail"), ("fail", "continue")])
+async def test_variables_of_finished_steps_outlast_a_failure_beside_them(parallel, on_error, of_group):
+    """What a sub-step has set is there after its neighbour failed, whether they ran at once or in order."""
+    group = step(
+        "g",
+        substeps=[step("x", output="found"), step("y", on_error=on_error)],
+        parallel=parallel,
+        on_error=of_group,
+    )
+    run = await ran(later(group, final_output="found"), {"g.y": broke()})
+
+    assert run.manifest["status"] == "done"
+    assert run.manifest["ending"]["partial"]
+    assert run.slots["final_output"] == "g.x said"
+
+
 @pytest.mark.parametrize("fails", [True, False])
 async def test_parallel_steps_that_fail(fails):
     """The first failure ends the others, or only its own branch."""
