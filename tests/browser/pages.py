@@ -77,4 +77,4 @@ class Page:
 
     def _listen(self, message: ConsoleMessage) -> None:
         if message.type == "error":
-            self.complaints.append(message.text)
+            self.complaints.append(f"{message.text} {message.location['url']}".strip())

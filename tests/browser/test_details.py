@@ -8,10 +8,12 @@ import os
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from tests import ports
 from tests.agent_programs.fake_model.asked import Asked
 from tests.agent_programs.fake_model.replies import Reply
 from tests.agent_programs.fake_model.server import FakeModel
@@ -110,7 +112,7 @@ def test_the_drawer_shows_what_an_open_step_asks(project: Project, page: Page) -
     expect(drawer.locator("pre")).to_contain_text("Write it.")
     expect(drawer).to_contain_text("said")
     page.api("POST", f"/api/runs/{run['run_id']}/cancel")
-    page.shows("A person cancelled it.")
+    page.shows("It was cancelled.")
 
 
 def test_a_written_file_is_an_output(project: Project, page: Page) -> None:
@@ -550,3 +552,37 @@ def test_text_of_twice_the_size_is_not_cut(page: Page) -> None:
         assert page.tab.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)") == 30
         assert heights[1] <= heights[0], path
         assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_an_endpoint_that_fails_says_why_and_when_it_is_tried_again(project: Project, chromium: Browser) -> None:
+    """A webhook without a listener: a test says that it did not arrive, and a message shows its tries and the next."""
+    with (
+        served.in_a_thread(project, notify_allowed=("127.0.0.1",)) as address,
+        chromium.new_context(base_url=address) as context,
+    ):
+        page = Page(context)
+        target = f"http://127.0.0.1:{ports.free_port()}/hook"
+        page.api("POST", "/api/notifications/endpoints", {"url": target, "kinds": ["done"]})
+        page.api("POST", "/api/runs", {"recipe_id": "quick"})
+        page.open("/notifications").shows(
+            re.compile(r"1 message to be sent.*1 message not delivered yet: .+ next try in")
+        )
+        page.button("Send a test").click()
+
+        page.shows("The test was not delivered.")
+
+
+def test_a_run_at_a_gate_and_one_that_gave_way_say_so(project: Project, page: Page) -> None:
+    """A run at its only gate is not shown as complete; one that a newer run cancelled links to that run."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    key: dict[str, Any] = {"key": "book", "limit": 1}
+    older = page.api("POST", "/api/runs", {"recipe_id": "ask-first", "concurrency": key})["run_id"]
+    page.open(f"/runs/{older}").shows("1/1 + gate")
+    page.shows("Go on?")
+    key["policy"] = "cancel_running"
+    newer = page.api("POST", "/api/runs", {"recipe_id": "ask-first", "concurrency": key})["run_id"]
+
+    page.shows(f"Run {newer} of the same concurrency key cancelled it.")
+    page.shows("concurrency key book")
+    page.tab.get_by_role("link", name=newer, exact=True).click()
+    page.shows("Go on?")

@@ -127,6 +127,27 @@ def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
     ]
 
 
+def test_a_run_says_which_other_run_it_waits_for_or_gave_way_to() -> None:
+    """A held workspace, a taken concurrency key and a newer run of the same key are told apart, also by events."""
+    newer = {"superseded_by": {"run_id": "r2", "key": "book"}}
+    end = {"type": "run.ended", "at": "2026-02-10T14:30:09.000Z", "key": None}
+    cases = [
+        {"answers": [answer([], "pending") | {"holder": "r1", "reason": "workspace"}], "events": []},
+        {"answers": [answer([], "pending") | {"holder": "r1", "reason": "concurrency"}], "events": []},
+        {"answers": [answer([], "cancelled") | {"ending": newer}], "events": []},
+        {"answers": [answer([])], "events": [end | {"data": {"status": "cancelled", "ending": newer}}]},
+        {"answers": [answer([], "cancelled") | {"ending": {}}], "events": []},
+    ]
+
+    assert [found["sentence"] for found in reduce(cases)] == [
+        "It waits for the workspace, which run r1 holds.",
+        "It waits for run r1, which has the same concurrency key.",
+        "Run r2 of the same concurrency key cancelled it. It can be resumed.",
+        "Run r2 of the same concurrency key cancelled it. It can be resumed.",
+        "It was cancelled. It can be resumed.",
+    ]
+
+
 def test_the_time_in_steps_is_shown_where_a_run_stood_still() -> None:
     """Overlapping steps count once, repeated attempts count, and a run that never stood still says nothing."""
 

@@ -1,4 +1,3 @@
-// @ts-check
 import { render } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
@@ -161,8 +160,6 @@ function Navigation({ path }) {
     </div>
   </nav>`;
 }
-
-/** @typedef {"system" | "light" | "dark"} Theme */
 
 const KEY = "control-room.theme";
 /** @type {Theme[]} */

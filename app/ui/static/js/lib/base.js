@@ -1,4 +1,3 @@
-// @ts-check
 /** What every page is built from: elements, values that tell of their changes, the clock, and the address. */
 import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -6,11 +5,6 @@ import htm from "htm";
 
 /** Build elements from a tagged template; values are always text, never markup. */
 export const html = htm.bind(h);
-
-/**
- * @template T
- * @typedef {{value: T, subscribe: (listen: (value: T) => void) => () => void}} Signal
- */
 
 /**
  * Return a value that tells its listeners when it changes.

@@ -1,4 +1,3 @@
-// @ts-check
 
 const UNITS = /** @type {const} */ ([
   ["d", 86400],

@@ -1,12 +1,8 @@
-// @ts-check
 /**
  * Places for the nodes of a directed graph in layers from top to bottom, and ways for its edges (Sugiyama's method):
  * cycles are broken, each node comes below those that lead to it, layers are ordered by their neighbours, and what
  * belongs together is put one below the other (docs/decisions/0281). Every edge has a place of its own between two layers. Pure.
  */
-
-/** @typedef {{x: number, y: number}} Point */
-/** @typedef {{row: number, width: number, x: number, up: Cell[], down: Cell[], id?: string}} Cell A node, or where an edge crosses a row. */
 
 /** Rounds in which rows are ordered, and in which cells are moved to their neighbours. */
 const ROUNDS = 12;
@@ -17,9 +13,8 @@ const GAP = 20;
 const MARGIN = 8;
 
 /**
- * @param {string[]} ids @param {{source: string, target: string, width: number}[]} edges `width`: of what is written at it.
- * @param {{width: number, height: number, between: number}} node `between`: pixels between two layers.
- * @returns {{width: number, height: number, nodes: Map<string, Point>, edges: {points: Point[], label: Point}[]}} The upper left corners of nodes; ways, and where each is named.
+ * @param {string[]} ids @param {Edge[]} edges @param {NodeSize} node
+ * @returns {{width: number, height: number, nodes: Map<string, Point>, edges: Way[]}} `nodes`: their upper left corners.
  */
 export function layered(ids, edges, node) {
   const cells = new Map(ids.map((id) => [id, cell(0, node.width, id)]));
@@ -57,7 +52,7 @@ function at(cells, id) {
   return /** @type {Cell} */ (cells.get(id));
 }
 
-/** Return the nodes in an order in which edges lead forward, but for those that close a cycle. @param {string[]} ids @param {{source: string, target: string}[]} edges */
+/** Return the nodes in an order in which edges lead forward, but for those that close a cycle. @param {string[]} ids @param {Edge[]} edges */
 function ordered(ids, edges) {
   /** @type {string[]} */
   const found = [];
@@ -146,7 +141,7 @@ function mean(values) {
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : undefined;
 }
 
-/** @param {Cell[]} crossed @param {boolean} backward @param {{width: number, height: number, between: number}} node @param {(cell: Cell) => number} top @returns {{points: Point[], label: Point}} */
+/** @param {Cell[]} crossed @param {boolean} backward @param {NodeSize} node @param {(cell: Cell) => number} top @returns {Way} */
 function way(crossed, backward, node, top) {
   const [from, to] = [crossed[0], crossed[crossed.length - 1]];
   if (from === to) {

@@ -1,10 +1,7 @@
-// @ts-check
 /** The service: requests, the stream of events, and addresses that are kept up to date. */
 import { useEffect, useState } from "preact/hooks";
 
 import { signal } from "./base.js";
-
-/** @typedef {{path?: string, code?: string, message?: string}} Fault */
 
 /** Whether the service answers: `yes`, `no`, or `refused` (it wants a sign-in). */
 export const reachable = signal(/** @type {"yes" | "no" | "refused"} */ ("yes"));
@@ -19,7 +16,7 @@ export class Problem extends Error {
     this.status = status;
     this.code = String(body?.code || `http_${status}`);
     this.title = String(body?.title || "The request was refused");
-    /** @type {Fault[]} */
+    /** @type {Flaw[]} */
     this.faults = Array.isArray(body?.flaws) ? body.flaws : [];
     this.facts = body?.facts || {};
   }
@@ -138,8 +135,6 @@ export function newKey() {
   return `ui-${crypto.randomUUID()}`;
 }
 
-/** @typedef {{seq: number, at: string, type: string, run_id: string, key: string | null, data: any}} RunEvent */
-
 /** Whether events arrive; while they do not, pages ask again and again. */
 export const isLive = signal(false);
 
@@ -199,7 +194,7 @@ async function read(ended, opened) {
   });
 }
 
-/** @param {{type: string, id: string, data: string}} item */
+/** @param {Item} item */
 function take(item) {
   if (item.id) last = item.id;
   if (item.type === "reset") tell(null);
@@ -231,8 +226,6 @@ export function visible(ended) {
 
 /** Milliseconds without a byte after which a connection counts as lost; the service sends something far more often. */
 const SILENCE = 60_000;
-
-/** @typedef {{type: string, id: string, data: string}} Item */
 
 /**
  * Follow Server-Sent Events until they end; by `fetch`, which can send the header of a sign-in where `EventSource` cannot.
@@ -289,24 +282,14 @@ const UNHEARD = 20_000;
 /** Events that change what a run counts as, or what a step cost. @type {Concerns} */
 export const aboutRuns = (event) => !["step.started", "step.retrying", "recipe.note"].includes(event.type);
 
-/**
- * @template T
- * @typedef {{data: T | null, error: Error | null, of: string | null, next?: string}} Live `of`: the address that it belongs
- *   to; `next`: the address of the next page.
- */
-
 const NOTHING = { data: null, error: null, of: null };
-
-/** @typedef {(event: RunEvent) => boolean} Concerns Whether an event may change an answer. */
 
 /**
  * Show an address of the API and keep it up to date, only while the page is visible: it is read again after an event
  * that concerns it; where no events arrive, by long polls.
  * @template T
  * @param {string | null} path None: nothing is asked.
- * @param {{pause?: number, every?: number, on?: Concerns, long?: boolean}} [options] `pause`: milliseconds between polls of
- *   what no event tells of; `every`: the same of what events tell in part; `on`: events that concern the address;
- *   `long`: long polls always, at most once in a page.
+ * @param {Partial<Keeping>} [how]
  * @returns {Live<T> & {refresh: () => void}}
  */
 export function useLive(path, { pause = 0, every = 0, on = () => true, long = false } = {}) {
@@ -325,7 +308,7 @@ export function useLive(path, { pause = 0, every = 0, on = () => true, long = fa
 /**
  * @template T
  * @param {string} path
- * @param {{pause: number, every: number, on: Concerns, long: boolean}} how
+ * @param {Keeping} how
  * @param {AbortSignal} ended
  * @param {(state: Live<T>) => void} show
  */

@@ -1,14 +1,9 @@
-// @ts-check
 /**
  * What the page of a run shows: a reducer over the run's answer, portions of its older steps, and its events. Pure: no
  * clock, no network, no page. Steps that stay the same stay the same objects, so that only changed rows are drawn.
  */
 
 import { duration } from "./format.js";
-
-/** @typedef {any} Step A step as the run's answer shows it. */
-/** @typedef {{run: any, finished: (Step | undefined)[], open: Step[]}} RunState
- *   `finished`: steps that count by their number, with holes where none has been read. */
 
 /** States in which nothing of a run happens any more. */
 export const FINISHED = ["done", "failed", "cancelled"];
@@ -82,7 +77,7 @@ export function withOlder(state, from, steps) {
 /**
  * Return the state after an event of the run. An event that says nothing new changes nothing.
  * @param {RunState} state
- * @param {{type: string, at: string, key: string | null, data: any}} event
+ * @param {RunEvent} event
  * @returns {RunState}
  */
 export function happened(state, event) {
@@ -188,7 +183,8 @@ export function sentence(run, steps = run.steps) {
   const names = listed(open.map((step) => step.key));
   switch (run.status) {
     case "pending":
-      return run.holder ? `It waits for the workspace, which run ${run.holder} holds.` : "It waits for a free worker.";
+      if (!run.holder) return "It waits for a free worker.";
+      return run.reason === "concurrency" ? `It waits for run ${run.holder}, which has the same concurrency key.` : `It waits for the workspace, which run ${run.holder} holds.`;
     case "running":
       if (run.reason === "cancelling") return "It is being cancelled.";
       if (run.reason === "pausing") return `It pauses after ${names || "the step in progress"}.`;
@@ -201,7 +197,7 @@ export function sentence(run, steps = run.steps) {
     case "done":
       return run.ending?.partial ? `It is done in part: ${partly(run.ending)}.` : "It is done.";
     case "cancelled":
-      return "A person cancelled it. It can be resumed.";
+      return `${run.ending?.superseded_by ? `Run ${run.ending.superseded_by.run_id} of the same concurrency key cancelled it.` : "It was cancelled."} It can be resumed.`;
     default:
       return run.error ? `It failed: ${run.error.message}` : "It failed.";
   }

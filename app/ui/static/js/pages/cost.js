@@ -1,4 +1,3 @@
-// @ts-check
 import { address, html } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, useLive, withQuery } from "../lib/live.js";
@@ -148,9 +147,6 @@ const HEIGHT = 160;
 
 /** Rows that a chart shows; the table beside it shows all. */
 const MOST = 20;
-
-/** @typedef {{name: string, parts: number[], text: string, unknown?: boolean}} Bar
- *   `parts`: lengths one behind the other; `unknown`: more was used than is known. */
 
 /** @param {{bars: Bar[], label: string}} props */
 function Bars({ bars, label }) {

@@ -1,4 +1,3 @@
-// @ts-check
 import { html } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, useLive, withQuery } from "../lib/live.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** What a project has and found: recipes, agents, issues, conferences. */
 import { useState } from "preact/hooks";
 

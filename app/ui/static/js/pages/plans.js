@@ -1,4 +1,3 @@
-// @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { html, navigate } from "../lib/base.js";

@@ -1,4 +1,3 @@
-// @ts-check
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { address, html, setQuery, useNow } from "../lib/base.js";
@@ -58,7 +57,7 @@ export function Run({ id }) {
 /**
  * Keep what is known of a run over its answers, and read older steps when they come near.
  * @param {string} path @param {string} id @param {any} answer
- * @returns {[import("../lib/run_state.js").RunState | null, (first: number, last: number) => void]}
+ * @returns {[RunState | null, (first: number, last: number) => void]}
  */
 function useRunState(path, id, answer) {
   const kept = useRef({ path, answer: /** @type {any} */ (null), state: /** @type {any} */ (null), asked: new Set() });
@@ -128,6 +127,7 @@ function Facts({ run, onDone }) {
     <dt>Cost</dt><dd class="number">${format.price(run.usage)}</dd>
     <dt>Journal</dt><dd><${Verified} id=${run.run_id} ended=${FINISHED.includes(run.status)} /></dd>
     ${run.forked_from && html`<dt>Forked from</dt><dd><a href=${`/runs/${run.forked_from}`}>${run.forked_from}</a></dd>`}
+    ${run.ending?.superseded_by && html`<dt>Cancelled by</dt><dd><a href=${`/runs/${run.ending.superseded_by.run_id}`}>${run.ending.superseded_by.run_id}</a> <span class="muted">concurrency key ${run.ending.superseded_by.key}</span></dd>`}
     ${run.parent_run_id && html`<dt>Started by</dt><dd><a href=${`/runs/${run.parent_run_id}`}>${run.parent_run_id}</a></dd>`}
     <dt>Session</dt><dd><a href=${`/runs?session_id=${encodeURIComponent(run.session_id)}`}>${run.session_id}</a></dd>
     <dt>Arguments</dt><dd><${Arguments} of=${run.task.initial_args} open=${run.status === "failed"} /></dd>
@@ -202,7 +202,7 @@ function Why({ run, path, mine }) {
 
 /**
  * The steps of a run with their place in time; only those near the view are in the page.
- * @param {{state: import("../lib/run_state.js").RunState, onNear: (first: number, last: number) => void}} props
+ * @param {{state: RunState, onNear: (first: number, last: number) => void}} props
  */
 function Steps({ state, onNear }) {
   const { run } = state;
@@ -210,7 +210,7 @@ function Steps({ state, onNear }) {
   const { from, to } = span(run, useNow(!run.completed_at));
   const range = useMemo(() => ({ from, to }), [from, to]);
   const others = items.length > (run.total_steps ?? items.length);
-  return html`<${Section} title="Steps" actions=${html`<${Progress} done=${run.current_step_index} total=${run.total_steps} />${others && html`<span class="muted" title="Loops, checks, gates and evidence have rows of their own">in ${format.plural(items.length, "row")}</span>`}`}>
+  return html`<${Section} title="Steps" actions=${html`<${Progress} of=${run} />${others && html`<span class="muted" title="Loops, checks, gates and evidence have rows of their own">in ${format.plural(items.length, "row")}</span>`}`}>
     ${items.length === 0 && html`<${Empty} title="No step has begun." />`}
     ${items.length > 0 && html`<div class="table steps scrolls" role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
       <div class="row head" role="row" aria-rowindex="1"><span role="columnheader">Status</span><span role="columnheader">Step</span><span role="columnheader" class="by">By</span>
@@ -274,7 +274,7 @@ const BEFORE = 40;
 
 /**
  * Everything about one step: its attempts, output, error, tokens, receipt.
- * @param {{state: import("../lib/run_state.js").RunState, name: string, onClose: () => void}} props
+ * @param {{state: RunState, name: string, onClose: () => void}} props
  */
 function StepDrawer({ state, name, onClose }) {
   const { run } = state;

@@ -1,4 +1,3 @@
-// @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { address, html, setQuery } from "../lib/base.js";

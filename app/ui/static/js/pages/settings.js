@@ -1,4 +1,3 @@
-// @ts-check
 /** What happens without a person, and who may do what: triggers, notifications, keys. */
 import { useState } from "preact/hooks";
 
@@ -126,7 +125,7 @@ function Endpoint({ of: endpoint, onDone }) {
   const [act, error] = useAct(async (call) => (announce(await call()), onDone()));
   const test = () => act(async () => {
     const found = await post(`${path}/test`);
-    if (!found.delivered) throw new Error(found.detail);
+    if (!found.delivered) throw new Error(`The test was not delivered. ${found.detail}`);
     return "The test was delivered";
   });
   const show = () => act(async () => (setDead(await get(`${path}/dead`)), "These were given up"));
@@ -134,7 +133,8 @@ function Endpoint({ of: endpoint, onDone }) {
   return html`<${Section} title=${endpoint.name} actions=${html`<button type="button" onClick=${test}>Send a test</button>
       <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`}>
     <div class="card"><p><strong>${endpoint.channel}</strong> <code>${endpoint.url || endpoint.to || (endpoint.argv || []).join(" ")}</code></p>
-      <p class="muted">${told(endpoint)}${endpoint.waiting > 0 ? `; ${endpoint.waiting} to be sent` : ""}</p>
+      <p class="muted">${told(endpoint)}${endpoint.waiting > 0 ? `; ${format.plural(endpoint.waiting, "message")} to be sent` : ""}</p>
+      ${endpoint.failing > 0 && html`<p><${Status} of="warning" word=${`${format.plural(endpoint.failing, "message")} not delivered yet: ${endpoint.last_error}.`} /> Tried ${format.plural(endpoint.attempts, "time")}, next try <${Ago} at=${endpoint.next_try_at} />.</p>`}
       ${endpoint.dead > 0 && html`<p class="wrong-text">${endpoint.dead} could not be delivered. <button type="button" class="small" onClick=${show}>Show</button> <button type="button" class="small" onClick=${replay}>Send again</button></p>`}
       ${dead && html`<ul class="lines">${each(dead, ({ error: why, given_up_at, message }) => html`<li key=${message.message_id}><span class="wide">${message.text}</span><span class="muted">${why}</span><${Ago} at=${given_up_at} /></li>`)}</ul>`}
       <${Fault} error=${error} /></div>

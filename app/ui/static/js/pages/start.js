@@ -1,4 +1,3 @@
-// @ts-check
 import { useEffect, useState } from "preact/hooks";
 
 import { address, html, navigate, setQuery } from "../lib/base.js";
@@ -274,9 +273,6 @@ function schedule(way, text, zone) {
 }
 
 /** Fields of a form from the JSON Schema of a recipe's arguments. Pure. */
-
-/** @typedef {{name: string, kind: "text" | "long" | "number" | "boolean" | "choice" | "list" | "json" | "any", label: string, help: string,
- *   required: boolean, initial: string | boolean, options: string[], path: boolean}} Field */
 
 /** The fields of an arguments' schema, the required ones first. @param {any} schema @returns {Field[]} */
 function fields(schema) {

@@ -1,4 +1,3 @@
-// @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { html, setQuery, useNow, useValue } from "../lib/base.js";
@@ -188,13 +187,13 @@ function CopyButton({ text }) {
   return html`<button type="button" class="quiet small" onClick=${copy} aria-label=${`Copy ${text}`} title="Copy"><${Icon} name=${copied ? "done" : "copy"} /></button>`;
 }
 
-/** @param {{done: number | null, total: number | null}} props */
-export function Progress({ done, total }) {
+/** @param {{of: any}} props `of`: a run. */
+export function Progress({ of: { current_step_index: done, total_steps: total, status } }) {
   if (done === null || done === undefined) return html`<span class="muted">–</span>`;
   if (!total) return html`<span class="number">${format.plural(done, "step")}</span>`;
   return html`<span class="progress">
-    <progress max=${total} value=${Math.min(done, total)} aria-label=${`${done} of ${total} steps`}></progress>
-    <span class="number">${done}/${total}</span>
+    <progress max=${total} value=${Math.min(done, status === "done" ? total : total - 0.1)} aria-label=${`${done} of ${total} steps`}></progress>
+    <span class="number">${done}/${total}</span>${done >= total && status === "waiting" && html` <span class="muted">+ gate</span>`}
   </span>`;
 }
 

@@ -1,4 +1,3 @@
-// @ts-check
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
 import { html } from "../lib/base.js";

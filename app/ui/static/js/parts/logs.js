@@ -1,4 +1,3 @@
-// @ts-check
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { html } from "../lib/base.js";

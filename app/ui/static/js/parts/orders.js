@@ -1,4 +1,3 @@
-// @ts-check
 /** What can be ordered of runs, with what it does and the dialogs that ask; below, what limits them: budgets and limits. */
 import { useEffect, useState } from "preact/hooks";
 

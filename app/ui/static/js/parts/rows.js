@@ -1,4 +1,3 @@
-// @ts-check
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 /** What lists are made of: runs, plans, questions, and rows of which only some are in the page. */
@@ -33,7 +32,7 @@ function RunRow({ run, to, chosen, onChoose }) {
     <span role="cell" class="name"><a class="row-link cut" href=${to + run.run_id} title=${title}>${title}</a>
       <span class="cut muted">${standing(run, html`<span class="mono">${run.run_id}</span>`)}</span></span>
     <span role="cell" class="recipe cut"><a href=${`/runs?recipe_id=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a></span>
-    <span role="cell" class="progress-cell"><${Progress} done=${run.current_step_index} total=${run.total_steps} /></span>
+    <span role="cell" class="progress-cell"><${Progress} of=${run} /></span>
     <span role="cell" class="right number tokens">${format.number(format.tokens(run.usage))}</span>
     <span role="cell" class="right number cost">${format.spent(run.usage)}</span>
     <span role="cell" class="right took"><${Took} from=${run.started_at} to=${run.completed_at} /></span>
@@ -53,7 +52,7 @@ export function RunLines({ runs }) {
       <${Status} of=${run.reason === "denied" ? run.reason : run.status} />
       <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
       <span class="muted">${standing(run, run.recipe_id)}</span>
-      <${Progress} done=${run.current_step_index} total=${run.total_steps} />
+      <${Progress} of=${run} />
       <span class="number muted right" title="Cost">${format.spent(run.usage)}</span>
       ${run.status === "running" ? html`<span class="when muted right" title=${`Duration ${format.ELAPSED}`}><${Took} from=${run.started_at} /></span>` : html`<span class="when right"><${Ago} at=${run.updated_at} /></span>`}
     </li>`,
@@ -164,10 +163,7 @@ function useGate(id, version) {
   return [gate, error];
 }
 
-/**
- * Answers of this page by their gates; one may have come too late.
- * @type {import("../lib/base.js").Signal<Record<string, {decision: string, message: string, counts: boolean}>>}
- */
+/** Answers of this page by their gates; one may have come too late. @type {Signal<Record<string, {decision: string, message: string, counts: boolean}>>} */
 const given = signal({});
 
 /**

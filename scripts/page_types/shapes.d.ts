@@ -1,0 +1,67 @@
+/** Shapes that the pages' JSDoc names; kept here, they are not sent to browsers. */
+
+/** A value that calls its listeners when it changes. */
+type Signal<T> = { value: T; subscribe: (listen: (value: T) => void) => () => void };
+
+/** What an address of the API answered; `of`: that address; `next`: the address of the next page. */
+type Live<T> = { data: T | null; error: Error | null; of: string | null; next?: string };
+
+type RunEvent = { seq: number; at: string; type: string; run_id: string; key: string | null; data: any };
+
+/** Whether an event may change an answer. */
+type Concerns = (event: RunEvent) => boolean;
+
+/** How an address is kept up to date, in milliseconds. */
+type Keeping = {
+  /** Between polls of what no event reports. */
+  pause: number;
+  /** The same of what events report in part. */
+  every: number;
+  /** Events that concern the address. */
+  on: Concerns;
+  /** Long polls always, at most once in a page. */
+  long: boolean;
+};
+
+/** An item of a stream of Server-Sent Events. */
+type Item = { type: string; id: string; data: string };
+
+/** One fault of a refused request. */
+type Flaw = { path?: string; code?: string; message?: string };
+
+/** A step as the run's answer shows it. */
+type Step = any;
+
+/** `finished`: steps by their number, with holes where none has been read. */
+type RunState = { run: any; finished: (Step | undefined)[]; open: Step[] };
+
+type Point = { x: number; y: number };
+
+/** A node of a graph, or the place where an edge crosses a row. */
+type Cell = { row: number; width: number; x: number; up: Cell[]; down: Cell[]; id?: string };
+
+/** `width`: of the text at the edge. */
+type Edge = { source: string; target: string; width: number };
+
+/** Pixels of each node; `between`: those between two layers. */
+type NodeSize = { width: number; height: number; between: number };
+
+/** `points`: the way of an edge; `label`: where its text is. */
+type Way = { points: Point[]; label: Point };
+
+/** A bar of a chart; `parts`: lengths one behind the other; `unknown`: more was used than is known. */
+type Bar = { name: string; parts: number[]; text: string; unknown?: boolean };
+
+/** A field of the form of a recipe's arguments. */
+type Field = {
+  name: string;
+  kind: "text" | "long" | "number" | "boolean" | "choice" | "list" | "json" | "any";
+  label: string;
+  help: string;
+  required: boolean;
+  initial: string | boolean;
+  options: string[];
+  path: boolean;
+};
+
+type Theme = "system" | "light" | "dark";
