@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.agents.programs import results
-from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, within
+from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Tally, Turn, within
 
 _NO_ID = "00000000-0000-0000-0000-000000000000"
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_ACTIONS = ("command_execution", "file_change", "mcp_tool_call", "web_search")
 _TOOLS = (
     "shell_tool", "unified_exec", "code_mode_host", "apps", "plugins", "multi_agent", "goals", "view_image",
     "image_generation",
@@ -62,10 +63,14 @@ def _parse(event: Event, output: ParsedOutput) -> None:
             output.session_id = str(event.get("thread_id") or "") or None
         case "item.completed" if within(event, "item", "type") == "agent_message":
             output.text = str(within(event, "item", "text") or "")
+        case "item.started" if within(event, "item", "type") in _ACTIONS:
+            # Text before a tool call is not an answer if nothing follows it.
+            output.text = ""
         case "turn.completed":
             usage = event.get("usage")
             output.complete = True
             output.failure = None
+            output.sums = Tally()
             output.sums.add(within(usage, "input_tokens"), within(usage, "output_tokens"))
         case "turn.failed":
             output.failure = Failure(message=results.inner_words(str(within(event, "error", "message") or "")))

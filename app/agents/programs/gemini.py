@@ -50,6 +50,9 @@ def _parse(event: Event, output: ParsedOutput) -> None:
         case "message" if event.get("role") == "assistant":
             reply_text = str(event.get("content") or "")
             output.text = output.text + reply_text if event.get("delta") else reply_text
+        case "tool_use":
+            # Text before a tool call is not a part of the answer; the other form of output omits it.
+            output.text = ""
         case "error" if isinstance(event.get("message"), str) and _BROKEN_OFF.search(event["message"]):
             _parse_warnings([event["message"]], output)
         case "result":

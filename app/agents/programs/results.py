@@ -16,12 +16,12 @@ _READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 def parse(event: Event, output: ParsedOutput) -> None:
     """Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing."""
-    _parse(event, output, output.turn)
+    _parse(event, output)
 
 
 def parse_sums(event: Event, output: ParsedOutput) -> None:
     """Understand the records of a program whose `usage` is that of the whole conversation."""
-    _parse(event, output, output.sums)
+    _parse(event, output, sums=True)
 
 
 def parse_error(event: Event, output: ParsedOutput) -> None:
@@ -43,19 +43,25 @@ def inner_words(reported: str) -> str:
     return inner if isinstance(inner, str) and inner else reported
 
 
-def _parse(event: Event, output: ParsedOutput, tally: Tally) -> None:
+def _parse(event: Event, output: ParsedOutput, *, sums: bool = False) -> None:
     session_id = event.get("session_id")
     if isinstance(session_id, str) and session_id:
         output.session_id = session_id
     if event.get("type") == "result":
-        _parse_result(event, output, tally)
+        _parse_result(event, output, sums=sums)
     elif "type" not in event:
         parse_error(event, output)
 
 
-def _parse_result(event: Event, output: ParsedOutput, tally: Tally) -> None:
+def _parse_result(event: Event, output: ParsedOutput, *, sums: bool) -> None:
     output.complete = True
-    usage = event.get("usage")
+    # A program whose queue is not empty continues after a result. Its last result includes the sums of the others.
+    output.sums = Tally()
+    usage, models = event.get("usage"), event.get("modelUsage")
+    if isinstance(models, dict):
+        # Then the sums count, and this is the least that the turn took.
+        output.turn = Tally()
+    tally = output.sums if sums else output.turn
     if isinstance(usage, dict):
         # Where the cache is counted apart, its tokens were read all the same.
         cached = whole(usage.get("cache_creation_input_tokens"))
@@ -63,7 +69,6 @@ def _parse_result(event: Event, output: ParsedOutput, tally: Tally) -> None:
             cached += whole(usage.get("cache_read_input_tokens"))
         tally.add(whole(usage.get("input_tokens")) + cached, usage.get("output_tokens"))
     output.sums.add(cost_usd=event.get("total_cost_usd"))
-    models = event.get("modelUsage")
     for model in models.values() if isinstance(models, dict) else ():
         read = sum(whole(within(model, name)) for name in _READ)
         output.sums.add(read, within(model, "outputTokens"))
@@ -77,14 +82,13 @@ def _parse_result(event: Event, output: ParsedOutput, tally: Tally) -> None:
 def _failure(event: Event, text: object) -> Failure | None:
     if not event.get("is_error") and isinstance(text, str):
         return None
-    status = event.get("api_error_status")
-    reported = (within(event, "error", "message"), *(event.get("errors") or ()), text, event.get("subtype"))
+    status, subtype = event.get("api_error_status"), _text(event.get("subtype"))
+    kind = None if subtype == "success" else subtype
+    reported = (within(event, "error", "message"), *(event.get("errors") or ()), text, kind)
     return Failure(
         message=next((words for words in reported if isinstance(words, str) and words.strip()), "it does not say why"),
         status=status if isinstance(status, int) else None,
-        reason=_text(event.get("terminal_reason"))
-        if event.get("subtype") == "success"
-        else _text(event.get("subtype")),
+        reason=kind or _text(event.get("terminal_reason")),
     )
 
 

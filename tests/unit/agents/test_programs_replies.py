@@ -101,6 +101,74 @@ def test_no_words_bring_it_down(program: str, data: st.DataObject) -> None:
     assert reply.error is None or reply.error.code
 
 
+def _told(program: str, *events: dict[str, Any]) -> verdicts.Verdict:
+    lines = iter([json.dumps(event).encode() + b"\n" for event in events])
+    return verdicts.verdict(catalogue.PROGRAMS[program], ProcessResult(stdout=lines))
+
+
+@pytest.mark.parametrize("program", ["claude-code", "qwen"])
+def test_a_further_result_includes_the_sums_of_the_first(program: str) -> None:
+    """A program that continues after a result tells the conversation's sums again; they are not added up."""
+    usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
+    models = {"m": {"inputTokens": 10, "outputTokens": 2}}
+    result = SUCCESS | {"total_cost_usd": 0.5, "usage": usage, "modelUsage": models}
+    once, twice = _told(program, result), _told(program, result, result)
+
+    assert once.sums is not None
+    assert (twice.sums, twice.reply.usage) == (once.sums, once.reply.usage)
+
+
+def test_a_further_turn_of_codex_includes_the_sums_of_the_first() -> None:
+    """Its counts are those of the whole conversation, however often it tells them."""
+    turn = {"type": "turn.completed", "usage": {"input_tokens": 10, "output_tokens": 2}}
+
+    assert _told("codex", turn, turn).sums == _told("codex", turn).sums
+
+
+@pytest.mark.parametrize(
+    ("program", "events"),
+    [
+        (
+            "codex",
+            [
+                {"type": "item.completed", "item": {"type": "agent_message", "text": "I will look."}},
+                {"type": "item.started", "item": {"type": "command_execution"}},
+                {"type": "item.completed", "item": {"type": "command_execution"}},
+                {"type": "turn.completed"},
+            ],
+        ),
+        (
+            "gemini",
+            [
+                {"type": "message", "role": "assistant", "content": "I will look.", "delta": True},
+                {"type": "tool_use"},
+                {"type": "tool_result"},
+                {"type": "result", "status": "success"},
+            ],
+        ),
+        (
+            "opencode",
+            [
+                {"type": "text", "part": {"text": "I will look."}},
+                {"type": "tool_use", "part": {}},
+                {"type": "step_finish", "part": {}},
+            ],
+        ),
+    ],
+)
+def test_what_is_said_before_a_tool_call_is_no_answer(program: str, events: list[dict[str, Any]]) -> None:
+    """An announcement that nothing follows must not count as the reply; an empty one fails the step."""
+    assert _told(program, *events).reply.text == ""
+
+
+def test_a_result_without_text_is_not_called_a_success() -> None:
+    """The reason of a failure is never the subtype `success`."""
+    error = _told("claude-code", SUCCESS | {"result": None, "subtype": "success"}).reply.error
+
+    assert error is not None
+    assert error.message == "Claude Code failed: it does not say why"
+
+
 class TestTemplates:
     """Programs that only `agents.json` knows."""
 
