@@ -91,6 +91,9 @@ class RunFilters(BaseModel):
     created_before: _Instant | None = Field(None, description="Only runs created before this instant.")
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
     session_id: _Plain | None = Field(None, description="Only runs of this work session, or of the plan of this id.")
+    started_by: _Plain | None = Field(
+        None, description="Only runs that the author of this name started.", examples=["trigger trg_5h2m9q0x7c1v8b3n"]
+    )
     q: _Plain | None = Field(
         None,
         description="Only runs whose id, recipe, description, session or label value contains this text, whatever its "

@@ -41,9 +41,13 @@ def _on_one_line(value: Any) -> str:
 
 def runs(summaries: Sequence[Mapping[str, Any]]) -> str:
     """Return a list of runs."""
-    names = ("run_id", "status", "recipe_id", "created_at", "description")
-    rows = [dict(run) | ({"status": f"{run['status']} (pinned)"} if run.get("pinned") else {}) for run in summaries]
-    return table(names, [[row.get(name) for name in names] for row in rows], none="no runs")
+    names = ("run_id", "status", "recipe_id", "created_at", "started_by", "description")
+    return table(names, [[_listed(run).get(name) for name in names] for run in summaries], none="no runs")
+
+
+def _listed(run: Mapping[str, Any]) -> dict[str, Any]:
+    status = f"{run['status']} (pinned)" if run.get("pinned") else run["status"]
+    return {**run, "status": status, "started_by": author(by) if (by := run.get("started_by")) else None}
 
 
 def run(detail: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from app.domain import plain, shapes
 from app.domain.access import Scope
+from app.domain.authors import Shown
 from app.domain.decisions import DecisionKind, Decisions
 from app.domain.events import Event, EventType
 from app.domain.limits import RunLimits
@@ -191,6 +192,7 @@ class RunSummary(shapes.Shape):
     """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied."""
     usage: Usage = field(default_factory=Usage)  # What its steps cost, repeated attempts included.
     pinned: bool = False  # Whether it is never pruned.
+    started_by: Shown | None = shapes.omitted()  # Who started it; absent if Control Room did, for another run.
     unreadable: Unreadable | None = None
     """File that cannot be read now, None if all can; until it can, the last known state is shown."""
 
@@ -216,6 +218,7 @@ class RunQuery:
     parent_run_id: str | None = None  # Only runs that this run started.
     concurrency_key: str | None = None  # Only runs with this concurrency key.
     session_id: str | None = None  # Only runs of this work session.
+    started_by: str | None = None  # Only runs that the author of this name started.
     q: str | None = None
     """Only runs with this text in their id, recipe, description, session or the value of a label, whatever its case."""
     scope: Scope | None = None  # Only runs of this scope; None: of any.

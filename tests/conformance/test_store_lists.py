@@ -34,6 +34,7 @@ async def filled(harness: StoreHarness) -> None:
             "labels": {"team": "a" if number < 3 else "b", "number": str(number)},
             "parent_run_id": "r0" if number == 4 else None,
             "session_id": "sp_one" if number > 2 else "sp_other",
+            "started_by": {"name": "anna", "claimed": False, "via": "key"} if number in (1, 3) else None,
             "description": {2: "Die Straße", 3: "100% and/or nothing"}.get(number, ""),
         }
         await store.create(store_harness.start(f"r{number}", **facts))
@@ -52,6 +53,10 @@ async def filled(harness: StoreHarness) -> None:
         ({"status": ("done", "pending", "done")}, ["r4", "r3", "r2", "r1", "r0"]),
         ({"status": ("done", "pending"), "limit": 2, "cursor": ("2026-02-10T14:33:00.000Z", "r3")}, ["r2", "r1"]),
         ({"status": ("done", "failed"), "recipe_id": "odd"}, ["r1"]),
+        ({"started_by": "anna"}, ["r3", "r1"]),
+        ({"started_by": "anna", "status": ("done", "failed")}, ["r1"]),
+        ({"started_by": "anna", "label": ("team", "b"), "session_id": "sp_one"}, ["r3"]),
+        ({"started_by": "ann"}, []),
         ({"q": "SP_ONE"}, ["r4", "r3"]),
         ({"q": "eVen", "label": ("team", "a")}, ["r2", "r0"]),
         ({"q": "straße"}, ["r2"]),
@@ -165,8 +170,8 @@ async def test_the_index_is_rebuilt_from_the_folders(harness: StoreHarness) -> N
     again = await harness.store.create(store_harness.start("second", idempotency_key="k", request_sha256="h"))
 
     assert told == {"runs": 6, "receipts": 1, "issues": 1}
-    assert [(run.run_id, run.status, run.labels) for run in after] == [
-        (run.run_id, run.status, run.labels) for run in before
+    assert [(run.run_id, run.status, run.labels, run.started_by) for run in after] == [
+        (run.run_id, run.status, run.labels, run.started_by) for run in before
     ]
     assert (await harness.store.find_receipt("rcpt_a"))["key"] == "a"
     assert again.run_id == "keyed"

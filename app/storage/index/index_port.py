@@ -254,6 +254,7 @@ def row_of(
         reason=reason,
         usage=facts.usage,
         pinned=start.pinned,
+        started_by=start.started_by if isinstance(start.started_by, Mapping) else None,
     )
     return IndexedRun(
         summary=summary,
@@ -305,6 +306,8 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
     if query.q is not None and query.q.casefold() not in searched(run):
         return False
     if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
+        return False
+    if query.started_by is not None and (run.started_by or {}).get("name") != query.started_by:
         return False
     if query.label is not None and run.labels.get(query.label[0]) != query.label[1]:
         return False

@@ -16,6 +16,7 @@ from app.domain import issues, receipts, states
 from app.domain.access import Scope
 from app.domain.authors import RunOrder
 from app.engine import stores
+from app.storage import layout
 from app.storage.index import index_port, rows, scopes
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.scopes import Condition
@@ -38,6 +39,7 @@ _RUN = ", ".join(f"runs.{name}" for name in rows.RUN)
 _FILTERS = ("session_id", "status", "recipe_id", "parent_run_id", "concurrency_key")
 _ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
 _RECEIPT_FILTERS = ("run_id", "session_id")
+_STARTS = f"run_orders.file = '{layout.START}' AND run_orders.line = 0 AND run_orders.action = 'run.started'"
 _WILD = re.compile("[%_/]")
 
 
@@ -240,6 +242,12 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
         if leader != "label":
             carries = f"EXISTS (SELECT 1 FROM run_labels WHERE run_labels.run_id = runs.run_id AND {carries})"
         yield carries, dict(zip(("label_name", "label_value"), query.label, strict=True))
+    if query.started_by is not None:
+        of_run = f"run_orders.run_id = runs.run_id AND {_STARTS}"
+        yield (
+            f"EXISTS (SELECT 1 FROM run_orders WHERE {of_run} AND run_orders.author_name = :starter)",
+            {"starter": query.started_by},
+        )
     yield from scopes.of_runs(query.scope)
     if query.q is not None:
         yield "runs.search LIKE :q ESCAPE '/'", {"q": _containing(query.q.casefold())}
@@ -287,11 +295,14 @@ def where(conditions: Sequence[Condition]) -> tuple[str, dict[str, Any]]:
 def _runs(index: Connection, sql: str, values: Mapping[str, Any] = _NOTHING) -> list[IndexedRun]:
     found = index.rows(sql, values)
     labels: dict[str, dict[str, str]] = {}
+    starters: dict[str, str] = {}
     for names, wanted in _chunks([row[0] for row in found]):
         statement = f"SELECT run_id, name, value FROM run_labels WHERE run_id IN ({names})"
         for run_id, name, value in index.rows(statement, wanted):
             labels.setdefault(run_id, {})[name] = value
-    return [rows.run_of(row, labels.get(row[0], {})) for row in found]
+        statement = f"SELECT run_id, author FROM run_orders WHERE run_id IN ({names}) AND {_STARTS}"
+        starters |= {row[0]: row[1] for row in index.rows(statement, wanted)}
+    return [rows.run_of(row, labels.get(row[0], {}), starters.get(row[0])) for row in found]
 
 
 def _chunks(values: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -15,8 +15,10 @@ from app.engine import stores
 from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 
-SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name not in ("labels", "usage", "unreadable"))
-"""Columns of `runs` that a summary shows, in its order; labels have a table, `unreadable` is never stored."""
+SUMMARY = tuple(
+    name for name in stores.RunSummary.__slots__ if name not in ("labels", "started_by", "usage", "unreadable")
+)
+"""Columns of `runs` that a summary shows, in its order; labels and orders have tables, `unreadable` is never stored."""
 
 USAGE = ("input_tokens", "output_tokens", "cost_usd", "cost_estimated_usd")
 """Columns of `runs` that add its usage up."""
@@ -37,14 +39,15 @@ ISSUE = tuple(issues.IssueSummary.__slots__)
 """Columns of `issues` but `marked`, which says that the file may differ."""
 
 
-def run_of(row: Sequence[Any], labels: Mapping[str, str]) -> IndexedRun:
-    """Return a run of its columns and labels."""
+def run_of(row: Sequence[Any], labels: Mapping[str, str], started_by: str | None) -> IndexedRun:
+    """Return a run of its columns, its labels, and the author of its start as JSON."""
     fields = dict(zip(RUN, row, strict=True))
     key, request_sha256 = fields.pop("idempotency_key"), fields.pop("request_sha256")
     usage = Usage(**{name: fields.pop(name) for name in USAGE})
     # SQLite has no booleans of its own.
     fields |= {name: bool(fields[name]) for name in ("exclusive_workspace", "pinned")}
-    summary = stores.RunSummary(**fields, labels=labels, usage=usage)
+    starter = None if started_by is None else json.loads(started_by)
+    summary = stores.RunSummary(**fields, labels=labels, usage=usage, started_by=starter)
     return IndexedRun(summary=summary, idempotency_key=key, request_sha256=request_sha256)
 
 

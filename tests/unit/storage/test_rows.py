@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from app.engine import stores
 from app.storage.index import index_port, rows
 from app.storage.index.sql import tables
 
+STARTER = {"name": "anna", "claimed": False, "via": "key"}
 RUN = index_port.IndexedRun(
     summary=stores.RunSummary(
         run_id="run",
@@ -38,6 +40,7 @@ RUN = index_port.IndexedRun(
         reason="paused_by_person",
         usage=records.Usage(input_tokens=10, output_tokens=5, cost_usd=0.25),
         pinned=True,
+        started_by=STARTER,
     ),
     idempotency_key="key",
     request_sha256="request",
@@ -90,7 +93,7 @@ def test_every_column_is_read() -> None:
     run, receipt, issue = rows.run_values(RUN), rows.receipt_values(RECEIPT), rows.issue_values(ISSUE)
     labels = {label["name"]: label["value"] for label in rows.label_values(RUN.summary)}
 
-    assert rows.run_of([run[name] for name in rows.RUN], labels) == RUN
+    assert rows.run_of([run[name] for name in rows.RUN], labels, json.dumps(STARTER)) == RUN
     assert rows.receipt_of([receipt[name] for name in rows.RECEIPT]) == RECEIPT
     assert rows.issue_of([issue[name] for name in rows.ISSUE]) == ISSUE
 
