@@ -13,6 +13,8 @@ from app.bootstrap.platform import Platform
 from app.domain import keys
 from app.services import definition_cache, recipes, routing, starting
 from app.services import workspaces as control_workspaces
+from app.storage import keys as key_files
+from app.storage import layout
 from app.tools import registry as tools
 
 
@@ -65,8 +67,5 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
 
 
 def _approvers(project: settings.ProjectSettings, platform: Platform) -> list[keys.Key]:
-    from app.storage import keys as key_files
-    from app.storage import layout
-
     folder = layout.common_folder(project.data_directory, project.store_url)
     return key_files.KeyRing(folder, platform.clock).approvers()

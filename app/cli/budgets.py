@@ -11,6 +11,7 @@ from app.cli import arguments, exit_codes, formats, options, terminal
 from app.cli.client import Access, Answer, Client, use_case
 from app.cli.plain_commands import shown
 from app.domain import authors
+from app.domain.limits import RANGES, RunLimits
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -107,7 +108,6 @@ def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...]
 
 def _changed(name: str, known: Mapping[str, Any], given: Mapping[str, Any], lifted: Sequence[str]) -> Budget:
     from app.domain import budgets as values
-    from app.domain.limits import RunLimits
 
     named = {each: value for each, value in given.items() if value is not None}
     amounts = {each: named.pop(each) for each in values.MONEY if each in named} | dict.fromkeys(lifted)
@@ -141,8 +141,6 @@ def remove(place: options.Place, name: str) -> int:
 @options.anywhere
 def limits(place: options.Place, as_json: bool, run_id: str, lifted: tuple[str, ...], **given: Any) -> int:
     """Change the limits of an unfinished run; one paused at a limit continues if it now fits."""
-    from app.domain.limits import RANGES
-
     _refuse_unknown(lifted, RANGES)
     changes = {name: value for name, value in given.items() if value is not None} | dict.fromkeys(lifted)
     return exit_codes.shown(place.ask(limit_run, run_id, changes), as_json, _limited)

@@ -36,7 +36,7 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
     Args:
         answers: Whether what the run asks is asked here, if there is a person and the output is for people.
     """
-    progress = Progress(live=terminal.is_live())
+    progress = EventPrinter(live=terminal.is_live())
 
     async def show(event: Answer) -> None:
         if output is Shown.TEXT:
@@ -118,7 +118,7 @@ def _tell_rest(detail: Answer, output: Shown, client: Client) -> int:
     return exit_codes.ExitCode.INTERRUPTED if interrupted else exit_codes.of_status(status)
 
 
-class Progress:
+class EventPrinter:
     """Show events as they come."""
 
     def __init__(self, live: bool) -> None:

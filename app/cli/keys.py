@@ -11,6 +11,7 @@ from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, Answer, use_case
 from app.cli.plain_commands import shown
 from app.domain import authors
+from app.domain.access import Role
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -61,7 +62,6 @@ def keys() -> None:
 @options.anywhere
 def add(place: options.Place, as_json: bool, name: str, role: str, **scope: Any) -> int:
     """Add a key and print its secret, which is shown this once."""
-    from app.domain.access import Role
     from app.services import keys as key_requests
 
     labels = tuple(map(arguments.label, scope["labels"]))

@@ -11,6 +11,7 @@ from app.cli import formats
 from app.cli.client import Access, Answer, use_case
 from app.cli.plain_commands import replaced, shown
 from app.domain import authors
+from app.domain import retention as rules
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -49,8 +50,6 @@ async def show_retention(folder: FolderClient) -> Answer:
 @use_case("PUT /api/retention", Access.CHANGE, body=lambda policy: policy)
 async def set_retention(folder: FolderClient, policy: Mapping[str, Any]) -> Answer:
     """Replace the rules of retention."""
-    from app.domain import retention as rules
-
     read = rules.Policy.of(policy)
     return (await folder.application.unattended.retention.set_policy(read, authors.LOCAL)).to_json()
 

@@ -12,6 +12,8 @@ import click
 from app import errors
 from app.cli import arguments, budgets, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Access, Client
+from app.domain import approvals as needs
+from app.domain import concurrency, limits
 
 if TYPE_CHECKING:
     from app.services import requests
@@ -93,8 +95,6 @@ def _request(
     policy: Any,
     **plain: Any,
 ) -> requests.StartRequest:
-    from app.domain import approvals as needs
-    from app.domain import concurrency, limits
     from app.services import requests
 
     given_rules: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,6 @@ _MOST_GATES = 1000
 @use_case("GET /api/stats", Access.EXAMINE)
 async def show_stats(folder: FolderClient) -> Answer:
     """Return counts over all runs; the gates that runs of any process have left open are read from their files."""
-    import json
-
     from app.services import gate_inbox
 
     shown: Answer = json.loads((await folder.application.statistics.stats()).body)

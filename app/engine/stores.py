@@ -198,7 +198,7 @@ class RunSummary(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RunProgress:
     """How far a run has come, as its manifest has it."""
 
     finished_steps: int  # Steps that are finished.
@@ -313,7 +313,7 @@ class RunStore(Readable, KeptUp, Protocol):
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
         """Return run.json and cache.json as they stand, without trust; unreadable ones are left out."""
 
-    async def read_progress(self, run_ids: Sequence[str]) -> dict[str, Progress]:
+    async def read_progress(self, run_ids: Sequence[str]) -> dict[str, RunProgress]:
         """Return how far runs have come by their run.json, without trust; those that cannot be read are left out."""
 
     async def summary(self, run_id: str) -> RunSummary:

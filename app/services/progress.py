@@ -37,13 +37,13 @@ class RunListed(stores.RunSummary):
     """Step that is being performed, the newest of several; None where none is known to be."""
 
 
-class Progress:
+class ProgressReader:
     """Add finished and total steps to rows: from memory while a run is loaded, from its manifest while it rests."""
 
     def __init__(self, store: stores.RunStore, engine: run_engine.RunEngine) -> None:
         self._store = store
         self._engine = engine
-        self._ended: OrderedDict[tuple[str, str], stores.Progress] = OrderedDict()
+        self._ended: OrderedDict[tuple[str, str], stores.RunProgress] = OrderedDict()
 
     async def rows(self, found: Sequence[stores.RunSummary]) -> list[RunListed]:
         """Return runs as lists show them, with `current_step_index` and `total_steps`."""
@@ -58,7 +58,7 @@ class Progress:
         return [self._row(run, (known | read).get(run.run_id), performed.get(run.run_id)) for run in found]
 
     def _row(
-        self, run: stores.RunSummary, progress: stores.Progress | None, performed: open_steps.PerformedStep | None
+        self, run: stores.RunSummary, progress: stores.RunProgress | None, performed: open_steps.PerformedStep | None
     ) -> RunListed:
         fields = {name: getattr(run, name) for name in run.__slots__}
         view = self._engine.view(run.run_id)
@@ -81,12 +81,12 @@ class Progress:
             live_step=_live_step(known.open) if known is not None else _live_elsewhere(run, performed),
         )
 
-    def _known(self, run: stores.RunSummary) -> stores.Progress | None:
+    def _known(self, run: stores.RunSummary) -> stores.RunProgress | None:
         view = self._engine.view(run.run_id)
         if view is None or view.replaying:
             return self._ended.get((run.run_id, run.updated_at))
         progress = view.board.progress
-        return stores.Progress(finished_steps=progress.finished_steps, total_steps=progress.total_steps)
+        return stores.RunProgress(finished_steps=progress.finished_steps, total_steps=progress.total_steps)
 
 
 def _live_elsewhere(run: stores.RunSummary, performed: open_steps.PerformedStep | None) -> LiveStep | None:

@@ -13,7 +13,7 @@ from app.domain import access, events, plain, receipts, records, states, views
 from app.engine import stores
 from app.services import event_streams, run_reader, step_portions
 from app.services.event_streams import EventFollower
-from app.services.progress import Progress, RunListed
+from app.services.progress import ProgressReader, RunListed
 from app.services.run_reader import Ready, RunReader
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class RunQueries:
         self._clock = clock
         self._reader = RunReader(store=store, engine=engine, dialects=dialects, clock=clock)
         self._dialects = dialects
-        self._progress = Progress(store, engine)
+        self._progress = ProgressReader(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:

@@ -98,10 +98,10 @@ def check(files: Disk) -> tuple[int, str, int | None, str | None]:
     """Return how many lines of the log are sound, its state, and the first bad line with the reason."""
     found = chain.read(files.read(layout.AUDIT_ORDERS), ANCHOR)
     count = len(found.lines)
-    match found.verdict:
-        case chain.Verdict.WHOLE:
+    match found.integrity:
+        case chain.Integrity.WHOLE:
             return count, "ok", None, None
-        case chain.Verdict.TORN:
+        case chain.Integrity.TORN:
             return count, "torn", count + 1, found.reason
         case _:
             return count, "corrupt", count + 1, found.reason.replace("start.json", "the beginning of the log")
@@ -119,7 +119,7 @@ def _end(disk: Disk) -> tuple[int, str]:
     if fields is not None:
         return int(fields["batch"]) + 1, plain.labelled_sha256(raw)
     found = chain.read(disk.read(layout.AUDIT_ORDERS), ANCHOR)
-    if found.verdict is chain.Verdict.TORN:
+    if found.integrity is chain.Integrity.TORN:
         disk.cut(layout.AUDIT_ORDERS, found.end)
         return len(found.lines), found.head
     # Damaged lines stay as they are, for verification to find; the log continues after them.

@@ -81,7 +81,7 @@ class ProgramBackend:
     # -- the conversation
 
     async def _settled(
-        self, prompt: ports.AgentPrompt, opened: ConversationAddress, found: verdicts.Verdict
+        self, prompt: ports.AgentPrompt, opened: ConversationAddress, found: verdicts.TurnResult
     ) -> ports.AgentReply:
         stored, reply = await self._stored(prompt), found.reply
         before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(stored, prompt)
@@ -148,7 +148,7 @@ class ProgramBackend:
 
     async def _turn(
         self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: ConversationAddress
-    ) -> verdicts.Verdict:
+    ) -> verdicts.TurnResult:
         with executables.folder(self._program.wants_folder) as folder:
             called = self._program.invoke(self._turn_of(prompt, opened, folder))
             env = environment.overlay(self._program, self._config, self._context.environ, prompt, called)

@@ -41,14 +41,14 @@ class ProcessResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class TurnResult:
     """What came of a turn."""
 
     reply: ports.AgentReply  # The reply, with what the program says of the turn's usage.
     sums: records.Usage | None  # What it says the whole conversation has taken; None where it says nothing of that.
 
 
-def verdict(program: Program, result: ProcessResult, session_id: str | None = None) -> Verdict:
+def verdict(program: Program, result: ProcessResult, session_id: str | None = None) -> TurnResult:
     """Return the reply of a turn that was reported as complete, with exit code 0, no error and no kill."""
     complaints = results.plain_text(result.stderr)
     printed = itertools.chain(begun := list(itertools.islice(result.stdout, _BEGIN_LINES)), result.stdout)
@@ -71,7 +71,7 @@ def verdict(program: Program, result: ProcessResult, session_id: str | None = No
         finish=records.LENGTH if output.cut_off else None,
         error=error,
     )
-    return Verdict(reply=reply, sums=output.sums.usage())
+    return TurnResult(reply=reply, sums=output.sums.usage())
 
 
 def _parsed(program: Program, result: ProcessResult, complaints: str) -> ParsedOutput:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import errors
+from app import clock, errors
 from app.cli import exit_codes as common
 from app.cli import formats, terminal
 from app.cli.client import Answer
@@ -123,8 +123,6 @@ class Telling:
 
     @contextlib.asynccontextmanager
     async def _drawn(self, client: FolderClient) -> AsyncIterator[drawing.Drawing | None]:
-        from app import clock
-
         if not self._output.progress or self._output.quiet:
             yield None
             return

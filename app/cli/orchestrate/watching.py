@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,8 +28,6 @@ class Watcher:
 
     def watch(self) -> int:
         """Go on until Ctrl-C: 0 if nothing was under way, else 130."""
-        import asyncio
-
         while True:
             began_with = _content(self._path)
             if self._run_once(began_with) == ExitCode.INTERRUPTED:

@@ -150,10 +150,10 @@ class Halt:
     limit: int  # What was reached.
 
 
-Verdict: TypeAlias = Advance | Exit | Restart | Halt
+NextMove: TypeAlias = Advance | Exit | Restart | Halt
 
 
-def decide(recipe: plain.Object, state: State, outcome: str, guardrails: Guardrails) -> Verdict:
+def decide(recipe: plain.Object, state: State, outcome: str, guardrails: Guardrails) -> NextMove:
     """Decide what follows an outcome of the present step."""
     transition = recipe["steps"][state.current_step]["onOutcome"][outcome]
     if outcome == schema.OTHER and guardrails.exit_on_other:
@@ -194,7 +194,7 @@ def loops(recipe: plain.Object) -> bool:
     return bool(follows) or any(True for _ in restarts(recipe))
 
 
-def _guarded(step: str, state: State, guardrails: Guardrails) -> Verdict:
+def _guarded(step: str, state: State, guardrails: Guardrails) -> NextMove:
     visits = state.step_visit_counts.get(step, 0)
     if visits >= guardrails.max_step_visits:
         return Halt(

@@ -22,7 +22,7 @@ _TITLE_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CheckResult:
     """What became of one check."""
 
     index: int  # Position of the check in the recipe.
@@ -68,28 +68,28 @@ async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
 async def check(ctx: ports.Context, values: refs.Values) -> None:
     """Evaluate the recipe's `dod`; open an issue per failed check, and close those that a resume has met."""
     checks: Sequence[plain.Object] = ctx.run.recipe.get("dod", ())
-    verdicts = [await verdict(ctx, values, index, requested) for index, requested in enumerate(checks)]
-    failed = [verdict for verdict in verdicts if verdict.problem is not None]
-    met = tuple(f"{verdict.key}.issue" for verdict in verdicts if verdict.problem is None)
+    results = [await checked(ctx, values, index, requested) for index, requested in enumerate(checks)]
+    failed = [result for result in results if result.problem is not None]
+    met = tuple(f"{result.key}.issue" for result in results if result.problem is None)
     # Asked by version: a run must ask for the operations that its journal holds, whichever release began it.
     if met and ctx.run.resumed and ctx.run.driver_version >= CLOSING_VERSION:
         successful(await ctx.perform(CLOSE, operations.CloseFailedChecks(keys=met), place_of(CLOSE)))
     issues = [
         await ctx.perform(
-            f"{verdict.key}.issue", _issue_of_check(verdict, ctx.run.driver_version), place_of(f"{verdict.key}.issue")
+            f"{result.key}.issue", _issue_of_check(result, ctx.run.driver_version), place_of(f"{result.key}.issue")
         )
-        for verdict in failed
+        for result in failed
     ]
     if failed:
         raise _failure(failed, issues, len(checks))
 
 
-async def verdict(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> Verdict:
+async def checked(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> CheckResult:
     """Return what becomes of one check; a look at a file is a step."""
     if requested["check"] == FILE_EXISTS:
-        return await _verdict_on_file(ctx, values, index, requested)
+        return await _checked_file(ctx, values, index, requested)
     filled = values.of(requested["slot"])
-    return Verdict(
+    return CheckResult(
         index=index,
         check=requested,
         problem=judge(requested, await values.content(requested["slot"]), ctx.run.driver_version),
@@ -225,49 +225,49 @@ def same(one: plain.Json, other: plain.Json) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> Verdict:
+async def _checked_file(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> CheckResult:
     key = f"dod[{index}]"
     place = place_of(key, *refs.sources(prompts.named_in_path(requested["path"])))
     try:
         path = await prompts.path(values, requested["path"])
     except refs.BrokenReference as error:
         failure = await refused(ctx, values, key, place, error)
-        return Verdict(index=index, check=requested, problem=error.message, causes=failure.causes)
+        return CheckResult(index=index, check=requested, problem=error.message, causes=failure.causes)
     record = await ctx.perform(key, operations.Check(check=FILE_EXISTS, subject=path), place)
     if record.error is not None:
         problem: str | None = record.error.message
     else:
         holds = isinstance(record.output, dict) and record.output.get("holds") is True
         problem = None if holds else f"there is no file {path}"
-    return Verdict(index=index, check=requested, problem=problem, causes=(key,))
+    return CheckResult(index=index, check=requested, problem=problem, causes=(key,))
 
 
-def _failure(failed: Sequence[Verdict], issues: Sequence[records.Record], total: int) -> errors.RunFailed:
-    listed = "; ".join(verdict.message for verdict in failed)
+def _failure(failed: Sequence[CheckResult], issues: Sequence[records.Record], total: int) -> errors.RunFailed:
+    listed = "; ".join(result.message for result in failed)
     checks = [
         {
-            "key": verdict.key,
-            "check": dict(verdict.check),
-            "message": verdict.problem,
+            "key": result.key,
+            "check": dict(result.check),
+            "message": result.problem,
             "issue": issue.output if issue.done else None,
         }
-        for verdict, issue in zip(failed, issues, strict=True)
+        for result, issue in zip(failed, issues, strict=True)
     ]
     return errors.RunFailed(
         f"The definition of done is not met, {len(failed)} of {total} checks failed: {listed}.",
         code="dod_failed",
         key=failed[0].key,
         detail={"failed_checks": checks},
-        causes=list(dict.fromkeys(cause for verdict in failed for cause in verdict.causes)),
+        causes=list(dict.fromkeys(cause for result in failed for cause in result.causes)),
     )
 
 
-def _issue_of_check(verdict: Verdict, version: int) -> operations.OpenIssue:
+def _issue_of_check(result: CheckResult, version: int) -> operations.OpenIssue:
     return operations.OpenIssue(
-        title=f"Definition of done: {verdict.message}"[:_TITLE_CHARACTERS],
-        body=f"The check {verdict.key} of the definition of done failed: {verdict.problem}.",
-        facts={"kind": "dod", "key": verdict.key, "check": dict(verdict.check), "message": verdict.problem},
-        receipts=verdict.receipts,
+        title=f"Definition of done: {result.message}"[:_TITLE_CHARACTERS],
+        body=f"The check {result.key} of the definition of done failed: {result.problem}.",
+        facts={"kind": "dod", "key": result.key, "check": dict(result.check), "message": result.problem},
+        receipts=result.receipts,
         severity="error" if version >= CLOSING_VERSION else None,
     )
 

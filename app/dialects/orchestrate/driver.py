@@ -70,14 +70,14 @@ class _Workflow:
         frame.running = None
         self._show()
         strict, on_error = self._document["strict_flow"], self._ctx.run.options.get("on_error")
-        verdict = frames.verdict(step, taken.exit_code, strict_flow=strict, on_error=on_error)
-        if verdict.unhandled:
+        after = frames.continuation(step, taken.exit_code, strict_flow=strict, on_error=on_error)
+        if after.unhandled:
             self._unhandled.append(spot.key)
-        if verdict.stops or verdict.unhandled:
+        if after.stops or after.unhandled:
             frame.failed = True
-        if verdict.stops:
+        if after.stops:
             raise _failure(spot, taken)
-        return verdict.target
+        return after.target
 
     # -- loops
 
@@ -124,7 +124,7 @@ class _Workflow:
         # What failed inside has been told there already; the loop's own handlers may still lead somewhere else.
         frame.failed = frame.failed or (failed and "failure" not in step.get("on", {}))
         frame.exit_code = int(failed)
-        return frames.verdict(step, int(failed), strict_flow=False).target
+        return frames.continuation(step, int(failed), strict_flow=False).target
 
     # -- where it stands
 

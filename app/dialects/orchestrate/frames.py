@@ -116,7 +116,7 @@ OnError = Literal["stop", "continue"]  # What the command line says about failur
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Continuation:
     """What follows a step."""
 
     target: str | None = None  # Step that is jumped to, or `_end`; None: the next one, unless the run stops.
@@ -155,24 +155,24 @@ class Retries:
         )
 
 
-def verdict(
+def continuation(
     step: plain.Object, exit_code: int | None, *, strict_flow: bool, on_error: OnError | None = None
-) -> Verdict:
+) -> Continuation:
     """Decide what follows a step.
 
     Args:
         on_error: What the command line says; None: what `strict_flow` says.
     """
     if exit_code is None:
-        return Verdict()
+        return Continuation()
     branches = step.get("on", {})
     branch = branches.get("success" if exit_code == 0 else "failure") or branches.get("always")
     if branch is not None:
-        return Verdict(target=branch["goto"])
+        return Continuation(target=branch["goto"])
     if exit_code == 0:
-        return Verdict()
+        return Continuation()
     stops = strict_flow if on_error is None else on_error == "stop"
-    return Verdict(stops=stops, unhandled=not stops)
+    return Continuation(stops=stops, unhandled=not stops)
 
 
 def retries(step: plain.Object, most: int = 0, delay_ms: float = 0) -> Retries:

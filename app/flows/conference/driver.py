@@ -23,7 +23,7 @@ _Called: TypeAlias = Sequence[prompts.Called]
 
 async def drive(ctx: ports.Context) -> runs.Ending:
     """Hold the conference frozen in the run (execution-modes, mode A)."""
-    progress = protocol.Progress(ctx)
+    progress = protocol.StepCounter(ctx)
     called = await gathering.Gathering(ctx, progress).gather() if ctx.run.frozen["tools"] else ()
     opinions = await _Round(ctx, progress, called).ask()
     return await _close(ctx, progress, called, opinions)
@@ -35,7 +35,7 @@ def opinion_key(agent_id: str) -> str:
 
 
 class _Round:
-    def __init__(self, ctx: ports.Context, progress: protocol.Progress, called: _Called) -> None:
+    def __init__(self, ctx: ports.Context, progress: protocol.StepCounter, called: _Called) -> None:
         self._ctx = ctx
         self._progress = progress
         self._called = called
@@ -82,7 +82,7 @@ class _Round:
 
 
 async def _close(
-    ctx: ports.Context, progress: protocol.Progress, called: _Called, opinions: Sequence[transcript.Opinion]
+    ctx: ports.Context, progress: protocol.StepCounter, called: _Called, opinions: Sequence[transcript.Opinion]
 ) -> runs.Ending:
     if any(opinion.verdict != "failed" for opinion in opinions):
         await _keep(ctx, progress, called, opinions)
@@ -93,7 +93,7 @@ async def _close(
 
 
 async def _keep(
-    ctx: ports.Context, progress: protocol.Progress, called: _Called, opinions: Sequence[transcript.Opinion]
+    ctx: ports.Context, progress: protocol.StepCounter, called: _Called, opinions: Sequence[transcript.Opinion]
 ) -> None:
     held = transcript.Transcript(
         message=ctx.run.args["message"], called=called, opinions=opinions, driver_version=ctx.run.driver_version
@@ -108,7 +108,7 @@ async def _keep(
 
 
 def _opinion(
-    agent: _Agent, verdict: transcript.Verdict, *, error: records.StepError | None = None, **facts: Any
+    agent: _Agent, verdict: transcript.OpinionStatus, *, error: records.StepError | None = None, **facts: Any
 ) -> transcript.Opinion:
     reported = {} if error is None else {"why": error.message, "code": error.code}
     return transcript.Opinion(agent_id=agent["id"], archetype=agent["archetype"], verdict=verdict, **(reported | facts))

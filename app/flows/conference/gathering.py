@@ -26,7 +26,7 @@ _NAME_CHARACTERS = 80
 class Gathering:
     """Phase 1: the chief calls tools, turn by turn."""
 
-    def __init__(self, ctx: ports.Context, progress: protocol.Progress) -> None:
+    def __init__(self, ctx: ports.Context, progress: protocol.StepCounter) -> None:
         self._ctx = ctx
         self._progress = progress
         self._tools: Mapping[str, Mapping[str, Any]] = ctx.run.frozen["tools"]

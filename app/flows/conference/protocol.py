@@ -100,7 +100,7 @@ def _bounded(schema: Any) -> Any:
     return kept
 
 
-class Progress:
+class StepCounter:
     """Show how many steps are finished."""
 
     def __init__(self, ctx: ports.Context) -> None:

@@ -19,7 +19,7 @@ _ARGS_CHARACTERS = 120
 _OWN_HEADINGS = 3
 _HEADING = re.compile(r"^([ >]*)(?=#)")
 
-Verdict = Literal["accepted", "abstained", "rejected", "failed"]
+OpinionStatus = Literal["accepted", "abstained", "rejected", "failed"]
 """What counts of an agent's answer: an opinion borne out, an abstention, an opinion without its evidence, or none."""
 
 
@@ -29,7 +29,7 @@ class Opinion:
 
     agent_id: str  # The agent.
     archetype: str  # Its role.
-    verdict: Verdict  # Whether it counts.
+    verdict: OpinionStatus  # Whether it counts.
     text: str = ""  # What it said; empty where it could not be asked.
     why: str = ""  # Why it abstained, was rejected or did not answer.
     code: str | None = None  # The same as a stable name, where it is a failure.

@@ -55,15 +55,15 @@ class TaskChecks:
             ended = await _Ended.of(await self._outputs.view(asked.run_id), self._outputs, call, self._performers())
         except (errors.NotFound, errors.JournalCorrupt) as error:
             raise errors.StepError(f"its run cannot be checked: {error.message}", code=error.code) from error
-        verdicts = [await ended.verdict(index, check) for index, check in enumerate(asked.checks)]
+        results = [await ended.checked(index, check) for index, check in enumerate(asked.checks)]
         failed: list[plain.Json] = [
             {"key": each.key, "check": plain.plain(each.check), "message": each.problem}
-            for each in verdicts
+            for each in results
             if each.problem is not None
         ]
-        message = "; ".join(each.message for each in verdicts if each.problem is not None)
+        message = "; ".join(each.message for each in results if each.problem is not None)
         return records.Result(
-            output={"checks": len(verdicts), "failed": failed, "message": message},
+            output={"checks": len(results), "failed": failed, "message": message},
             summary=plain.preview(message or "all hold"),
         )
 
@@ -95,15 +95,15 @@ class _Ended:
         ended._slots = frozenset(view.board.slots)
         return ended
 
-    async def verdict(self, index: int, check: plain.Object) -> done.Verdict:
+    async def checked(self, index: int, check: plain.Object) -> done.CheckResult:
         named = [check["slot"]] if "slot" in check else [each.root for each in prompts.named_in_path(check["path"])]
         missing = [name for name in named if name not in self._slots and name != refs.TASK]
         if missing:
             there = ", ".join(sorted(self._slots)) or "none"
-            return done.Verdict(
+            return done.CheckResult(
                 index=index, check=check, problem=f"the run has no slot {missing[0]}; there are: {there}"
             )
-        return await done.verdict(self._ctx, self._values, index, check)
+        return await done.checked(self._ctx, self._values, index, check)
 
     def fill(self, name: str, slot: slots.Slot) -> None:
         """Keep nothing: the run has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
@@ -229,7 +230,5 @@ def _repeated(known: triggers.Trigger, request_sha256: str) -> triggers.Trigger:
 
 
 def _signing_secret(scheme: str, ids: clock.Ids) -> str:
-    import base64
-
     key = ids.token(ids.token(""))
     return f"whsec_{base64.b64encode(key.encode()).decode()}" if scheme == "standard" else key

@@ -28,7 +28,7 @@ _LONGEST_ENDING = 140
 _SHORTEST_ENDING = len(b',"crc32":"00000000"}')
 
 
-class Verdict(Enum):
+class Integrity(Enum):
     """What a journal's first bad place means."""
 
     WHOLE = "whole"  # There is none.
@@ -62,7 +62,7 @@ class Reading:
     lines: list[Line]  # Good lines, from the first.
     anchor: str  # What the first line's `prev` must be.
     size: int  # Length of the file, bad end included.
-    verdict: Verdict  # What the first bad place means.
+    integrity: Integrity  # What the first bad place means.
     reason: str = ""  # The flaw there.
 
     @property
@@ -75,9 +75,9 @@ class Reading:
         """Return the hash that the next line must carry."""
         return self.lines[-1].digest if self.lines else self.anchor
 
-    def first(self, count: int, verdict: Verdict, reason: str) -> Reading:
+    def first(self, count: int, integrity: Integrity, reason: str) -> Reading:
         """Return the reading as it is if only that many lines can be believed."""
-        return Reading(lines=self.lines[:count], anchor=self.anchor, size=self.size, verdict=verdict, reason=reason)
+        return Reading(lines=self.lines[:count], anchor=self.anchor, size=self.size, integrity=integrity, reason=reason)
 
 
 def seal(fields: bytes, *, batch: int, prev: str) -> Sealed:
@@ -121,11 +121,11 @@ def read(content: bytes, anchor: str, former: Reading | None = None) -> Reading:
         batch, named = int(ending[1]), ending[2].decode()
         if named != prev or not least <= batch <= len(lines):
             reason = "is not sealed to the line before it" if lines else "is not sealed to start.json"
-            return _reading(before + len(content), lines, anchor, Verdict.DAMAGED, reason)
+            return _reading(before + len(content), lines, anchor, Integrity.DAMAGED, reason)
         prev, least = plain.labelled_sha256(raw), batch
         lines.append(Line(fields=fields, digest=prev, begin=before + begin, end=before + end + 1))
         begin = end + 1
-    return _reading(before + len(content), lines, anchor, Verdict.WHOLE, "")
+    return _reading(before + len(content), lines, anchor, Integrity.WHOLE, "")
 
 
 def last_fields(content: bytes) -> dict[str, Any] | None:
@@ -167,10 +167,10 @@ def _judged(content: bytes, begin: int, lines: list[Line], anchor: str, before: 
     size = before + len(content)
     proven = max((int(ending[1]) for ending in _ENDING.finditer(content, begin)), default=0)
     if proven > len(lines):
-        return _reading(size, lines, anchor, Verdict.DAMAGED, "cannot be read, though later lines were confirmed")
+        return _reading(size, lines, anchor, Integrity.DAMAGED, "cannot be read, though later lines were confirmed")
     complete = content.find(b"\n", begin) >= 0
-    return _reading(size, lines, anchor, Verdict.TORN, "cannot be read" if complete else "is incomplete")
+    return _reading(size, lines, anchor, Integrity.TORN, "cannot be read" if complete else "is incomplete")
 
 
-def _reading(size: int, lines: list[Line], anchor: str, verdict: Verdict, reason: str) -> Reading:
-    return Reading(lines=lines, anchor=anchor, size=size, verdict=verdict, reason=reason)
+def _reading(size: int, lines: list[Line], anchor: str, integrity: Integrity, reason: str) -> Reading:
+    return Reading(lines=lines, anchor=anchor, size=size, integrity=integrity, reason=reason)

@@ -123,10 +123,10 @@ class Archive:
 
         return await self._context.workers.run(read)
 
-    async def progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
+    async def progress(self, run_ids: Sequence[str]) -> dict[str, stores.RunProgress]:
         """Return how far runs have come by their run.json, as far as that can be read."""
 
-        def read() -> dict[str, stores.Progress]:
+        def read() -> dict[str, stores.RunProgress]:
             paths = ((run_id, f"{layout.run_folder(run_id)}/{layout.MANIFEST}") for run_id in run_ids)
             found = ((run_id, _progress(self._context.disk, path)) for run_id, path in paths)
             return {run_id: progress for run_id, progress in found if progress is not None}
@@ -225,7 +225,7 @@ def _lost(place: ReceiptPlace) -> dict[str, Any]:
     return {"receipt_id": place.receipt_id, "session_id": place.session_id, "run_id": place.run_id}
 
 
-def _progress(files: disk_port.Disk, path: str) -> stores.Progress | None:
+def _progress(files: disk_port.Disk, path: str) -> stores.RunProgress | None:
     try:
         manifest = _json(files, path)
     except errors.Unreadable:
@@ -236,4 +236,4 @@ def _progress(files: disk_port.Disk, path: str) -> stores.Progress | None:
     finished, total = manifest.get("current_step_index"), manifest.get("total_steps")
     if type(finished) is not int or not (total is None or type(total) is int):
         return None
-    return stores.Progress(finished_steps=finished, total_steps=total)
+    return stores.RunProgress(finished_steps=finished, total_steps=total)

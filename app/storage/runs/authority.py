@@ -16,7 +16,7 @@ from app.engine import missing_lines, stores
 from app.storage import layout
 from app.storage.disk.disk_port import Disk, Lock, SyncRefused
 from app.storage.journal import chain, damage
-from app.storage.journal.chain import Reading, Verdict
+from app.storage.journal.chain import Integrity, Reading
 from app.storage.runs import blobs, events_file
 
 _MOST_LOOKS = 10
@@ -230,7 +230,7 @@ def _journal(get: Any, path: str, anchor: str) -> Reading:
         reason = "is missing"
     except OSError as error:
         reason = f"cannot be loaded as a file ({error.strerror})"
-    return Reading(lines=[], anchor=anchor, size=0, verdict=Verdict.DAMAGED, reason=reason)
+    return Reading(lines=[], anchor=anchor, size=0, integrity=Integrity.DAMAGED, reason=reason)
 
 
 def _records(reading: Reading) -> tuple[Reading, list[records.Record]]:
@@ -239,10 +239,11 @@ def _records(reading: Reading) -> tuple[Reading, list[records.Record]]:
         try:
             found.append(records.read(len(found), line.fields))
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            return reading.first(len(found), Verdict.DAMAGED, f"is not a step ({type(error).__name__}: {error})"), found
+            reason = f"is not a step ({type(error).__name__}: {error})"
+            return reading.first(len(found), Integrity.DAMAGED, reason), found
     if found and not output_fits(found[-1]):
         del found[-1]
-        return reading.first(len(found), Verdict.TORN, "has an output that does not match its output_hash"), found
+        return reading.first(len(found), Integrity.TORN, "has an output that does not match its output_hash"), found
     return reading, found
 
 
@@ -266,7 +267,7 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             reason = f"is not a decision ({type(error).__name__}: {error})"
             good = decisions.fold(line.fields for line in reading.lines[:count])
-            return reading.first(count, Verdict.DAMAGED, reason), good, endings
+            return reading.first(count, Integrity.DAMAGED, reason), good, endings
         if ended is not None and (not endings or endings[-1] is not ended):
             endings.append(ended)
     return reading, decided, endings
@@ -289,14 +290,14 @@ def check_types(decided: decisions.Decisions) -> decisions.Ended | None:
 
 
 def _judged(file: str, reading: Reading) -> Iterator[Damage]:
-    if reading.verdict is Verdict.DAMAGED:
+    if reading.integrity is Integrity.DAMAGED:
         whole = reading.size == 0
         yield Damage(file=file, line=None if whole else len(reading.lines) + 1, reason=reading.reason)
 
 
 def _against_endings(steps: Reading, decided: decisions.Decisions, endings: list[decisions.Ended]) -> Iterator[Damage]:
     # After a resume the journal continues, so an older ending vouches for its beginning only.
-    if steps.verdict is Verdict.DAMAGED:
+    if steps.integrity is Integrity.DAMAGED:
         return
     for ended in endings:
         count, last = len(steps.lines), ended is decided.ended

@@ -21,7 +21,7 @@ from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
 from app.storage.journal import chain, commit_records
-from app.storage.journal.chain import Verdict
+from app.storage.journal.chain import Integrity
 from app.storage.journal.commit_records import Record
 from app.storage.runs import authority, deletion
 
@@ -213,7 +213,7 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
     if len(whole) == end:
         return
     good = chain.read(whole, anchor)
-    if good.verdict is not Verdict.WHOLE:
+    if good.integrity is not Integrity.WHOLE:
         _log.error("the commit log does not go on from the end of %s: a line there %s", path, good.reason)
     whole = whole[: good.end]
     # Opening the run judges the lines after this.

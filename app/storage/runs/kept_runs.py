@@ -15,7 +15,7 @@ from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.journal import chain
-from app.storage.journal.chain import Reading, Verdict
+from app.storage.journal.chain import Integrity, Reading
 from app.storage.runs import authority, events_file, opening, receipts
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
@@ -108,7 +108,7 @@ def _read_on(files: Disk, path: str, former: Reading, count: int) -> Reading | N
             reading = chain.read(files.read_settled(path)[former.end :], former.anchor, former)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    whole = reading.verdict is Verdict.WHOLE and len(reading.lines) >= count
+    whole = reading.integrity is Integrity.WHOLE and len(reading.lines) >= count
     return reading if whole else None
 
 

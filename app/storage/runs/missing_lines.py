@@ -17,7 +17,7 @@ from app.domain import decisions, events, plain
 from app.engine import missing_lines, stores
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
-from app.storage.journal.chain import Verdict
+from app.storage.journal.chain import Integrity
 from app.storage.runs import authority, events_file
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
@@ -69,7 +69,7 @@ def sound(files: Disk, run_id: str) -> stores.Loaded | None:
     try:
         found = authority.read(files, run_id)
         content = files.read(f"{layout.run_folder(run_id)}/{layout.EVENTS}")
-        whole = found.steps.verdict is found.control.verdict is Verdict.WHOLE and content.endswith(b"\n")
+        whole = found.steps.integrity is found.control.integrity is Integrity.WHOLE and content.endswith(b"\n")
         if not whole or found.damages or find(files, found, events_file.written(content)) is not None:
             return None
         gates = [str(line.fields["gate_id"]) for line in found.control.lines if "gate_id" in line.fields]

@@ -17,7 +17,7 @@ from app.engine import journal_lines
 from app.storage import layout
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace
-from app.storage.journal.chain import Reading, Verdict
+from app.storage.journal.chain import Integrity, Reading
 from app.storage.runs import authority, census, creation, events_file, missing_lines, receipts
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
@@ -84,7 +84,7 @@ def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: J
         errors.NotFound, errors.JournalCorrupt: as `prepare`.
     """
     found = authority.read(context.disk, run_id)
-    whole = found.steps.verdict is found.control.verdict is Verdict.WHOLE
+    whole = found.steps.integrity is found.control.integrity is Integrity.WHOLE
     if not whole or (len(found.steps.lines), len(found.control.lines)) != (
         journal_position.steps,
         journal_position.control,
@@ -115,7 +115,7 @@ def _inserted(context: StorageContext, missing: list[Event], written: Written) -
 
 
 def _cut(context: StorageContext, run_id: str, file: str, reading: Reading) -> Iterator[Event]:
-    if reading.verdict is Verdict.TORN:
+    if reading.integrity is Integrity.TORN:
         context.probes.reach("storage.cut.before_cut")
         context.disk.cut(f"{layout.run_folder(run_id)}/{file}", reading.end)
         context.probes.reach("storage.cut.after_cut")

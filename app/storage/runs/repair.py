@@ -12,7 +12,7 @@ from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
 from app.storage.journal import chain, damage
-from app.storage.journal.chain import Reading, Verdict
+from app.storage.journal.chain import Integrity, Reading
 from app.storage.runs import authority
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.authority import Authority
@@ -94,7 +94,7 @@ def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> ma
     found, lost = missing.look(context.disk, run_id, deep=True)
     prefix = _prefix(found)
     decided = _decided(found, prefix)
-    whole = {found.steps.verdict, found.control.verdict} == {Verdict.WHOLE}
+    whole = {found.steps.integrity, found.control.integrity} == {Integrity.WHOLE}
     given_up = lost is not None or decided.paused == decisions.LINES_MISSING
     sound = whole and not (found.damages or given_up)
     rests = decided.ended or (decided.paused and not given_up)
@@ -143,7 +143,7 @@ def _keep(
     is_file = files.has_file(path)
     is_too_large = is_file and files.size(path) > disk_port.LARGEST_BYTES
     old = files.read(path) if is_file and not is_too_large else b""
-    kept = journal.reading.first(journal.kept, Verdict.WHOLE, "")
+    kept = journal.reading.first(journal.kept, Integrity.WHOLE, "")
     # A file that is too large is not read; all of it counts as one line.
     lost = b"?" if is_too_large else old[kept.end :]
     aside = _free_name(files, path) if lost else None
@@ -187,7 +187,7 @@ def _file(
     found: Authority, file: str, reading: Reading, further: list[authority.Damage]
 ) -> maintenance_port.FileVerified:
     damages = [damage for damage in (*found.damages, *further) if damage.file == file]
-    state = "corrupt" if damages else "torn" if reading.verdict is Verdict.TORN else "ok"
+    state = "corrupt" if damages else "torn" if reading.integrity is Integrity.TORN else "ok"
     first = damages[0] if damages else None
     line = first.line if first else len(reading.lines) + 1 if state == "torn" else None
     return entry(file, state, first.reason if first else reading.reason, lines=len(reading.lines), line=line)

@@ -116,7 +116,7 @@ class StoredRuns:
 
     # -- rows
 
-    async def read_progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
+    async def read_progress(self, run_ids: Sequence[str]) -> dict[str, stores.RunProgress]:
         """Return how far runs have come."""
         await self._show(run_ids)
         return await self._parts.archive.progress(run_ids)

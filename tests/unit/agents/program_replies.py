@@ -42,7 +42,7 @@ def verdict(name: str, given: dict[str, Any]) -> ports.AgentReply:
     return reply(verdicts.verdict(catalogue.PROGRAMS[name.partition("/")[0]], left(given)))
 
 
-def reply(found: verdicts.Verdict) -> ports.AgentReply:
+def reply(found: verdicts.TurnResult) -> ports.AgentReply:
     """Return the reply of a conversation's first turn."""
     return counting.counted(found.reply, found.sums, agent_sessions.NOTHING_SPENT)
 

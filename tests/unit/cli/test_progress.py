@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.cli import formats
-from app.cli.following import Progress
+from app.cli.following import EventPrinter
 from app.domain import events
 
 ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
@@ -20,7 +20,7 @@ def told(type: str, key: str | None = None, **data: Any) -> dict[str, Any]:
 
 def shown(capsys: pytest.CaptureFixture[str], *happened: dict[str, Any], live: bool = False) -> str:
     """Show events and return what was printed."""
-    progress = Progress(live=live)
+    progress = EventPrinter(live=live)
     for event in happened:
         progress.show(event)
     progress.finish()

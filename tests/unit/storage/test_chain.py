@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.domain import plain
 from app.storage.journal import chain
-from app.storage.journal.chain import Verdict
+from app.storage.journal.chain import Integrity
 
 ANCHOR = plain.labelled_sha256(b"{}\n")
 
@@ -31,10 +31,10 @@ def sealed_batches(batches: list[list[str]]) -> tuple[bytes, list[str], int]:
     return content, texts, len(texts) - len(batches[-1])
 
 
-def kept(content: bytes) -> tuple[list[str], Verdict]:
+def kept(content: bytes) -> tuple[list[str], Integrity]:
     """Return what can be believed of a journal."""
     reading = chain.read(content, ANCHOR)
-    return [line.fields["text"] for line in reading.lines], reading.verdict
+    return [line.fields["text"] for line in reading.lines], reading.integrity
 
 
 @given(batches)
@@ -43,7 +43,7 @@ def test_a_whole_journal_is_read_back(batches: list[list[str]]) -> None:
     content, texts, _ = sealed_batches(batches)
     reading = chain.read(content, ANCHOR)
 
-    assert reading.verdict is Verdict.WHOLE
+    assert reading.integrity is Integrity.WHOLE
     assert [line.fields["text"] for line in reading.lines] == texts
     assert reading.head == plain.labelled_sha256(content.splitlines()[-1])
     assert reading.end == len(content)
@@ -54,10 +54,10 @@ def test_a_truncated_journal_keeps_its_whole_lines(batches: list[list[str]], dat
     """Wherever a journal was cut off, exactly the complete lines before that place are believed."""
     content, texts, _ = sealed_batches(batches)
     cut = content[: data.draw(st.integers(0, len(content)))]
-    found, verdict = kept(cut)
+    found, integrity = kept(cut)
 
     assert found == texts[: cut.count(b"\n")]
-    assert verdict is (Verdict.WHOLE if not cut or cut.endswith(b"\n") else Verdict.TORN)
+    assert integrity is (Integrity.WHOLE if not cut or cut.endswith(b"\n") else Integrity.TORN)
 
 
 @given(batches, st.data())
@@ -67,11 +67,11 @@ def test_a_flipped_bit_never_loses_a_confirmed_line(batches: list[list[str]], da
     place = data.draw(st.integers(0, len(content) * 8 - 1))
     flipped = bytearray(content)
     flipped[place // 8] ^= 1 << place % 8
-    found, verdict = kept(bytes(flipped))
+    found, integrity = kept(bytes(flipped))
 
     assert found == texts[: len(found)]
-    assert verdict is not Verdict.WHOLE
-    assert verdict is Verdict.DAMAGED or len(found) >= confirmed
+    assert integrity is not Integrity.WHOLE
+    assert integrity is Integrity.DAMAGED or len(found) >= confirmed
 
 
 @given(batches, st.data())
@@ -82,29 +82,29 @@ def test_lost_pages_of_the_last_batch_are_a_torn_end(batches: list[list[str]], d
     first = data.draw(st.integers(begin, len(content) - 1))
     last = data.draw(st.integers(first, len(content)))
     holed = content[:first] + bytes(last - first) + content[last:]
-    found, verdict = kept(holed)
+    found, integrity = kept(holed)
 
     assert found == texts[: content[:first].count(b"\n")] or first == last
-    assert verdict is Verdict.TORN or first == last
+    assert integrity is Integrity.TORN or first == last
 
 
 @given(batches, st.binary(max_size=60))
 def test_garbage_behind_the_end_is_cut_off(batches: list[list[str]], garbage: bytes) -> None:
     """Whatever stands behind the last line, nothing that was confirmed is lost for it."""
     content, texts, _ = sealed_batches(batches)
-    found, verdict = kept(content + garbage)
+    found, integrity = kept(content + garbage)
 
     assert found == texts
-    assert verdict is (Verdict.TORN if garbage else Verdict.WHOLE)
+    assert integrity is (Integrity.TORN if garbage else Integrity.WHOLE)
 
 
 def test_a_removed_line_breaks_the_chain() -> None:
     """A journal whose lines are sound but not in their place is damaged, even at its end."""
     lines = sealed_batches([["a"], ["b"], ["c"]])[0].splitlines(keepends=True)
-    found, verdict = kept(lines[0] + lines[2])
+    found, integrity = kept(lines[0] + lines[2])
 
     assert found == ["a"]
-    assert verdict is Verdict.DAMAGED
+    assert integrity is Integrity.DAMAGED
 
 
 def test_another_start_breaks_the_chain() -> None:
@@ -112,7 +112,7 @@ def test_another_start_breaks_the_chain() -> None:
     content = sealed_batches([["a"]])[0]
     reading = chain.read(content, plain.labelled_sha256(b"another"))
 
-    assert reading.verdict is Verdict.DAMAGED
+    assert reading.integrity is Integrity.DAMAGED
     assert reading.reason == "is not sealed to start.json"
 
 
@@ -131,20 +131,20 @@ def test_a_payload_that_looks_like_an_ending_does_not_count() -> None:
     """Text of an output cannot prove that a line was confirmed."""
     lookalike = ',"batch":99,"prev":"' + ANCHOR + '","crc32":"00000000"}'
     content = sealed_batches([[lookalike, "b"]])[0]
-    found, verdict = kept(content[:-3])
+    found, integrity = kept(content[:-3])
 
     assert found == [lookalike]
-    assert verdict is Verdict.TORN
+    assert integrity is Integrity.TORN
 
 
 @pytest.mark.parametrize("line", [b"null", b"[1]", b'"text"', b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_sealed_object_is_no_line(line: bytes) -> None:
     """A line that is no sealed JSON object is bad, whatever else it is."""
     content, texts, _ = sealed_batches([["a"]])
-    found, verdict = kept(content + line + b"\n")
+    found, integrity = kept(content + line + b"\n")
 
     assert found == texts
-    assert verdict is Verdict.TORN
+    assert integrity is Integrity.TORN
 
 
 def test_the_last_decision_is_read_from_the_end_alone() -> None:

@@ -112,7 +112,7 @@ async def test_the_loop_goes_on_while_a_sync_takes_its_time(tmp_path: Path, thre
     assert len(syncs) == 2
     assert list(placed) == list(range(9))
     assert [line.fields["batch"] for line in reading.lines] == [0, *[1] * 8]
-    assert reading.verdict is chain.Verdict.WHOLE
+    assert reading.integrity is chain.Integrity.WHOLE
 
 
 async def test_journals_of_all_runs_can_share_a_sync() -> None:

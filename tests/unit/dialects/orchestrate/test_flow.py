@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.dialects.orchestrate import frames
-from app.dialects.orchestrate.frames import Retries, Verdict
+from app.dialects.orchestrate.frames import Continuation, Retries
 from tests.unit.dialects.orchestrate.workflow_harness import loop, step
 
 ON = {"success": {"goto": "S"}, "failure": {"goto": "F"}, "always": {"goto": "_end"}}
@@ -34,9 +34,9 @@ def test_jumps(events, exit_code, target):
     """
     for strict in (True, False):
         for on_error in (None, "stop", "continue"):
-            verdict = frames.verdict(_on(*events), exit_code, strict_flow=strict, on_error=on_error)
+            following = frames.continuation(_on(*events), exit_code, strict_flow=strict, on_error=on_error)
 
-            assert verdict == Verdict(target=target)
+            assert following == Continuation(target=target)
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_jumps(events, exit_code, target):
 )
 def test_failures_that_nobody_expects(strict, on_error, stops):
     """The command line goes before `strict_flow`; where the run goes on, it is not whole."""
-    verdict = frames.verdict(_on("success"), 1, strict_flow=strict, on_error=on_error)
+    following = frames.continuation(_on("success"), 1, strict_flow=strict, on_error=on_error)
 
-    assert verdict == Verdict(stops=stops, unhandled=not stops)
+    assert following == Continuation(stops=stops, unhandled=not stops)
 
 
 @pytest.mark.parametrize(
