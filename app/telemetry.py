@@ -80,7 +80,10 @@ class Repeats:
     """Limit repeated log lines; a line that passes says how many were suppressed."""
 
     def __init__(self, now: Callable[[], float], most: int = 1) -> None:
-        """Args: now: Seconds that only go forward. most: How often each thing is let through within `QUIET_SECONDS`."""
+        """Args:
+        now: Seconds that only go forward.
+        most: How often each thing is let through within `QUIET_SECONDS`.
+        """
         self._now = now
         self._most = most
         self._seen: dict[Hashable, tuple[float, int]] = {}
@@ -115,7 +118,11 @@ class _Timings:
     """
 
     def __init__(self, counter: tuple[str, str], seconds: tuple[str, str], labels: list[str], bounds: Sequence[float]):
-        """Args: counter, seconds: Name and help text. labels: All of the counter; the histogram lacks the last."""
+        """Args:
+        counter: Name and help text.
+        seconds: Name and help text of the histogram.
+        labels: Labels of the counter; the histogram has all but the last.
+        """
         self._counter, self._seconds = counter, seconds
         self._labels = labels
         self._bounds = (*bounds, math.inf)

@@ -20,7 +20,9 @@ class Pricing:
     """Price calls by the price file, and by `max_cost_per_call` of backends."""
 
     def __init__(self, current: Callable[[], prices.Prices], configs: Configs) -> None:
-        """Args: current: Returns the prices that count now."""
+        """Args:
+        current: Returns the prices in force; called for each quote.
+        """
         self._current = current
         self._configs = configs
         self._models = backends.models(configs)

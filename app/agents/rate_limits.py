@@ -33,7 +33,9 @@ class RateLimit(live_steps.BackendQueue):
     """The prompts to one backend and model, in the order of their coming."""
 
     def __init__(self, config: BackendConfig, time: clock.Clock, look: Callable[[], None] = lambda: None) -> None:
-        """Args: look: Puts other pauses in force where the file has changed."""
+        """Args:
+        look: Reads the pauses of other services again if their file has changed; called after each pause of a wait.
+        """
         super().__init__(config.name)
         self._look = look
         self._clock = time
@@ -125,7 +127,9 @@ class RateLimits:
     """The limits of all backends and models."""
 
     def __init__(self, configs: Mapping[str, BackendConfig], time: clock.Clock, file: PauseFile | None = None) -> None:
-        """Args: file: Keeps the pauses that services ask for; None: they end with the process."""
+        """Args:
+        file: Keeps the pauses that services ask for; None: they end with the process.
+        """
         self._configs = configs
         self._clock = time
         self._file = file

@@ -176,7 +176,9 @@ class TokenGuard:
         sign_ins: SignIns,
         routes: Callable[[], Awaitable[Iterable[Any]]],
     ) -> None:
-        """Args: routes: Returns the routes once they are loaded."""
+        """Args:
+        routes: Returns the routes once they are loaded.
+        """
         self._tickets = issued
         self._sign_ins = sign_ins
         self._credentials = sign_ins.credentials

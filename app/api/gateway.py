@@ -64,7 +64,9 @@ class Gateway:
         ids: clock.Ids,
         pages: Pages | None = None,
     ) -> None:
-        """Args: state: What the service shares with its routes; `services` once it has started."""
+        """Args:
+        state: What the service shares with its routes; `services` once it has started.
+        """
         self.state = state
         self.router = Router()
         """Answers the messages of the lifespan, and nothing else."""

@@ -31,7 +31,9 @@ class ServiceStart:
         opened: Callable[[Application], None],
         time: clock.Clock,
     ) -> None:
-        """Args: opened: Called once, as soon as the application is built."""
+        """Args:
+        opened: Called once, as soon as the application is built.
+        """
         self._build = build
         self._opened = opened
         self._clock = time

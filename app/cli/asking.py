@@ -23,7 +23,10 @@ class Asker:
     """Let a run that waits go on, by the answers of a person or by the defaults of its gates."""
 
     def __init__(self, client: Client, run_id: str, *, live: bool, clear: Callable[[], None]) -> None:
-        """Args: live: Whether a person can be asked. clear: Clears whatever is shown in the last line."""
+        """Args:
+        live: Whether a person can be asked.
+        clear: Clears whatever is shown in the last line.
+        """
         self._client = client
         self._run_id = run_id
         self._live = live

@@ -12,7 +12,9 @@ class LazyCommands(MutableMapping[str, click.Command]):
     """Commands of a group; help alone imports them all."""
 
     def __init__(self, modules: Mapping[str, str]) -> None:
-        """Args: modules: Module below `app.cli` of each command, which is called there as on the command line."""
+        """Args:
+        modules: Module below `app.cli` of each command, which is called there as on the command line.
+        """
         self._modules = modules
         self._added: dict[str, click.Command] = {}
 

@@ -40,7 +40,9 @@ class Machine:
         at: Operation = END,
         left: Machine | None = None,
     ) -> None:
-        """Args: left: Machine whose power was lost, and whose disk and index this one has; None: it is new."""
+        """Args:
+        left: Machine whose power was lost, and whose disk and index this one has; None: it is new.
+        """
         self._lived = experiment
         self.disk: memory_disk.MemoryDisk = FragileDisk(
             trouble, at, self._go_dark, left.disk.crashed(lose_unsynced=False) if left else None

@@ -110,7 +110,9 @@ class Parked(BaseException):
     def __init__(
         self, reason: str, error: errors.StepError, facts: Mapping[str, plain.Json] = MappingProxyType({})
     ) -> None:
-        """Args: facts: Further fields of the control line."""
+        """Args:
+        facts: Fields of the control line beside reason and error, e.g. `cut_seconds`.
+        """
         super().__init__(reason)
         self.reason = reason
         self.error = error

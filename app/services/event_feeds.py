@@ -71,7 +71,9 @@ class FeedFollower:
     def __init__(
         self, feed: event_feed.EventFeed, runs: Releasing, time: clock.Clock, ids: clock.Ids, encode: Encode
     ) -> None:
-        """Args: runs: Says when the service stops."""
+        """Args:
+        runs: Reports that the service stops, so that waiting clients are released.
+        """
         self._feed = feed
         self._runs = runs
         self._clock = time

@@ -41,7 +41,9 @@ class Forks:
         dialects: Mapping[str, ports.Driver],
         begun: Callable[[runs.RunStart], None],
     ) -> None:
-        """Args: begun: Called with every new run."""
+        """Args:
+        begun: Called with each new run once it is accepted.
+        """
         self._store = store
         self._engine = engine
         self._starter = starter

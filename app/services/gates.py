@@ -142,7 +142,10 @@ class Gates:
         masker: plain.Masker,
         clock: clock.Clock,
     ) -> None:
-        """Args: view: Returns a run as it is. masker: Hides secrets in questions that are in no journal yet."""
+        """Args:
+        view: Returns the present view of a run, loaded or not.
+        masker: Hides secrets in questions that are in no journal yet.
+        """
         self._store = store
         self._engine = engine
         self._inbox = GateInbox(store=store, engine=engine, dialects=dialects)

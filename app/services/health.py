@@ -28,7 +28,9 @@ class Health:
     def __init__(
         self, *, store: stores.RunStore, engine: run_engine.RunEngine, working: Callable[[], None] = lambda: None
     ) -> None:
-        """Args: working: Refuses where the work on plans has broken down, or a shared folder cannot be read."""
+        """Args:
+        working: Raises if the work on plans has broken down, or if a shared folder cannot be read.
+        """
         self._store = store
         self._engine = engine
         self._working = working

@@ -13,7 +13,9 @@ class Maintenance:
     """Verify runs and all else that is stored, and repair runs."""
 
     def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, forget: Callable[[str], None]) -> None:
-        """Args: forget: Drops the cached state of a run at rest."""
+        """Args:
+        forget: Drops the cached answer of a run that a repair has changed.
+        """
         self._store = store
         self._engine = engine
         self._forget = forget

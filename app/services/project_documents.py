@@ -104,7 +104,9 @@ class DocumentOrders(Generic[T]):
     """Show and replace a document."""
 
     def __init__(self, document: ProjectDocument[T], log: audit.AuditLog) -> None:
-        """Args: log: Where changes are recorded."""
+        """Args:
+        log: Audit log that each change is recorded in.
+        """
         self._document = document
         self._audit = log
 

@@ -29,7 +29,9 @@ class Shared:
     """The files that recipes of one language can take parts from, and which of them were looked for."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """Args: folders: Folders of recipes; the first that has a file gives it."""
+        """Args:
+        folders: Folders of recipes; the first that has a file gives it.
+        """
         self._folders = folders
         self.looked_for: dict[str, folder_listings.Mark] = {}
         """Marks of all files that were looked for, by path."""

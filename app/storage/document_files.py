@@ -22,7 +22,9 @@ class Documents:
     """`documents.Documents` in a folder of a data directory."""
 
     def __init__(self, context: StorageContext, folder: str) -> None:
-        """Args: folder: The folder, relative to the data directory; its parent exists."""
+        """Args:
+        folder: The folder, relative to the data directory; its parent exists.
+        """
         self._context = context
         self._folder = folder
 

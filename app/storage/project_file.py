@@ -31,7 +31,9 @@ class ProjectFile:
     """A JSON document; its methods wait for the disk, and are meant for a thread."""
 
     def __init__(self, disk: Disk, name: str, reach: Callable[[str], None] | None = None) -> None:
-        """Args: reach: Passes a crash point."""
+        """Args:
+        reach: Called with the name of each crash point that a change passes; None without any.
+        """
         self.disk = disk
         """What holds it, or its copy."""
         self._reach = reach or probes.NoProbes().reach

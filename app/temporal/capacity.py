@@ -26,7 +26,9 @@ class StepCapacity(CustomSlotSupplier):
     """Ask the queues of steps for no task while the capacity is taken."""
 
     def __init__(self, limit: int) -> None:
-        """Args: limit: Steps at a time."""
+        """Args:
+        limit: Most steps that this worker performs at a time.
+        """
         self._limit = limit
         self._count = 0
         self._is_free = asyncio.Event()

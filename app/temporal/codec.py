@@ -23,7 +23,9 @@ class ClaimCheck(PayloadCodec):
     """
 
     def __init__(self, contents: Contents, differs: Callable[[str], object]) -> None:
-        """Args: differs: Hears of a run that has another journal than the one that its workflow knows."""
+        """Args:
+        differs: Called with each run whose journal is not the one that its workflow knows.
+        """
         self._contents = contents
         self._differs = differs
 

@@ -53,7 +53,9 @@ class TemporalEngine:
         bounds: worker.WorkerLimits,
         works: bool,
     ) -> None:
-        """Args: works: Whether this process performs steps."""
+        """Args:
+        works: Whether this process performs steps; if not, it only starts and follows workflows.
+        """
         self._store, self._bounds, self._works = store, bounds, works
         self.spending = equipment.spending
         """Keeps calls of agents within limits and budgets, as far as this process makes them."""

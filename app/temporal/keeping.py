@@ -40,7 +40,10 @@ class Keeper:
         store: stores.RunStore,
         begin: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Args: queue: Task queue of the workflows. begin: Gives a run a workflow, whatever its journal is like."""
+        """Args:
+        queue: Task queue of the workflows.
+        begin: Gives a run a workflow, whatever its journal is like.
+        """
         self._client = client
         self._queue = queue
         self._clock = time

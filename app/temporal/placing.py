@@ -20,7 +20,9 @@ class Placing:
     """Place runs on this worker, or where the runs are that they belong to."""
 
     def __init__(self, store: stores.RunStore, leases: Leases, placement: messages.Placement | None) -> None:
-        """Args: placement: This worker; None: workers share their workspaces."""
+        """Args:
+        placement: Where runs stay that begin on this worker; None if all workers share their workspaces.
+        """
         self._store = store
         self._leases = leases
         self._here = placement

@@ -98,7 +98,10 @@ class Roll:
     """Say which capabilities no worker serves."""
 
     def __init__(self, client: Client, queue: str, time: clock.Clock, services: Collection[str]) -> None:
-        """Args: queue: Task queue of the store. services: Backends that need no workspace."""
+        """Args:
+        queue: Task queue of the store.
+        services: Backends that need no workspace.
+        """
         self._client = client
         self._queue = queue
         self._clock = time

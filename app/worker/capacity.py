@@ -66,7 +66,9 @@ class WorkerCapacity:
     """
 
     def __init__(self, limit: int, changed: Callable[[str], None] = ignored) -> None:
-        """Args: changed: Called with each run that waits for a workspace when its obstacle may have changed."""
+        """Args:
+        changed: Called with each run that waits for a workspace when its obstacle may have changed.
+        """
         self.limit = limit
         self._changed = changed
         self._workspaces = WorkspaceReservations()

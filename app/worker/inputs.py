@@ -48,7 +48,9 @@ class InputRegister:
     """Perform `Input` and `Gate`: wait for the first delivery, or take a gate's default when its time is over."""
 
     def __init__(self, time: clock.Clock, sources: Mapping[str, ports.Source]) -> None:
-        """Args: sources: By the names of inputs."""
+        """Args:
+        sources: For each input name, what gives its value if no one delivers it.
+        """
         self._clock = time
         self._sources = sources
         self._open: dict[str, dict[str, _OpenInput]] = {}

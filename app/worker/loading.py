@@ -22,7 +22,9 @@ class ParkingDriver:
     """A driver that only parks its runs; they can still be cancelled."""
 
     def __init__(self, fault: errors.Fault) -> None:
-        """Args: fault: Why it parks them."""
+        """Args:
+        fault: Raised by each run's `drive`; the run is parked with its code.
+        """
         self._fault = fault
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
@@ -144,7 +146,9 @@ class Reloads:
         queue: Callable[[stores.RunSummary], None],
         release: Callable[[str], None],
     ) -> None:
-        """Args: release: Releases the workspace of a run that this pool does not continue."""
+        """Args:
+        release: Releases the workspace of a run that this pool does not continue.
+        """
         self._store = store
         self._clock = time
         self._queue = queue

@@ -22,7 +22,9 @@ class StallWatch:
     def __init__(
         self, active: ActiveRuns, time: clock.Clock, after_seconds: float, begin: Callable[..., object]
     ) -> None:
-        """Args: begin: Starts a task of the pool."""
+        """Args:
+        begin: Starts a background task under a name; the pool ends it at its stop.
+        """
         self._begin = begin
         self._active = active
         self._clock = time

@@ -26,7 +26,9 @@ class StopSignals:
     """Turn SIGTERM and SIGINT into a stop."""
 
     def __init__(self, stop: Callable[[bool], Coroutine[Any, Any, None]]) -> None:
-        """Args: stop: Stops, and returns when all rests; called once more, told to hurry, at the second signal."""
+        """Args:
+        stop: Stops, and returns when all rests; called once more, told to hurry, at the second signal.
+        """
         self._stop = stop
         self._stopping: list[asyncio.Task[None]] = []
         self.asked = 0

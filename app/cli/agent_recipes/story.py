@@ -21,7 +21,9 @@ class Story:
     """Print a run as it happens: replies on stdout, notes on stderr."""
 
     def __init__(self, said: Said | None, *, verbose: bool, events: bool) -> None:
-        """Args: said: None: replies are not printed."""
+        """Args:
+        said: Returns the reply of the step at a position; None if replies are not printed.
+        """
         self._said = said
         self._verbose = verbose
         self._events = events

@@ -31,7 +31,9 @@ class Service:
     """`control-room serve` on one project, as a process of its own."""
 
     def __init__(self, project: Path, port: int, packages: Path | None) -> None:
-        """Args: packages: Folder of further packages, those of the local model."""
+        """Args:
+        packages: Folder of further packages, those of the local model.
+        """
         self.url = address.of(port)
         self._http = httpx.Client(base_url=self.url, timeout=_POLL_SECONDS + 30, trust_env=False)
         self._project = project

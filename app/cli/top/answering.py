@@ -36,7 +36,9 @@ class AnswerScreen(ModalScreen[None]):
     AUTO_FOCUS = "#message"
 
     def __init__(self, client: http_client.HttpClient, gate: Answer, decision: str | None) -> None:
-        """Args: decision: Option that is chosen at first; None: none."""
+        """Args:
+        decision: Option that is chosen at first; None: none.
+        """
         super().__init__()
         self._client = client
         self._gate = gate

@@ -72,7 +72,9 @@ class Dispatcher:
         questions: plan_questions.PlanQuestions,
         hears_all: bool = True,
     ) -> None:
-        """Args: hears_all: Whether the feed has the events of all runs; if not, they are looked for in the store."""
+        """Args:
+        hears_all: Whether the feed has the events of all runs; if not, they are looked for in the store.
+        """
         self._repository = repository
         self._store = store
         self._feed = feed

@@ -19,7 +19,9 @@ class MailSender:
     """Send messages by SMTP, in a thread."""
 
     def __init__(self, smtp_url: str | None, mail_from: str | None) -> None:
-        """Args: smtp_url: `smtp://[USER:PASSWORD@]HOST[:PORT]`, or `smtps://…` for TLS from the start."""
+        """Args:
+        smtp_url: `smtp://[USER:PASSWORD@]HOST[:PORT]`, or `smtps://…` for TLS from the start.
+        """
         self._url = smtp_url
         self._from = mail_from
 

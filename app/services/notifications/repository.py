@@ -90,7 +90,9 @@ class EndpointRepository:
     """Keep endpoints in memory as their files have them."""
 
     def __init__(self, kept: document_folders.Documents, dead: Callable[[str], document_folders.Documents]) -> None:
-        """Args: dead: Returns the documents of an endpoint's dead letters."""
+        """Args:
+        dead: Returns the folder of the dead letters of an endpoint, by its id.
+        """
         self._documents = kept
         self._make_dead = dead
         self._dead: dict[str, DeadLetters] = {}

@@ -50,7 +50,9 @@ class CommandSender:
     """Run a program with the message on its standard input."""
 
     def __init__(self, run: Callable[[commands.Request], object], folder: Path) -> None:
-        """Args: run: Runs a command to its end; `supervisor.Supervisor.run`."""
+        """Args:
+        run: Runs a command to its end; `supervisor.Supervisor.run`.
+        """
         self._run = run
         self._folder = folder
 

@@ -20,7 +20,9 @@ class TriggerRepository:
     """Keep triggers in memory as their files have them."""
 
     def __init__(self, kept: document_folders.Documents, log: audit.AuditLog) -> None:
-        """Args: log: Where changes by people are recorded."""
+        """Args:
+        log: Audit log that changes by people are recorded in.
+        """
         self._documents = kept
         self._audit = log
         self._triggers: dict[str, triggers.Trigger] | None = None

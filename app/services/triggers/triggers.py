@@ -79,7 +79,9 @@ class Triggers(TriggerQueries):
         clock: clock.Clock,
         ids: clock.Ids,
     ) -> None:
-        """Args: declared: Returns the arguments that a recipe declares; None where it takes any."""
+        """Args:
+        declared: Returns the arguments that a recipe declares; None where it takes any.
+        """
         super().__init__(repository, clock)
         self._firing = firing
         self._starter = starter

@@ -41,7 +41,10 @@ class PostgresDisk:
     """`Disk` over a database."""
 
     def __init__(self, database: Database, ownership: Ownership | None, *, shared: bool = False) -> None:
-        """Args: ownership: None: nothing is written. shared: Whether other processes write, too."""
+        """Args:
+        ownership: Proves before each write that this process may write; None: nothing is written.
+        shared: Whether other processes write, too.
+        """
         self._database = database
         self._ownership = ownership
         self._locks = FolderLocks()

@@ -57,7 +57,9 @@ class Leases:
     """The leases of one process."""
 
     def __init__(self, database: Database, ownership: Ownership, *, flush: Flush, drop: Flush) -> None:
-        """Args: drop: Forgets what `flush` would commit, since another process has written meanwhile."""
+        """Args:
+        drop: Forgets what `flush` would commit, since another process has written meanwhile.
+        """
         self._database = database
         self._ownership = ownership
         self._flush = flush

@@ -57,7 +57,9 @@ class PostgresNews:
     """`stores.News` over a connection that listens."""
 
     def __init__(self, database: Database, number: int, source: Source, workers: Workers) -> None:
-        """Args: number: Of this process, whose own events are in the feed already."""
+        """Args:
+        number: Number of this process; its own events are in the feed already and are passed over.
+        """
         self._database = database
         self._number = str(number)
         self._source = source

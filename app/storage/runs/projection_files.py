@@ -39,7 +39,9 @@ class ProjectionFiles:
     """Write the projections of one run; called by one thread at a time."""
 
     def __init__(self, run_id: str, folder: str, session_id: str, context: StorageContext, *, has_events: bool) -> None:
-        """Args: has_events: Whether the folder may have a file of events."""
+        """Args:
+        has_events: Whether the folder may have a file of events.
+        """
         self._run_id = run_id
         self._session_id = session_id
         self._context = context

@@ -154,11 +154,10 @@ class Projections:
         proven: Iterable[str],
         complete: Callable[[Mapping[str, plain.Json]], Mapping[str, plain.Json]],
     ) -> None:
-        """Args: complete: Adds to the snapshots what only their writer knows."""
         self._run_id = run_id
         self._context = context
         self._queue = queue
-        self._complete = complete
+        self._complete = complete  # Adds to the snapshots what only their writer knows.
         self._folder = layout.run_folder(run_id)
         # A run that was made a moment ago, and opened without being read, has told nothing yet.
         has_events = not queue.unwritten
