@@ -96,5 +96,5 @@ def exhausted(
 
 def _told(name: str, amount: float) -> str:
     if name != "cost_usd":
-        return f"{amount:g} {name}"
+        return f"{amount:,.0f} {name.removesuffix('s') if amount == 1 else name}"
     return f"${amount:.2f}" if amount >= 0.01 else f"${amount:.2g}"

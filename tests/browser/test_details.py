@@ -568,8 +568,13 @@ def test_an_endpoint_that_fails_says_why_and_when_it_is_tried_again(project: Pro
             re.compile(r"1 message to be sent.*1 message not delivered yet: .+ next try in")
         )
         page.button("Send a test").click()
-
         page.shows("The test was not delivered.")
+        page.button("Give up").click()
+        expect(page.tab.locator("#announcements")).to_contain_text("They are not tried again")
+
+        page.shows("1 could not be delivered.")
+        page.tab.set_viewport_size({"width": 390, "height": 844})
+        assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_a_run_at_a_gate_and_one_that_gave_way_say_so(project: Project, page: Page) -> None:
@@ -586,3 +591,31 @@ def test_a_run_at_a_gate_and_one_that_gave_way_say_so(project: Project, page: Pa
     page.shows("concurrency key book")
     page.tab.get_by_role("link", name=newer, exact=True).click()
     page.shows("Go on?")
+
+
+def test_changes_are_filtered_and_older_ones_are_shown(project: Project, page: Page) -> None:
+    """The list of changes takes an action, names those that exist for one that does not, and goes on below its end."""
+    for number in range(101):
+        page.api("POST", "/api/issues", {"title": f"note {number}", "severity": "hint"})
+    page.open("/access")
+    lines = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Changes")).locator("li")
+    expect(lines).to_have_count(100)
+    page.button("Show older changes").click()
+    expect(lines).to_have_count(101)
+    expect(page.button("Show older changes")).to_have_count(0)
+    page.tab.get_by_label("Action").fill("key.added")
+    page.tab.get_by_label("Action").press("Tab")
+
+    page.shows("No changes yet.")
+
+
+def test_all_shown_runs_are_chosen_at_once(page: Page) -> None:
+    """One click adds every row that is loaded to the selection."""
+    for number in range(3):
+        page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"look {number}"})
+    page.open("/runs")
+    page.tab.get_by_label("Select look 1").check()
+    page.button("Select all 3 shown").click()
+
+    expect(page.tab.get_by_role("region", name="Selected runs")).to_contain_text("3 runs selected")
+    expect(page.button("Select all 3 shown")).to_have_count(0)

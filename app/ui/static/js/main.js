@@ -89,7 +89,7 @@ function App() {
       <main id="content">${html`<${page} key=${path} ...${props} />`}</main>
     </div>
     <${Help} />
-    <div id="announcements" class="hidden" role="status" aria-live="polite"></div>`;
+    <div id="announcements" role="status" aria-live="polite"></div>`;
 }
 
 /** The clock of the page stands still meanwhile. */

@@ -7,7 +7,7 @@ import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span
 import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { Logs } from "../parts/logs.js";
-import { Fork, Marks, RunActions, RunLimits, Verified, wasDenied } from "../parts/orders.js";
+import { ChangeLimits, Fork, Marks, RunActions, RunLimits, Verified, wasDenied } from "../parts/orders.js";
 import { Answered, Decided, GateCard, RunTable, Virtual } from "../parts/rows.js";
 
 /** @type {any[]} */
@@ -103,8 +103,17 @@ function WhatHappened({ run, onDone }) {
   const step = run.steps.find((/** @type {any} */ each) => each.key === key);
   return html`${stopped(run) && html`<div class="fault" role="note">
       <strong>${wasDenied(run) ? "It was denied" : run.status === "failed" ? "Why it failed" : "Why it is paused"}</strong>
-      <p>${message} <code>${code}</code></p><p>${key && html`At step <a href=${stepLink(key)}>${key}</a>${step?.attempt > 1 && `, attempt ${step.attempt}`}, `}<${Ago} at=${run.completed_at || run.updated_at} />.</p>${code === "budget_exhausted" && html`<p>Raise the budget under <a href="/cost">Cost</a>, or the limits of this run below; the run then continues by itself.</p>`}</div>`}
+      <p>${message} <code>${code}</code></p><p>${key && html`At step <a href=${stepLink(key)}>${key}</a>${step?.attempt > 1 && `, attempt ${step.attempt}`}, `}<${Ago} at=${run.completed_at || run.updated_at} />.</p><${Raise} run=${run} onDone=${onDone} /></div>`}
     <${Section} title="What next"><div class="card"><${RunActions} run=${run} onDone=${onDone} next /></div></${Section}>`;
+}
+
+/** What lets a run continue that met a limit: of its own, of another run, or a budget. @param {{run: any, onDone: () => void}} props */
+function Raise({ run, onDone }) {
+  const { code, detail = {} } = run.error;
+  if (!["budget_exhausted", "time_limit"].includes(code)) return null;
+  const { run_id = run.run_id, name } = detail.budget || detail;
+  if (!name && run_id === run.run_id) return html`<p><${ChangeLimits} run=${run} onDone=${onDone} class="primary">Raise the limit<//> The run then continues by itself.</p>`;
+  return html`<p>Raise ${name ? html`the budget ${name} under <a href="/cost">Cost</a>` : html`the limit of <a href=${`/runs/${run_id}`}>run ${run_id}</a>`}; this run then continues by itself.</p>`;
 }
 
 /** Issues that a run that has ended left. @param {{run: any}} props */

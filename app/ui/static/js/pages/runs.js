@@ -41,7 +41,7 @@ export function Runs() {
     <${PageTitle} title="Runs" />
     <${Choices} query=${query} />
     <${Fault} error=${first.error || older.error} retry=${first.refresh} />
-    ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} runs=${runs} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
+    ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} runs=${runs} onAll=${() => setChosen(new Set(runs.map((run) => run.run_id)))} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
     ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
     ${first.data && runs.length === 0 && html`<${Empty} title=${String(query) ? "No run matches." : "No runs yet."} command=${String(query) ? "" : EXAMPLE}>
       <p>${String(query) ? html`<a href="/runs">Show all runs</a>, or <a href="/start">start one</a>.` : html`<a href="/start">Start a run</a>, or from a terminal:`}</p></${Empty}>`}`;
@@ -110,8 +110,8 @@ function Choices({ query }) {
 /** Orders for many runs. */
 const MANY = ["resume", "pause", "cancel", "delete"];
 
-/** Orders for all chosen runs. @param {{chosen: Set<string>, runs: any[], onDone: () => void}} props */
-function BulkBar({ chosen, runs, onDone }) {
+/** Orders for all chosen runs. @param {{chosen: Set<string>, runs: any[], onAll: () => void, onDone: () => void}} props */
+function BulkBar({ chosen, runs, onAll, onDone }) {
   const [asked, setAsked] = useState("");
   const [outcome, setOutcome] = useState(/** @type {any} */ (null));
   const many = format.plural(chosen.size, "run");
@@ -131,6 +131,7 @@ function BulkBar({ chosen, runs, onDone }) {
     <strong>${many} selected</strong>
     ${MANY.filter(fits).map((name) => html`<button type="button" onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`)}
     <button type="button" onClick=${() => setAsked("label")}>Label</button>
+    ${chosen.size < runs.length && html`<button type="button" class="quiet" onClick=${onAll}>Select all ${runs.length} shown</button>`}
     <button type="button" class="quiet" onClick=${onDone}>Clear selection</button>
     ${asked === "label" && html`<${LabelDialog} title=${`Label ${many}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${() => setAsked("")} />`}
     ${outcome && html`<div class="outcome" role="status"><p>${format.plural(outcome.done.length, "run")} accepted it, ${outcome.refused.length} refused:</p>

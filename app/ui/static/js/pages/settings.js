@@ -41,14 +41,14 @@ export function Trigger({ id }) {
   if (!trigger) return html`<${Missing} title="Trigger" id=${id} live=${live} />`;
   const pause = () => order([() => patch(path, { paused: !trigger.paused, revision: trigger.revision }), trigger.paused ? "Resumed" : "Paused"]);
   return html`
-    <${PageTitle} title=${trigger.name} lead=${html`<${State} trigger=${trigger} /> It starts ${trigger.recipe_id} ${when(trigger)}.`}
+    <${PageTitle} title=${trigger.name} lead=${html`<${State} trigger=${trigger} /> · It starts ${trigger.recipe_id} ${when(trigger)}.`}
       actions=${html`<button type="button" class="primary" onClick=${() => order([() => post(`${path}/fire`), "A run is started"])}>Start a run now</button>
         <button type="button" onClick=${pause}>${trigger.paused ? "Resume" : "Pause"}</button>
         <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`} />
     <${Fault} error=${error} />
     <dl class="facts card"><dt>Trigger</dt><dd><${Id} id=${trigger.trigger_id} /></dd>
       <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(trigger.recipe_id)}`}>${trigger.recipe_id}</a></dd>
-      <dt>Arguments</dt><dd class="mono">${JSON.stringify({ ...trigger.args, ...trigger.args_from })}</dd>
+      <dt>Arguments</dt><dd class="mono">${JSON.stringify({ ...trigger.args, ...trigger.args_from }).replace(/^{}$/, "none")}</dd>
       <dt>If a run is active</dt><dd>${OVERLAP[trigger.overlap]}</dd>
       ${trigger.kind === "schedule" && html`<dt>Missed times</dt><dd>${CATCH_UP[trigger.catch_up]}</dd>`}
       ${trigger.waiting > 0 && html`<dt>Waiting</dt><dd>${trigger.waiting}</dd>`}
@@ -108,7 +108,7 @@ export function Notifications() {
     ${made?.signing_secret && html`<${Secret} title=${`The signing secret of ${made.name}`} text=${made.signing_secret} onKept=${() => setMade(null)}>The receiver checks signatures with it. It is shown this once.</${Secret}>`}
     ${endpoints.data?.length === 0 && html`<p class="muted">No notifications are set up yet.</p>`}
     ${each(endpoints.data, (endpoint) => html`<${Endpoint} key=${endpoint.endpoint_id} of=${endpoint} onDone=${endpoints.refresh} />`)}
-    <${NewEndpoint} onMade=${(/** @type {any} */ answer) => (setMade(answer), endpoints.refresh())} />`;
+    ${endpoints.data && html`<${NewEndpoint} onMade=${(/** @type {any} */ answer) => (setMade(answer), endpoints.refresh())} />`}`;
 }
 
 /** What is shown this once. @param {{title: string, text: string, onKept: () => void, children?: any}} props */
@@ -130,11 +130,12 @@ function Endpoint({ of: endpoint, onDone }) {
   });
   const show = () => act(async () => (setDead(await get(`${path}/dead`)), "These were given up"));
   const replay = () => act(async () => (await post(`${path}/replay`), setDead(null), "They are sent again"));
+  const giveUp = () => act(async () => (await post(`${path}/give-up`), "They are not tried again"));
   return html`<${Section} title=${endpoint.name} actions=${html`<button type="button" onClick=${test}>Send a test</button>
       <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`}>
     <div class="card"><p><strong>${endpoint.channel}</strong> <code>${endpoint.url || endpoint.to || (endpoint.argv || []).join(" ")}</code></p>
       <p class="muted">${told(endpoint)}${endpoint.waiting > 0 ? `; ${format.plural(endpoint.waiting, "message")} to be sent` : ""}</p>
-      ${endpoint.failing > 0 && html`<p><${Status} of="warning" word=${`${format.plural(endpoint.failing, "message")} not delivered yet: ${endpoint.last_error}.`} /> Tried ${format.plural(endpoint.attempts, "time")}, next try <${Ago} at=${endpoint.next_try_at} />.</p>`}
+      ${endpoint.failing > 0 && html`<p><${Status} of="warning" word=${`${format.plural(endpoint.failing, "message")} not delivered yet: ${endpoint.last_error}.`} /> Tried ${format.plural(endpoint.attempts, "time")}, next try <${Ago} at=${endpoint.next_try_at} />. <button type="button" class="small" onClick=${giveUp}>Give up</button></p>`}
       ${endpoint.dead > 0 && html`<p class="wrong-text">${endpoint.dead} could not be delivered. <button type="button" class="small" onClick=${show}>Show</button> <button type="button" class="small" onClick=${replay}>Send again</button></p>`}
       ${dead && html`<ul class="lines">${each(dead, ({ error: why, given_up_at, message }) => html`<li key=${message.message_id}><span class="wide">${message.text}</span><span class="muted">${why}</span><${Ago} at=${given_up_at} /></li>`)}</ul>`}
       <${Fault} error=${error} /></div>
@@ -193,7 +194,7 @@ export function Access() {
       ${keys.data.length === 0 && html`<p class="muted">No keys yet: the service answers every caller on this machine. Once there is a key, it answers only callers with a key. Make the first key your own, with the role admin; this tab signs in with it.</p>`}
       <${Table} label="Keys" rows=${keys.data} name=${(/** @type {any} */ key) => key.name} columns=${[...COLUMNS, ["", (/** @type {any} */ key) => html`<${KeyOrders} of=${key} onIssued=${issued} onGone=${keys.refresh} />`]]} />
       <${NewKey} first=${keys.data.length === 0} onIssued=${issued} /></${Section}>`}
-    <${Audit} />`;
+    ${keys.data && html`<${Audit} />`}`;
 }
 
 /** @type {[string, (key: any) => any, string?][]} */
@@ -244,9 +245,12 @@ function listed(text) {
 
 /** Who has changed or ordered what, newest first. @param {{target?: string}} props `target`: of this run or plan alone. */
 function Audit({ target = "" }) {
-  const lines = useLive(withQuery("/api/audit", { limit: 100, target }), { pause: LOOK });
-  if (!lines.data) return html`<${Fault} error=${lines.error} />`;
-  return html`<${Section} title="Changes" count=${lines.data.length}>
-    ${lines.data.length === 0 && html`<p class="muted">No changes yet.</p>`}
-    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code>${line.details?.decision && html`<strong>${line.details.decision}</strong>`}<span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author?.name || (line.author ? "someone on this machine" : "Control Room")}</span><${Ago} at=${line.at} /></li>`)}</ul></${Section}>`;
+  const [limit, setLimit] = useState(100);
+  const [{ author, action }, change] = useFields({ author: "", action: "" });
+  const lines = useLive(withQuery("/api/audit", { limit, target, author, action }), { pause: LOOK });
+  return html`<${Section} title="Changes" actions=${html`<label>By <input class="short" value=${author} onChange=${change("author")} /></label><label>Action <input class="short" placeholder="run.deleted" value=${action} onChange=${change("action")} /></label>`}>
+    <${Fault} error=${lines.error} />
+    ${lines.data?.length === 0 && html`<p class="muted">No changes yet.</p>`}
+    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code>${line.details?.decision && html`<strong>${line.details.decision}</strong>`}<span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author?.name || (line.author ? "someone on this machine" : "Control Room")}</span><${Ago} at=${line.at} /></li>`)}</ul>
+    ${lines.next && limit < 1000 && html`<div class="actions"><button type="button" onClick=${() => setLimit(limit + 100)}>Show older changes</button></div>`}</${Section}>`;
 }

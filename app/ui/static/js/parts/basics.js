@@ -253,10 +253,11 @@ export function Confirm({ title, confirm, danger, blocked, children, onConfirm, 
   </dialog>`;
 }
 
-/** Say something to people who cannot see the page. @param {string} text */
+/** Say for a moment what has happened, also to people who cannot see the page. @param {string} text */
 export function announce(text) {
-  const region = document.getElementById("announcements");
-  if (region) region.textContent = text;
+  const said = document.createElement("span");
+  said.textContent = text;
+  document.getElementById("announcements")?.replaceChildren(said);
 }
 
 /** Characters that are shown at first. */

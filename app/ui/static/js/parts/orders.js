@@ -59,12 +59,12 @@ export function RunActions({ run, onDone, next = false }) {
     if (asked === "delete") navigate("/runs");
     onDone();
   };
-  const button = (/** @type {string} */ name) => html`<button type="button" title=${next ? null : ORDERS[name][2](run)} class=${DANGERS.includes(name) ? "quiet danger" : name === "resume" ? "primary" : ""} onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`;
+  const button = (/** @type {string} */ name) => html`<button type="button" title=${next ? null : ORDERS[name][2](run)} class=${DANGERS.includes(name) ? "quiet danger" : name === "resume" && run.error?.code !== "budget_exhausted" ? "primary" : ""} onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`;
   const first = wasDenied(run) && next ? "button primary" : "button";
   const again = LANGUAGES.includes(run.dialect) && FINISHED.includes(run.status) && (stopped === next) &&
     html`<a class=${first} title=${next ? null : AGAIN} href=${withQuery("/start", { recipe: run.recipe_id, description: run.task.description })} onClick=${() => keepArgs(run)}>Start again</a>`;
   return html`${next ? html`<dl class="choices">${offered.map((name) => html`${name === "delete" && again && html`<dt>${again}</dt><dd>${AGAIN}</dd>`}<dt>${button(name)}</dt><dd>${ORDERS[name][2](run)}</dd>`)}</dl>` : html`${again}${offered.map(button)}`}
-    ${order && html`<${Confirm} title=${`${order[0]} this run?`} confirm=${order[0]} danger=${DANGERS.includes(asked)} blocked=${asked === "resume" && blocked} onConfirm=${act} onClose=${() => setAsked("")}>
+    ${order && html`<${Confirm} title=${asked === "interrupt" ? "Pause this run now?" : `${order[0]} this run?`} confirm=${asked === "cancel" ? "Cancel the run" : order[0]} danger=${DANGERS.includes(asked)} blocked=${asked === "resume" && blocked} onConfirm=${act} onClose=${() => setAsked("")}>
       <p>${order[2](run)}</p>${asked === "resume" && run.status !== "paused" && html`<${Preview} id=${run.run_id} body=${{ order: "resume" }} onFound=${setBlocked} />`}</${Confirm}>`}
     ${asked === "fork" && html`<${Fork} run=${run} from=${wasDenied(run) ? run.error.key : ""} onClose=${() => setAsked("")} />`}`;
 }
@@ -270,16 +270,20 @@ function Standing({ state }) {
 
 /** @param {{run: any, onDone: () => void}} props */
 export function RunLimits({ run, onDone }) {
+  return html`<div>${run.budget && html`<${Standing} state=${run.budget} />`}
+    ${!FINISHED.includes(run.status) && html`<${ChangeLimits} run=${run} onDone=${onDone} class="small">${run.budget ? "Change" : "Set"} limits<//>`}</div>`;
+}
+
+/** @param {any} props */
+export function ChangeLimits({ run, onDone, class: kind, children }) {
   const [asked, setAsked] = useState(false);
   const save = async (/** @type {any} */ limits) => {
     await patch(`/api/runs/${encodeURIComponent(run.run_id)}/limits`, limits);
     announce("The limits are changed");
     onDone();
   };
-  const ended = FINISHED.includes(run.status);
-  return html`<div>${run.budget && html`<${Standing} state=${run.budget} />`}
-    ${!ended && html`<button type="button" class="small" onClick=${() => setAsked(true)}>${run.budget ? "Change" : "Set"} limits</button>`}
-    ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${[...AMOUNTS, ...TIMES]} onSave=${save} onClose=${() => setAsked(false)} />`}</div>`;
+  return html`<button type="button" class=${kind} onClick=${() => setAsked(true)}>${children}</button>
+    ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${[...AMOUNTS, ...TIMES]} onSave=${save} onClose=${() => setAsked(false)} />`}`;
 }
 
 /** @param {{title: string, limits: any, kinds: typeof AMOUNTS, onSave: (limits: any) => any, onClose: () => void, children?: any}} props */

@@ -201,7 +201,7 @@ export function GateCard({ gate, onDecided }) {
       <button type="button" data-decision=${option} class=${index === 0 ? "primary" : ""} onClick=${() => setDecision(option)}>${option}</button>`)}</div>
     ${decision && html`<${Confirm} title=${`Answer “${decision}”?`} confirm=${decision} danger=${decision === "deny"}
       onConfirm=${decide} onClose=${() => setDecision("")}>
-      <p class="cut">${gate.prompt}</p><${Asked} gate=${gate} />${message && html`<p>Your message: ${message}</p>`}
+      <p class="cut">${gate.prompt.trim().split("\n")[0]}</p><${Asked} gate=${gate} />${message && html`<p>Your message: ${message}</p>`}
       <p>${gate.approvals ? `It counts once ${gate.approvals.needed} keys agree; one denial decides` : "The first answer counts"}${decision === "deny" ? ", and a denial is final: the run ends, or takes the way that its recipe has for it" : ""}.</p></${Confirm}>`}
   </article>`;
 }

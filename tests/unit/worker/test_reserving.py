@@ -1,0 +1,22 @@
+"""What a run says that a limit parked."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import clock
+from app.domain.limits import RunLimits
+from app.worker import reserving
+from app.worker.accounts import Need
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "written"),
+    [("calls", 1, "is 1 call, 1 call of it"), ("tokens", 1_234_567, "is 1,234,567 tokens, 1,234,567 tokens of it")],
+)
+def test_amounts_are_written_whole(name: str, amount: int, written: str) -> None:
+    """One is written in the singular, and a million in digits."""
+    account = reserving.account_of("r", RunLimits(**{name: amount}))
+    parked = reserving.exhausted("draft", account, name, Need(tokens=0, cost_usd=None), clock.FakeClock())
+
+    assert f"the limit of run r {written} is left" in parked.error.message
