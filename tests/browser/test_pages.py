@@ -236,7 +236,9 @@ def test_a_recipe_starts_by_itself(project: Project, page: Page) -> None:
     page.button("Remove").click()
     page.tab.locator("dialog").get_by_role("button", name="Remove").click()
     page.shows("No triggers yet.")
+    page.api("POST", "/api/triggers", {"recipe_id": "quick", "schedule": {"cron": "5 6 * * *", "timezone": "UTC"}})
 
+    page.shows("every day at 06:05 (UTC)")
     assert len(page.api("GET", "/api/runs")) == 1
 
 
@@ -267,6 +269,7 @@ def test_people_get_keys(project: Project, page: Page) -> None:
     page.tab.get_by_label("Name").fill("ada")
     page.button("Add a key").click()
     page.shows("The secret of ada")
+    page.shows("ada · admin", within="nav")
     page.button("I have kept it").click()
     assert page.tab.context.request.get("/api/runs").status == 401
     page.tab.reload()

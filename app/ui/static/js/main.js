@@ -148,6 +148,8 @@ function useWaiting() {
 function Navigation({ path }) {
   const waiting = useWaiting();
   const shownTheme = useValue(theme);
+  const signedIn = useValue(isSignedIn) && path !== "/sign-in";
+  const me = useLive(signedIn ? "/api/session" : null, { pause: 60_000 }).data;
   const link = (/** @type {string} */ to) => html`<li><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${shown(to)[2]}${to === "/inbox" && waiting > 0 && html` <span class="count push" title="waiting for you">${waiting}</span>`}</a></li>`;
   return html`<nav class="rail" aria-label="Main">
     <a class="brand" href="/"><img src="/ui/icon.svg" alt="" width="24" height="24" /> Control Room</a>
@@ -156,7 +158,8 @@ function Navigation({ path }) {
     <div class="rail-foot">
       <button type="button" class="quiet" aria-label=${`Theme: ${shownTheme}`} onClick=${nextTheme}><${Icon} name="theme" /> <span>Theme: ${shownTheme}</span></button>
       <button type="button" class="quiet keys" onClick=${() => (helpOpen.value = true)}>Keys: ?</button>
-      ${useValue(isSignedIn) && path !== "/sign-in" && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
+      ${me?.role && html`<span class="muted keys">${me.name || "signed in"} · ${me.role}</span>`}
+      ${signedIn && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
     </div>
   </nav>`;
 }

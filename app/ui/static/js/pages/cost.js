@@ -34,7 +34,7 @@ export function Cost() {
   const path = withQuery("/api/usage", { by, label_key: by === "label" ? key : "", created_after: since(days), session_id: query.get("session_id"), utc_offset: offset() });
   const usage = useLive(asks ? path : null, { on: aboutRuns, every: 10_000 });
   return html`
-    <${PageTitle} title="Cost" lead="Tokens and money of runs, as providers reported them. ≈ marks an estimate from the price list of the project. A call with neither is shown as unknown, never as zero." />
+    <${PageTitle} title="Cost" lead="Tokens and money of runs, as providers reported them. ≈ marks an estimate from the price list of the project. A call with neither is shown as unknown; one that reported no tokens either is not listed, but counts in budgets." />
     <${Choices} by=${by} days=${days} shows=${shows} label=${key} />
     <${Fault} error=${usage.error} retry=${usage.refresh} />
     ${!asks && html`<${Empty} title="Which label?"><p>Enter the name of a label above, such as <code>book</code>.</p></${Empty}>`}
@@ -73,8 +73,8 @@ function Total({ total }) {
     <div><dt>Cost</dt><dd>${format.spent(total, "nothing")}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price${guessed(total) && `, ${format.estimate(total.cost_estimated_usd)}`}</dd>`}</div>
     <div><dt>Input tokens</dt><dd>${format.number(total.input_tokens)}</dd></div>
     <div><dt>Output tokens</dt><dd>${format.number(total.output_tokens)}</dd></div>
-    <div><dt>Calls of agents</dt><dd>${format.number(total.calls)}</dd></div>
-    <div><dt>Runs that called agents</dt><dd>${format.number(total.runs)}</dd></div>
+    <div><dt>Calls that reported usage</dt><dd>${format.number(total.calls)}</dd></div>
+    <div><dt>Their runs</dt><dd>${format.number(total.runs)}</dd></div>
   </dl>`;
 }
 
@@ -91,7 +91,7 @@ function Sums({ by, rows, shows }) {
   const guesses = rows.some(guessed);
   const columns = guesses ? NUMBERS : NUMBERS.filter(([name]) => name !== "Estimated");
   const label = `${shows === "tokens" ? "Tokens" : "Cost"} by ${word.toLowerCase()}`;
-  if (!rows.length) return html`<${Empty} title="No agent was called in this time."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
+  if (!rows.length) return html`<${Empty} title="No call of an agent reported usage in this time."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
       ${(shows === "tokens" || guesses) && html`<p class="legend"><span class="chart-key-0"></span> ${shows === "tokens" ? "input" : "reported"} <span class="chart-key-1"></span> ${shows === "tokens" ? "output" : "estimated"}</p>`}

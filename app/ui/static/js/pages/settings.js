@@ -83,6 +83,8 @@ function Outcome({ of }) {
 function when({ schedule, webhook, files }) {
   if (webhook) return `for each delivery${webhook.scheme === "none" ? "" : ` signed as ${webhook.scheme}`}`;
   if (files) return `for each new file of ${files.pattern}`;
+  const [, minute, hour] = /^(\d\d?) (\d\d?) \* \* \*$/.exec(schedule.cron) || [];
+  if (hour) return `every day at ${hour.padStart(2, "0")}:${minute.padStart(2, "0")} (${schedule.timezone})`;
   if (schedule.cron) return `on the schedule ${schedule.cron} (${schedule.timezone})`;
   return schedule.every_seconds ? `every ${format.duration(schedule.every_seconds)}` : `once, ${new Date(schedule.at).toLocaleString()}`;
 }
