@@ -7,14 +7,16 @@ import functools
 import re
 from email import message
 from typing import Annotated, Any
+from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.types import Message, Receive, Scope
 
 from app import errors
-from app.api import problems, refusals
+from app.api import callers, problems, refusals
 from app.domain import approvals, concurrency, json_text, limits, plain
 from app.services import requests
+from app.services.triggers import pointers
 
 DRAINED_BYTES = 64 * 1024 * 1024
 """Bytes of a body too large that are read and dropped, so that the client hears why instead of a reset."""
@@ -29,6 +31,7 @@ CHECKED_AT_ONCE = 16 * 1024  # Length of a body that is checked without leaving 
 _FREE_FIELDS = frozenset({"args", "options", "recipe"})
 _MANY = f"holds more than {MOST_TYPED} values"
 _GONE = -1
+_MOST_FIELDS = 10
 _NULL = errors.RequestInvalid(
     "$: must be an object, or be omitted where that is allowed",
     flaws=[errors.Flaw(path="$", code="wrong_type", message="must be an object, or be omitted where that is allowed")],
@@ -71,25 +74,52 @@ class BodyLimits:
         if size < 0:
             return None
         content_type = headers.get(b"content-type", b"").decode("latin-1")
+        # Other senders of forms are browsers: a page of another site must not deliver.
+        is_signed = pointers.GITHUB_SIGNATURE.encode() in headers
+        is_delivery = is_signed and scope["path"].startswith(callers.OPEN_PREFIX) and is_form(content_type)
         if len(content) <= CHECKED_AT_ONCE:
-            found = self._checked(content_type, content, size)
+            found = self._checked(content_type, content, size, is_delivery)
         else:
             async with self._checking:
-                found = await asyncio.to_thread(self._checked, content_type, content, size)
+                found = await asyncio.to_thread(self._checked, content_type, content, size, is_delivery)
         return found if isinstance(found, problems.Problem) else Body(content, found, receive)
 
-    def _checked(self, content_type: str, content: bytes, size: int) -> plain.Json | problems.Problem:
+    def _checked(
+        self, content_type: str, content: bytes, size: int, is_delivery: bool
+    ) -> plain.Json | problems.Problem:
         if size > self._max_bytes:
             return refusals.problem(_too_large(self._max_bytes))
         if not content:
             return None
-        if not _is_json(content_type):
-            return problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json")
         try:
+            if is_delivery:
+                content = form_payload(content)
+            elif not _is_json(content_type):
+                return problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json")
             value = check(content)
         except errors.InputRefused as error:
             return refusals.problem(error)
         return refusals.problem(_NULL) if value is None else value
+
+
+def is_form(content_type: str) -> bool:
+    """Return whether a body is a form, as GitHub sends deliveries by default."""
+    return content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded"
+
+
+def form_payload(body: bytes) -> bytes:
+    """Return the field `payload` of a form.
+
+    Raises:
+        errors.RequestInvalid: `malformed_body`, there is not exactly one.
+    """
+    try:
+        fields = parse_qs(body.decode("ascii"), max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError:
+        fields = {}
+    if len(given := fields.get("payload", [])) != 1:
+        raise _malformed(errors.Flaw(path="$", code="no_payload", message="must be a form with one field `payload`"))
+    return given[0].encode()
 
 
 def check(body: bytes) -> plain.Json:

@@ -8,7 +8,7 @@ from fastapi import Body, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import refusals, responses, routers, trigger_requests
+from app.api import refusals, request_models, responses, routers, trigger_requests
 from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import json_text, triggers
@@ -18,6 +18,8 @@ from app.services.triggers import triggers as orders
 
 router = routers.router(prefix="/api/triggers", tags=["triggers"])
 deliveries = routers.router(prefix="/hooks", tags=["triggers"])
+
+_KINDS = ("application/json", "application/x-www-form-urlencoded")
 
 TriggerId = Annotated[str, Path(description="Id of the trigger.", examples=["trg_5h2m9q0x7c1v8b3n"])]
 """A trigger's id in a path."""
@@ -126,7 +128,7 @@ async def fire_trigger(
         status=202,
         meaning="The delivery counts; a repetition with the same id finds the same run.",
     ),
-    openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    openapi_extra={"requestBody": {"content": {kind: {"schema": {"type": "object"}} for kind in _KINDS}}},
 )
 async def deliver(
     services: ServicesDep,
@@ -136,6 +138,8 @@ async def deliver(
 ) -> Response:
     """Start the run of a delivery. The address is the credential; no token is needed."""
     body = await request.body()
-    # The gateway has refused bodies that are not strict JSON.
-    value = json_text.read(body.decode(), exact=True) if body else None
+    # The gateway has refused bodies that are neither strict JSON nor a signed form around it.
+    is_form = request_models.is_form(request.headers.get("content-type", ""))
+    content = request_models.form_payload(body) if body and is_form else body
+    value = json_text.read(content.decode(), exact=True) if content else None
     return as_json(await services.hooks.deliver(trigger_id, secret, request.headers, body, value), status=202)

@@ -242,6 +242,22 @@ async def test_a_copy_does_not_take_its_originals_key(harness: StoreHarness) -> 
     assert again.run_id == RUN
 
 
+@pytest.mark.parametrize("status", ["waiting", "running", "done"])
+async def test_a_new_row_says_that_a_run_waits(harness: StoreHarness, status: str) -> None:
+    """A row that is made of a folder says `waiting` as run.json does, and never more than the journals know."""
+    await copied(harness)
+    manifest = {"run_id": RUN, "recipe_id": "x", "status": status}
+    for name in (RUN, "copy"):
+        harness.files().write(f"runs/{name}/run.json", json.dumps(manifest).encode(), sync=True)
+    await harness.store.rebuild_index()
+
+    expected = "waiting" if status == "waiting" else "running"
+    assert {run.run_id: run.status for run in await harness.store.list_runs(RunQuery())} == {
+        RUN: expected,
+        "copy": expected,
+    }
+
+
 async def test_a_folder_of_another_data_directory_is_foreign(harness: StoreHarness) -> None:
     """A run that was begun elsewhere is listed and never started unasked."""
     store = await harness.open()

@@ -8,6 +8,7 @@ import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -128,6 +129,38 @@ async def test_deliveries_of_github_are_signed(project: Project) -> None:
         ("skipped", "issues"),
     ]
     assert "no valid signature of the scheme github" in shown["history"][-1]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("form", "signed", "expected"),
+    [
+        ({"payload": json.dumps(BODY)}, True, (202, "c0ffee")),
+        ({"payload": json.dumps(BODY)}, False, (415, None)),
+        ({"payload": "{"}, True, (400, None)),
+        ({"load": json.dumps(BODY)}, True, (400, None)),
+        ({"payload": [json.dumps(BODY), "{}"]}, True, (400, None)),
+        ({str(number): "" for number in range(20)} | {"payload": json.dumps(BODY)}, True, (400, None)),
+    ],
+    ids=["signed", "unsigned", "no JSON", "no payload", "two payloads", "many fields"],
+)
+async def test_forms_of_github_are_signed(
+    project: Project, form: dict[str, Any], signed: bool, expected: tuple[int, str | None]
+) -> None:
+    """A form with a signature of its bytes starts a run with arguments from its payload; any other form is refused."""
+    body = urlencode(form, doseq=True).encode()
+    async with scheduled.in_process(project) as service:
+        added = await _hook(service, scheme="github")
+        secret = added["signing_secret"].encode()
+        headers = {"X-GitHub-Delivery": "d-1", "Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+        if signed:
+            headers["X-Hub-Signature-256"] = f"sha256={hmac.new(secret, body, hashlib.sha256).hexdigest()}"
+        answer = await service.http.post(added["address"], content=body, headers=headers)
+        other = await service.http.post("/api/runs", content=body, headers=headers)
+        runs = await service.runs()
+        args = await service.args(runs[0]["run_id"]) if runs else {"what": None}
+
+    assert (answer.status_code, args["what"]) == expected, answer.text
+    assert other.status_code == 415
 
 
 async def test_deliveries_without_a_signature_have_one_line_a_minute(project: Project) -> None:

@@ -18,6 +18,8 @@ SECRET_PREFIX = "whsec_"  # noqa: S105 - the form of a secret, not one
 _POINTER = re.compile(r"(/([^~/]|~[01])*)*")
 _MOST_SIGNATURES = 10
 
+GITHUB_SIGNATURE = "x-hub-signature-256"  # Header of GitHub's signature.
+
 
 def is_pointer(text: str) -> bool:
     """Return whether a text is a JSON pointer (RFC 6901)."""
@@ -69,4 +71,4 @@ def is_signed_standard(secret: str, headers: Mapping[str, str], body: bytes, now
 def is_signed_github(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
     """Return whether a delivery is signed as GitHub signs."""
     expected = f"sha256={hmac.digest(secret.encode(), body, hashlib.sha256).hex()}"
-    return hmac.compare_digest(headers.get("x-hub-signature-256", "").encode(), expected.encode())
+    return hmac.compare_digest(headers.get(GITHUB_SIGNATURE, "").encode(), expected.encode())

@@ -36,8 +36,21 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
         return _unreadable(run_id, error.code)
     reserved = unsettled(found.decisions.reserved, found.records)
     facts = UsageTally(found.records, found.decisions.reserved).facts(found.decisions.first_taken_at, reserved.values())
+    is_running = found.decisions.status is states.RunState.RUNNING and not found.damages
     made = row(found.run_id, found.start, found.decisions, data_directory_id, facts, damaged=bool(found.damages))
+    if is_running and _says_waiting(files, run_id):
+        made = dataclasses.replace(
+            made, summary=dataclasses.replace(made.summary, status=states.RunState.WAITING.value)
+        )
     return dataclasses.replace(made, orders=(*made.orders, *orders_of(found)))
+
+
+def _says_waiting(files: Disk, run_id: str) -> bool:
+    # The journals hold no line of it. A row may say so by mistake: whether the run rests is read before it continues.
+    try:
+        return adoption.status_of(adoption.read_manifest(files, run_id)) is states.RunState.WAITING
+    except (errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
+        return False
 
 
 def orders_of(found: authority.Authority) -> tuple[RunOrder, ...]:
