@@ -85,6 +85,8 @@ def remarks(found: Plan, longest: int | None = None) -> Iterator[str]:
             yield f"task {task['id']} asks: {_clipped(question(task), longest)}"
         elif task["status"] == "failed":
             yield failure(task)
+        elif task["status"] == "done" and task.get("partial"):
+            yield f"task {task['id']} is done in part: control-room runs show {task['run_id']}{options.again()}"
     yield from (_proposed(each) for each in proposals(found))
 
 

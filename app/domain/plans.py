@@ -163,6 +163,7 @@ class Task(_Kept):
     ended_at: shapes.Instant | None = None  # When that had ended.
     idempotency_key: str | None = None  # Key under which a repetition of the request that added it finds it.
     request_sha256: str | None = None  # Hash of that request.
+    partial: bool = shapes.omitted(False)  # Whether its run is done in part only; the run's `ending` has the details.
     review: task_reviews.Review | None = shapes.omitted()
     """Review of its definition of done in words; None before its run is done, and where none is made."""
     other: Mapping[str, plain.Json] = shapes.internal(default_factory=dict)

@@ -288,6 +288,7 @@ def _fact(value: Mapping[str, Any]) -> RunFact:
         status=None if status is None else states.RunState(status),
         error=value["error"],
         ended_at=value["ended_at"],
+        partial=value.get("partial", False),
         gate_id=value.get("gate_id"),
     )
 

@@ -17,7 +17,7 @@ _AUTHORS = ("approved_by", "started_by", "changed_by")
 _PLAN_ASIDE = frozenset(
     ("session_id", "tasks", "revision", "updated_at", "status", "awaits_chief", "chief_run_id", "reviewer", "proposals")
 ).union(_AUTHORS)
-_PROTECTED = ("status", "run_id", "earlier_runs", "attempt", "review")
+_PROTECTED = ("status", "run_id", "earlier_runs", "attempt", "review", "partial")
 """Fields of a begun task that no edit changes."""
 
 

@@ -37,6 +37,7 @@ class RunFact:
     status: states.RunState | None  # Where the run stands; None: it was deleted.
     error: Mapping[str, plain.Json] | None = None  # Why it failed: `{code, message, key, detail}`.
     ended_at: str | None = None  # When it had ended.
+    partial: bool = False  # Whether it is done in part only.
     gate_id: str | None = None  # Gate at which it asks a person; only of runs that review.
 
 
@@ -221,8 +222,9 @@ def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact], *, is_reviewed:
     if fact.status is None and task.status is plans.TaskState.FAILED:
         return task
     if fact.status is not None and not fact.status.finished:
-        return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None)
-    return _replaced(task, status=plans.TaskState.FAILED, error=_why(task.run_id, fact), ended_at=fact.ended_at)
+        return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None, partial=False)
+    why = _why(task.run_id, fact)
+    return _replaced(task, status=plans.TaskState.FAILED, error=why, ended_at=fact.ended_at, partial=False)
 
 
 def _with_done_run(task: plans.Task, fact: RunFact, *, is_checked: bool) -> plans.Task:
@@ -230,9 +232,10 @@ def _with_done_run(task: plans.Task, fact: RunFact, *, is_checked: bool) -> plan
     if code in (NOT_MET, REVIEW_FAILED) or (is_checked and code == DOD_FAILED):
         # Only a retry looks again.
         return task
+    known = _replaced(task, error=None, partial=fact.partial)
     if is_checked:
-        return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None)
-    return _replaced(task, status=plans.TaskState.DONE, error=None, ended_at=fact.ended_at, review=None)
+        return _replaced(known, status=plans.TaskState.RUNNING, ended_at=None)
+    return _replaced(known, status=plans.TaskState.DONE, ended_at=fact.ended_at, review=None)
 
 
 def _with_review(task: plans.Task, review: task_reviews.Review, runs: Mapping[str, RunFact]) -> plans.Task:

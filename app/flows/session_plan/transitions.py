@@ -241,7 +241,8 @@ def without_run(task: plans.Task) -> plans.Task:
     """Return a task whose present run is one of its earlier ones."""
     if task.run_id is None:
         return task
-    return dataclasses.replace(task, run_id=None, earlier_runs=(*task.earlier_runs, task.run_id), review=None)
+    earlier = (*task.earlier_runs, task.run_id)
+    return dataclasses.replace(task, run_id=None, earlier_runs=earlier, review=None, partial=False)
 
 
 def _with(plan: plans.Plan, task: plans.Task, at: str, status: plans.PlanState | None = None) -> plans.Plan:

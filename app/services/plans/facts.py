@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from app import errors
-from app.domain import operations, plans, states
+from app.domain import operations, plans, states, views
 from app.domain.gates import OpenGate
 from app.engine import dry_replay, ports, run_engine, stores
 from app.flows.session_plan import rules
@@ -100,10 +100,19 @@ class Facts:
         if not status.finished:
             return rules.RunFact(status=status)
         if status is states.RunState.DONE:
-            return rules.RunFact(status=status, ended_at=row.completed_at)
+            partial = task is not None and await self._is_partial(run_id, task)
+            return rules.RunFact(status=status, ended_at=row.completed_at, partial=partial)
         if task is not None and task.status is plans.TaskState.FAILED and task.ended_at == row.completed_at:
             return rules.RunFact(status=status, error=task.error, ended_at=task.ended_at)
         return await self._seen(run_id)
+
+    async def _is_partial(self, run_id: str, task: plans.Task) -> bool:
+        if task.status is not plans.TaskState.RUNNING:
+            return task.partial
+        # The index does not have it. A run that is done counts as done, even if its journal was damaged since.
+        with contextlib.suppress(errors.ControlRoomError):
+            return _partly(await self._runs.view(run_id))
+        return False
 
     async def settled(self, plan: plans.Plan) -> plans.Plan:
         """Return a plan as its runs have it, before a change is judged by that."""
@@ -212,4 +221,9 @@ class Facts:
             status=view.status,
             error=view.error if failed else None,
             ended_at=view.completed_at if view.status.finished else None,
+            partial=_partly(view),
         )
+
+
+def _partly(view: views.RunView) -> bool:
+    return view.status is states.RunState.DONE and bool((view.ending or {}).get("partial"))

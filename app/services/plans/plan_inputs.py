@@ -326,6 +326,7 @@ def _lacks_room(plan: plans.Plan) -> bool:
 def _told(fact: rules.RunFact) -> dict[str, plain.Json]:
     status = None if fact.status is None else fact.status.value
     known: dict[str, plain.Json] = {"status": status, "error": plain.plain(fact.error), "ended_at": fact.ended_at}
+    known |= {"partial": True} if fact.partial else {}
     return known | ({} if fact.gate_id is None else {"gate_id": fact.gate_id})
 
 

@@ -49,6 +49,16 @@ def with_states(status: PlanState, *states: TaskState, **fields: Any) -> dict[st
     return plan(status, *tasks, **fields)
 
 
+def test_a_task_that_is_done_in_part_is_remarked():
+    """What a run lacks is a remark on the plan, with the command that shows the run."""
+    partly = dataclasses.replace(TASKS[0], partial=True)
+
+    assert list(plan_formats.remarks(plan(PlanState.DONE, partly))) == [
+        f"task 1 is done in part: control-room runs show {RUN}"
+    ]
+    assert list(plan_formats.remarks(plan(PlanState.DONE, TASKS[0]))) == []
+
+
 def test_plan_is_a_checklist():
     """Each task has its mark, state, dependencies, recipe and run; questions and errors stand
     below, then what to type.

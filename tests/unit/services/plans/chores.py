@@ -1,7 +1,7 @@
 """A small language whose recipes are chores, and a toolbox that does them as a test wants: at once, later, badly.
 
 A chore has two steps: `fetch`, done at once, and `work`, which waits for its turn and may fail. If its recipe `asks`,
-a person is asked first.
+a person is asked first; if it is `partial`, so is its end.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Chores:
             if not record.done:
                 raise errors.RunFailed(f"{key} went wrong", code="chore_failed", causes=(key,), key=key)
             ctx.fill(key, slots.pointer(record))
-        return runs.Ending()
+        return runs.Ending(partial=bool(ctx.run.recipe.get("partial")))
 
 
 CHORES = cast(ports.Dialect, Chores())

@@ -37,6 +37,30 @@ async def test_a_plan_is_done_when_its_tasks_are(harness: plan_harness.Harness) 
     assert await harness.issues() == []
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_task_whose_run_is_done_in_part_says_so(place: plan_harness.Place, restarts: bool) -> None:
+    """What its run lacks is not hidden behind `done`, also if the run ended while no planner was there."""
+    place.add_recipe(chores.recipe("halve", partial=True))
+    harness = await plan_harness.Harness(place).open()
+    harness.toolbox.hold(1)
+    session_id = await harness.started(task("halve it"), task("sweep room 2", 1))
+    await harness.toolbox.begun(1)
+    if restarts:
+        await harness.application.planner.stop()
+    harness.toolbox.release(1)
+    await harness.application.engine.ended(harness.toolbox.tries(1)[0][0])
+    if restarts:
+        await harness.crash()
+        await harness.restart()
+    plan = await harness.rested(session_id)
+
+    assert plan.status is plans.PlanState.DONE
+    assert [each.partial for each in plan.tasks] == [True, False]
+
+    await harness.close()
+    place.remove_recipe("halve")
+
+
 async def test_an_order_that_another_input_overtook_is_made_again(harness: plan_harness.Harness) -> None:
     """An order finds its input taken and the plan at rest at the next one: it does not wait for what has happened."""
     session_id = await harness.create(task("sweep room 1"))

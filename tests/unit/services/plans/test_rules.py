@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,15 @@ class TestRuns:
 
         assert states(found) == {1: "done", 2: "pending", 3: "blocked"}
         assert found.tasks[0].ended_at == LATER
+
+    @pytest.mark.parametrize("dod", ["", "it is done", ({"check": "file_exists", "path": "a"},)])
+    def test_a_run_that_is_done_in_part_marks_its_task(self, dod: Any) -> None:
+        """The mark is there before checks and reviews, which may not see what is missing, and ends with the run."""
+        fact_of_part = fact(RunState.DONE, partial=True)
+        found = rules.settled(plan(running(1, dod=dod)), {"run-1": fact_of_part}).tasks[0]
+
+        assert found.partial
+        assert not transitions.without_run(found).partial
 
     def test_a_run_that_fails_blocks_only_what_needs_it(self) -> None:
         """A task fails with its run's error; what depends on it stays blocked, everything else goes on."""

@@ -130,6 +130,7 @@ function Task({ plan, task, run, index, path, onDone }) {
       <span class="push">${steps.map(([by, word, sign, off]) => html`<button type="button" class="quiet small" data-move=${by} aria-label=${`Move task ${task.id} ${word}`} onClick=${move(Number(by))} disabled=${off}>${sign}</button>`)}</span></header>
     <p class="muted">${task.recipe_id || "no recipe yet"}${task.deps.length > 0 && ` · after ${task.deps.join(", ")}`}
       ${task.run_id && html` · <a href=${`/runs/${task.run_id}`}>run</a>`}${stuck && html` <${Status} of=${stuck.status} note=${stuck.error_code && format.words(stuck.error_code)} />`}</p>
+    ${task.partial && html`<p>Done in part: <a href=${`/runs/${task.run_id}`}>its run</a> says what failed or was cut off.</p>`}
     ${task.error && html`<p class="fault"><strong>Why it failed</strong> ${task.error.message} <code>${task.error.code}</code></p>`}
     ${task.status === "failed" && task.run_id && html`<p>Resume <a href=${`/runs/${task.run_id}`}>its run</a> to keep the finished steps. “Start again” makes a new run, and every call of an agent is paid for again.</p>`}
     ${task.status === "needs_scoping" && html`<${Question} task=${task} path=${path} />`}
