@@ -619,3 +619,20 @@ def test_all_shown_runs_are_chosen_at_once(page: Page) -> None:
 
     expect(page.tab.get_by_role("region", name="Selected runs")).to_contain_text("3 runs selected")
     expect(page.button("Select all 3 shown")).to_have_count(0)
+
+
+def test_the_way_out_is_in_view(project: Project, chromium: Browser) -> None:
+    """A person who is signed in sees the way out without scrolling, in a window of 900 pixels and in a narrow one."""
+    with (
+        served.in_a_thread(project, api_token="t" * 32) as address,
+        chromium.new_context(base_url=address, viewport={"width": 1280, "height": 900}) as context,
+    ):
+        page = Page(context).open("/sign-in")
+        page.tab.locator("#token").fill("t" * 32)
+        page.tab.get_by_label("Your name (optional)").fill("ada")
+        page.button("Sign in").click()
+        page.shows("ada · admin", within="nav")
+        expect(page.button("Sign out")).to_be_in_viewport(ratio=1)
+        page.tab.set_viewport_size({"width": 390, "height": 844})
+
+        expect(page.button("Sign out")).to_be_in_viewport(ratio=1)
