@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import re
+import time
 from dataclasses import dataclass
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -15,7 +17,10 @@ from app import errors
 
 CONNECT_SECONDS = 10.0  # Longest wait for an answer of the server.
 
+_LAST_SECONDS = 0.2
+
 _ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}")
+_REASON = re.compile(r'(?:message|error): "([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +38,9 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
         errors.ConfigurationError: `temporal_address`, `temporal_away`, `temporal_namespace`.
     """
     if not _ADDRESS.fullmatch(target.address):
-        message = f"{target.address!r:.120} is not an address of a Temporal server: write HOST:PORT"
-        raise errors.ConfigurationError(message, code="temporal_address")
+        raise _no_address(target)
+    atexit.unregister(_let_threads_end)
+    atexit.register(_let_threads_end)
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             client = await Client.connect(
@@ -43,10 +49,21 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
             await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=target.namespace))
     except RPCError as error:
         raise _refused(target, error) from error
+    except ValueError as error:
+        raise _no_address(target) from error
     except (RuntimeError, TimeoutError, OSError) as error:
-        reason = str(error).partition("\n")[0] or f"no answer in {CONNECT_SECONDS:g} s"
-        raise _away(target, reason) from error
+        raise _away(target, str(error).partition("\n")[0] or f"no answer in {CONNECT_SECONDS:g} s") from error
     return client
+
+
+def _let_threads_end() -> None:
+    # A thread of the library that still hands over an answer would abort the interpreter that ends.
+    time.sleep(_LAST_SECONDS)  # noqa: TID251 - no loop runs any more
+
+
+def _no_address(target: Target) -> errors.ConfigurationError:
+    message = f"{target.address!r:.120} is not an address of a Temporal server: write HOST:PORT"
+    return errors.ConfigurationError(message, code="temporal_address")
 
 
 def _refused(target: Target, error: RPCError) -> errors.ConfigurationError:
@@ -60,5 +77,6 @@ def _refused(target: Target, error: RPCError) -> errors.ConfigurationError:
 
 
 def _away(target: Target, reason: str) -> errors.ConfigurationError:
-    message = f"the Temporal server at {target.address} cannot be reached: {reason:.200}"
+    said = _REASON.findall(reason)
+    message = f"the Temporal server at {target.address} cannot be reached: {said[-1] if said else reason:.200}"
     return errors.ConfigurationError(message, code="temporal_away")

@@ -1,0 +1,53 @@
+"""The Temporal server: what keeps a process from it is said in a few words."""
+
+from __future__ import annotations
+
+import atexit
+import socket
+
+import pytest
+
+pytest.importorskip("temporalio")
+
+from app import errors
+from app.temporal import server
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "says"),
+    [
+        ("127.0.0.1:1", "temporal_away", "127.0.0.1:1 cannot be reached: Connection refused"),
+        ("127.0.0.1:99999", "temporal_address", "write HOST:PORT"),
+        ("http://127.0.0.1:7233", "temporal_address", "write HOST:PORT"),
+    ],
+)
+async def test_the_reason_is_named(address: str, code: str, says: str) -> None:
+    """The message ends with the reason, not with what the library has around it."""
+    with pytest.raises(errors.ConfigurationError) as refused:
+        await server.connect(server.Target(address=address))
+
+    assert refused.value.code == code
+    assert refused.value.message.endswith(says)
+
+
+async def test_a_server_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something else listens there."""
+    monkeypatch.setattr(server, "CONNECT_SECONDS", 0.1)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        pytest.raises(errors.ConfigurationError, match=r"cannot be reached: no answer in 0\.1 s"),
+    ):
+        await server.connect(server.Target(address=f"127.0.0.1:{listening.getsockname()[1]}"))
+
+
+async def test_threads_of_the_library_end_before_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a process connects, it lets them end once: one at work would abort the interpreter."""
+    calls: list[object] = []
+    monkeypatch.setattr(atexit, "register", calls.append)
+    monkeypatch.setattr(atexit, "unregister", calls.remove)
+    calls.append(server._let_threads_end)
+    for _ in range(2):
+        with pytest.raises(errors.ConfigurationError):
+            await server.connect(server.Target(address="127.0.0.1:1"))
+
+    assert calls == [server._let_threads_end]
