@@ -102,12 +102,17 @@ class Backends:
         found = [(name, _lack(config, self._surroundings)) for name, config in sorted(self._configs.items())]
         return [(name, lack) for name, lack in found if lack is not None]
 
-    def lack(self, name: str, *, continues: bool = False) -> str | None:
-        """Return what keeps a backend from working here, None where nothing does; nothing is started."""
+    def lack(self, name: str, *, continues: bool = False, elsewhere: bool = False) -> str | None:
+        """Return what keeps a backend from working here, None where nothing does; nothing is started.
+
+        Args:
+            continues: Whether a conversation is to be continued.
+            elsewhere: Whether it works on other machines, so that only what is configured counts.
+        """
         config = self._configs.get(name)
         if config is None:
             return f"There is no backend {name!r:.80}; {nearest(name, sorted(self._configs))}."
-        lack = _lack(config, self._surroundings)
+        lack = None if elsewhere else _lack(config, self._surroundings)
         if lack is None and continues:
             lack = TYPES[config.type].forgets(config)
         return lack

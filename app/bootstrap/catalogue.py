@@ -31,9 +31,18 @@ class Catalogued:
 
 
 def catalogue_of(
-    chosen: settings.Settings, people: configuration.Roster, time: clock.Clock, dialects: Mapping[str, ports.Dialect]
+    chosen: settings.Settings,
+    people: configuration.Roster,
+    time: clock.Clock,
+    dialects: Mapping[str, ports.Dialect],
+    *,
+    elsewhere: bool = False,
 ) -> Catalogued:
-    """Return the recipes of a project."""
+    """Return the recipes of a project.
+
+    Args:
+        elsewhere: Whether other machines perform the steps, so that what is missing on this one keeps no run.
+    """
     project = chosen.project
 
     def route(text: str) -> routing.RoutingResult:
@@ -55,8 +64,8 @@ def catalogue_of(
         dialects=dialects,
         library=cache.library,
         readiness=recipe_versions.Readiness(
-            backend_lack=lambda name, continues: unused.lack(name, continues=continues),
-            program_lack=recipe_versions.program_lack,
+            backend_lack=lambda name, continues: unused.lack(name, continues=continues, elsewhere=elsewhere),
+            program_lack=(lambda program: None) if elsewhere else recipe_versions.program_lack,
             default_backend=people.default_backend,
             clock=time,
         ),

@@ -34,7 +34,7 @@ class Definitions:
 def reference_of(chosen: settings.Settings, people: configuration.Roster, platform: Platform) -> Definitions:
     """Return what runs of a project are made from."""
     project = chosen.project
-    found = catalogue_of(chosen, people, platform.clock, platform.dialects)
+    found = catalogue_of(chosen, people, platform.clock, platform.dialects, elsewhere=platform.elsewhere)
     allowed = control_workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
     )

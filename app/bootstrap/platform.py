@@ -61,6 +61,7 @@ class Platform:
     performers: Mapping[str, ports.Performer] = field(default_factory=dict)
     """Additional performers by kind of operation."""
     make_engine: Callable[[EngineParts], Engine] = embedded  # Makes what executes runs.
+    elsewhere: bool = False  # Whether other processes perform the steps, with the programs of their machines.
 
     @property
     def drivers(self) -> Mapping[str, ports.Driver]:

@@ -99,7 +99,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         made.live.documents = parts.store.documents(live.FOLDER)
         return made
 
-    return dataclasses.replace(platform, make_engine=make)
+    return dataclasses.replace(platform, make_engine=make, elsewhere=True)
 
 
 def _served(wanted: Sequence[str], lacks: Mapping[str, str | None]) -> frozenset[str]:

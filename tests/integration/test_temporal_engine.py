@@ -364,6 +364,24 @@ async def test_a_step_waits_for_a_worker_that_serves_its_capability(
     assert found.sentence == "Step nap cannot be performed: no worker serves commands."
 
 
+async def test_a_service_needs_no_program_of_its_workers(project: projects.Project, server: temporal_server.DevServer):
+    """A run is accepted whose agent another machine may have; one whose agent is configured nowhere is not."""
+    absent = {"type": "template", "command": ["no-such-agent-program", "{prompt}"]}
+    agents = json.loads((project.data / "agents.json").read_text())
+    project.write(".control-room/agents.json", json.dumps({**agents, "backends": {"said": absent}}))
+    machine = {"id": "m", "label": "M", "description": "M", "initialStep": "a", "guardrails": {}}
+    step = {"prompt": "Do it.", "outcomes": ["done"], "onOutcome": {"done": {"action": "exit", "reason": "done"}}}
+    project.write(".control-room/recipes/agent_recipes/m.json", json.dumps({**machine, "steps": {"a": step}}))
+    async with serving(project, server.address, {"serve": ("tools", "commands")}) as scene:
+        run_id = await scene.start("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
+        asked = [operations.AgentCall(agent_id="writer-1", prompt=("Write.",), backend="said")]
+        lacks = await scene.service.engine.lacks(run_id, asked)
+        with pytest.raises(errors.RequestInvalid, match="there is no backend 'nowhere'"):
+            await scene.start("m", args={"backend": "nowhere"})
+
+    assert lacks == {"backend:said": "no worker serves backend:said"}
+
+
 async def test_a_step_without_any_server_is_explained(project: projects.Project, tmp_path: Path):
     """While the Temporal server is away, `runs why` says so."""
     own = temporal_server.DevServer(tmp_path)
