@@ -86,9 +86,14 @@ def money(amount: float) -> str:
 def explanation(found: Mapping[str, Any]) -> str:
     """Return why a run does not move, the chain behind it, and the commands that send it on."""
     chain = [(link["run_id"], link["kind"], link["since"], link.get("until")) for link in found["chain"]]
-    acts = list(dict.fromkeys(link["act"] for link in found["chain"] if link.get("act")))
+    acts = list(dict.fromkeys(_led(link["act"]) for link in found["chain"] if link.get("act")))
     parts = [printable.one_line(found["sentence"]), table(("run_id", "cause", "since", "until"), chain)]
     return "\n\n".join([*parts, *(["\n".join(acts)] if acts else [])])
+
+
+def _led(act: str) -> str:
+    is_complete = " --server " in act or not act.startswith(("control-room runs ", "control-room gates "))
+    return act if is_complete else act + options.again()
 
 
 def step_request(found: Mapping[str, Any]) -> str:

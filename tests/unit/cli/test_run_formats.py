@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import click
+from click import testing
+
 from app import resources
 from app.cli import formats, statistics
 from app.dialects.amplifier import agents
@@ -57,3 +60,17 @@ def test_the_scripted_error_of_the_page_is_retried() -> None:
     (code,) = re.findall(r'"draft": \[\{"error": \{"code": "(\w+)"', text)
 
     assert code in agents.TRANSIENT
+
+
+def test_what_to_do_about_a_waiting_run_leads_to_the_same_service() -> None:
+    """Commands on runs and gates name the service that was asked; those of another machine do not."""
+    acts = ["control-room runs unpause r", "control-room worker --serve tools", "control-room runs why r --server u"]
+    chain = [{"run_id": "r", "kind": "parked", "since": None, "act": act} for act in acts]
+
+    @click.command()
+    @click.option("--server")
+    def why(server: str) -> None:
+        click.echo(formats.explanation({"sentence": "It waits.", "chain": chain}))
+
+    shown = testing.CliRunner().invoke(why, ["--server", "http://127.0.0.1:1"]).output
+    assert shown.splitlines()[-3:] == [f"{acts[0]} --server http://127.0.0.1:1", *acts[1:]]
