@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,47 +15,18 @@ from typing import Any, cast
 
 from app import bootstrap, errors, main, settings
 from app.dialects import registry
-from app.domain import library, operations, plain, runs
+from app.domain import operations, runs
 from app.engine import ports
+from tests import json_dialect
 from tests.acceptance import processes, programs
 
 NAME = "commanding"
 
 
-class Commanding:
+class Commanding(json_dialect.JsonDialect):
     """A language that runs one command after the other."""
 
     name = NAME
-    driver_version = 1
-    file_suffixes = (".json",)
-
-    def parse(self, source: str, stem: str) -> library.Recipe:
-        """Read a recipe; its id is its file's name."""
-        schema = {"type": "object", "properties": {}}
-        return library.Recipe(
-            recipe_id=stem,
-            dialect=NAME,
-            label=stem,
-            document=json.loads(source),
-            args_schema=schema,
-            total_steps=None,
-        )
-
-    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Find nothing."""
-        return []
-
-    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """Find nothing."""
-        return []
-
-    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """Freeze nothing beside the recipe."""
-        return {}
-
-    def json_schema(self) -> dict[str, plain.Json]:
-        """Take anything."""
-        return {"type": "object"}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Run the commands."""

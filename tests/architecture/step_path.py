@@ -18,9 +18,10 @@ from typing import Any, ClassVar
 import httpx
 
 import app
-from app import bootstrap, clock, errors, main, settings
-from app.domain import library, operations, plain, records, runs, slots
+from app import bootstrap, clock, main, settings
+from app.domain import library, operations, records, runs, slots
 from app.engine import ports
+from tests import json_dialect
 
 _ROOT = f"{Path(app.__file__).parent}/"
 _FEW, _MANY = 1, 10
@@ -175,35 +176,14 @@ class _Performer:
         return records.Result(output="ok")
 
 
-class _Counted:
+class _Counted(json_dialect.JsonDialect):
     """A recipe language of steps that do nothing and fill a slot each."""
 
-    name: str = _NAME
-    driver_version: int = 1
-    file_suffixes: tuple[str, ...] = (".json",)
+    name = _NAME
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        document = json.loads(source)
-        return library.Recipe(
-            recipe_id=stem,
-            dialect=_NAME,
-            label=stem,
-            document=document,
-            args_schema={"type": "object", "properties": {}},
-            total_steps=document["steps"],
-        )
-
-    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        return []
-
-    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        return []
-
-    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        return {}
-
-    def json_schema(self) -> dict[str, plain.Json]:
-        return {"type": "object", "properties": {"steps": {"type": "integer"}}}
+        recipe = super().parse(source, stem)
+        return dataclasses.replace(recipe, total_steps=recipe.document["steps"])
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         total = ctx.run.recipe["steps"]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from app import errors
-from app.domain import file_operations, library, operations, plain, runs
+from app.domain import file_operations, operations, runs
 from app.engine import ports
+from tests import json_dialect
 
 Step = Mapping[str, Any]
 
 
-class Asking:
+class Asking(json_dialect.JsonDialect):
     """A dialect whose steps are `{"gate": key, …fields of the gate, "stops": whether a denial fails the run}`,
     `{"check": key, "path": a file that must be there}`, `{"timer": key, "seconds": s}`, `{"child": key, "recipe_id"}`,
     `{"files": key, "pattern"}`, `{"tool": key, "name", "args", "retry_seconds"}`, `{"speak": key, "session"}` and
@@ -21,36 +21,6 @@ class Asking:
     """
 
     name = "asking"
-    driver_version = 1
-    file_suffixes = (".json",)
-
-    def parse(self, source: str, stem: str) -> library.Recipe:
-        """Read a recipe."""
-        document = json.loads(source)
-        schema: dict[str, plain.Json] = {"type": "object", "properties": {}}
-        return library.Recipe(
-            recipe_id=document.get("recipe_id", stem),
-            dialect=self.name,
-            label="Ask",
-            document=document,
-            args_schema=schema,
-        )
-
-    def check(self, recipe: library.Recipe, definition_cache: library.Library) -> list[errors.Flaw]:
-        """Find nothing."""
-        return []
-
-    def flaws(self, source: str, stem: str, definition_cache: library.Library) -> list[errors.Flaw]:
-        """Find nothing."""
-        return []
-
-    def freeze(self, recipe: library.Recipe, definition_cache: library.Library) -> dict[str, plain.Json]:
-        """Return nothing."""
-        return {}
-
-    def json_schema(self) -> dict[str, plain.Json]:
-        """Return the schema of anything."""
-        return {}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Execute the steps."""

@@ -9,16 +9,12 @@ import base64
 import contextlib
 import json
 import os
-import socket
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
-import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 
-from app import main
-from app.api import gateway
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -86,42 +82,9 @@ class Listening(served.Served):
 
 @contextlib.asynccontextmanager
 async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Listening]:
-    """Serve a project on a free loopback port, as the program does."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        chosen = served.chosen(project, **({"stop_grace_seconds": 0.2} | overrides))
-        app = main.create_app(chosen)
-        configuration = main.configuration(app, chosen.server)
-        configuration.lifespan = "on"
-        server = _Server(configuration)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            await asyncio.wait_for(server.ready.wait(), served.WAIT_SECONDS)
-            async with served.client(None, f"http://127.0.0.1:{listener.getsockname()[1]}") as http:
-                yield Listening(project, http, app)
-        finally:
-            await _stop(server, app, serving)
-
-
-async def _stop(server: uvicorn.Server, app: gateway.Gateway, serving: asyncio.Task[None]) -> None:
-    if server.started:
-        app.state.services.runs.release()
-    server.should_exit = True
-    await serving
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    """Serve a project on a free loopback port, as the program does; what is in flight at its end gets a short grace."""
+    async with served.on_a_port(project, **({"stop_grace_seconds": 0.2} | overrides)) as found:
+        yield Listening(project, found.http, found.app)
 
 
 class Wire:

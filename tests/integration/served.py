@@ -30,12 +30,12 @@ class Served:
     def __init__(self, project: Project, http: httpx.AsyncClient, app: gateway.Gateway | None = None) -> None:
         self.project = project
         self.http = http
-        self._app = app
+        self.app = app
 
     def release(self) -> None:
         """Let nobody wait any more, as a stopping service does first."""
-        assert self._app is not None
-        self._app.state.services.runs.release()
+        assert self.app is not None
+        self.app.state.services.runs.release()
 
     async def start(self, recipe_id: str, **body: Any) -> str:
         """Start a run and return its id."""
@@ -79,7 +79,7 @@ async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Served
 
 @contextlib.asynccontextmanager
 async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]:
-    """Serve a project on a free loopback port."""
+    """Serve a project on a free loopback port, as the program does."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         app = main.create_app(chosen(project, **overrides))

@@ -26,7 +26,7 @@ async def test_answers_are_taken_over_or_asked_again(project: Project) -> None:
         ended = await service.until(source, "done", "failed")
         answer = (await service.http.post(f"/api/runs/{source}/fork", json={"from": "b"})).json()
         fork = await service.until(answer["run_id"], "done", "failed", "waiting")
-        runs = service._app.state.services.runs  # type: ignore[union-attr]
+        runs = service.app.state.services.runs  # type: ignore[union-attr]
         loaded = await runs._store.read(source)
         again = await fork_replay.replayed(
             loaded.start,

@@ -219,8 +219,8 @@ async def test_runs_of_other_processes_are_told(tmp_path: Path) -> None:
             return ""
 
     async with scheduled.in_process(Project(tmp_path)) as service:
-        assert service._app is not None
-        store, time = service._app.state.services.runs._store, service.time
+        assert service.app is not None
+        store, time = service.app.state.services.runs._store, service.time
         kept = repository.EndpointRepository(store.documents("other"), lambda name: store.documents(f"other/{name}"))
         at = clock.stamp(scheduled.BEGIN)
         await kept.put(

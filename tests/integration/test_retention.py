@@ -93,7 +93,7 @@ async def test_a_policy_is_applied(project: Project) -> None:
         kept = (await service.run("quick"))["run_id"]
     async with served.in_process(project) as service:
         read = (await service.http.get("/api/retention")).json()
-        removed = await service._app.state.services.retention.apply()  # type: ignore[union-attr]
+        removed = await service.app.state.services.retention.apply()  # type: ignore[union-attr]
         left = await there(service)
         audit = (await service.http.get("/api/audit?action=run.deleted")).json()
 
@@ -143,7 +143,7 @@ async def test_bad_rules_are_refused_with_their_place(service: served.Served, bo
 async def test_runs_are_pinned_while_others_are_removed(service: served.Served) -> None:
     """A pin that comes between the look and the removal counts."""
     runs = [(await service.run("quick"))["run_id"] for _ in range(6)]
-    retention = service._app.state.services.retention  # type: ignore[union-attr]
+    retention = service.app.state.services.retention  # type: ignore[union-attr]
     removing = asyncio.ensure_future(retention.prune(rules.Rule(older_than_seconds=0), dry_run=False))
     pins = await asyncio.gather(
         *(service.http.patch(f"/api/runs/{run_id}", json={"pinned": True}) for run_id in reversed(runs))

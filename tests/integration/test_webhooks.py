@@ -277,8 +277,8 @@ async def test_a_delivery_does_not_overtake_those_that_wait(tmp_path: Path) -> N
     """With `queue` it starts after them also where no run is unfinished when it arrives."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         added = await service.add(webhook={}, overlap="queue")
-        assert service._app is not None
-        repository = service._app.state.services.hooks._repository
+        assert service.app is not None
+        repository = service.app.state.services.hooks._repository
         trigger = await repository.get(added["trigger_id"])
         await repository.put(trigger.noted(waiting=(triggers.Waiting(occurrence="one", due_at=trigger.created_at),)))
         second = (await service.http.post(added["address"], json={}, headers={"webhook-id": "two"})).json()
@@ -293,9 +293,9 @@ async def test_secrets_are_in_no_log(project: Project, caplog: pytest.LogCapture
     """A delivery that breaks the service leaves no secret in its log."""
     async with scheduled.in_process(project) as service:
         added = await _hook(service)
-        assert service._app is not None
-        service._app.state.services = service._app.state.services.__class__(
-            **{name: getattr(service._app.state.services, name) for name in service._app.state.services.__slots__}
+        assert service.app is not None
+        service.app.state.services = service.app.state.services.__class__(
+            **{name: getattr(service.app.state.services, name) for name in service.app.state.services.__slots__}
             | {"hooks": None}
         )
         answer = await service.http.post(added["address"], json=BODY)

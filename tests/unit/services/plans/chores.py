@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 from app import bootstrap, errors
-from app.domain import library, operations, plain, records, runs, slots
+from app.domain import operations, plain, records, runs, slots
 from app.engine import ports
+from tests import json_dialect
 
 Tried = tuple[int, str, str, int]
 """Task, run, key and attempt."""
@@ -24,41 +24,10 @@ CAPACITY_SECONDS = 60
 """Time within which a chore must begin."""
 
 
-class Chores:
+class Chores(json_dialect.JsonDialect):
     """A dialect whose recipes are `{recipe_id, label, task_patterns, args_schema}`."""
 
     name = "chores"
-    driver_version = 1
-    file_suffixes = (".json",)
-
-    def parse(self, source: str, stem: str) -> library.Recipe:
-        """Read a recipe."""
-        document = json.loads(source)
-        schema: dict[str, plain.Json] = {"type": "object", "properties": {}}
-        return library.Recipe(
-            recipe_id=document["recipe_id"],
-            dialect=self.name,
-            label=document["label"],
-            document=document,
-            args_schema=document.get("args_schema", schema),
-            task_patterns=tuple(document.get("task_patterns", ())),
-        )
-
-    def check(self, recipe: library.Recipe, definition_cache: library.Library) -> list[errors.Flaw]:
-        """Find nothing."""
-        return []
-
-    def flaws(self, source: str, stem: str, definition_cache: library.Library) -> list[errors.Flaw]:
-        """Find nothing."""
-        return []
-
-    def freeze(self, recipe: library.Recipe, definition_cache: library.Library) -> dict[str, plain.Json]:
-        """Return nothing."""
-        return {}
-
-    def json_schema(self) -> dict[str, plain.Json]:
-        """Return the schema of anything."""
-        return {}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Ask where that is to be, fetch, then work."""
