@@ -194,8 +194,13 @@ class Harness:
         return await soon(self._until(session_id, holds))
 
     async def comes_to(self, session_id: str, **statuses: str) -> plans.Plan:
-        """Wait until tasks, given as `t1="done"`, are in these states."""
-        return await self.until(session_id, lambda plan: {**stand(plan), **statuses} == stand(plan))
+        """Wait until tasks, given as `t1="done"`, are in these states; one that runs has its run by then."""
+
+        def holds(plan: plans.Plan) -> bool:
+            named = (each.run_id for each in plan.tasks if statuses.get(f"t{each.id}") == "running")
+            return {**stand(plan), **statuses} == stand(plan) and None not in named
+
+        return await self.until(session_id, holds)
 
     async def runs(self) -> list[str]:
         """Return the state of every run there is, oldest first."""
