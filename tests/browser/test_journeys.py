@@ -91,6 +91,24 @@ def test_a_page_opened_while_the_service_is_away_comes_with_it(chromium: Browser
         expect(page.tab.locator(".banner")).to_have_count(0)
 
 
+def test_a_run_that_met_another_limit_says_whose(project: Project, page: Page) -> None:
+    """A time limit is raised on the run's page, and the budget that parked a run is named."""
+    project.write(".control-room/recipes/amplifier/held.yaml", HELD)
+    late = page.api("POST", "/api/runs", {"recipe_id": "held", "limits": {"wall_seconds": 1}})
+    page.open(f"/runs/{late['run_id']}").shows("time_limit")
+    page.shows("It is paused again at once while the limit is reached.")
+    project.write("go", "")
+    page.button("Raise the limit").click()
+    page.tab.locator("dialog").get_by_label("At most seconds since the start").fill("600")
+    page.tab.locator("dialog").get_by_role("button", name="Save").click()
+    page.shows("It is done.")
+    page.api("PUT", "/api/budgets/tiny", {"recipe_id": "draft", "limits": {"calls": 0}})
+    args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+    parked = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": args})
+
+    page.open(f"/runs/{parked['run_id']}").shows("Raise the budget tiny under Cost")
+
+
 def test_a_gate_is_denied(project: Project, page: Page) -> None:
     """A denial is confirmed, ends the run, and its reason is on the run's page."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)

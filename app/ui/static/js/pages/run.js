@@ -7,7 +7,7 @@ import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span
 import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { Logs } from "../parts/logs.js";
-import { ChangeLimits, Fork, Marks, RunActions, RunLimits, Verified, wasDenied } from "../parts/orders.js";
+import { ChangeLimits, Fork, Marks, RunActions, RunLimits, Verified, metLimit, wasDenied } from "../parts/orders.js";
 import { Answered, Decided, GateCard, RunTable, Virtual } from "../parts/rows.js";
 
 /** @type {any[]} */
@@ -109,8 +109,8 @@ function WhatHappened({ run, onDone }) {
 
 /** What lets a run continue that met a limit: of its own, of another run, or a budget. @param {{run: any, onDone: () => void}} props */
 function Raise({ run, onDone }) {
-  const { code, detail = {} } = run.error;
-  if (!["budget_exhausted", "time_limit"].includes(code)) return null;
+  const { detail = {} } = run.error;
+  if (!metLimit(run.error)) return null;
   const { run_id = run.run_id, name } = detail.budget || detail;
   if (!name && run_id === run.run_id) return html`<p><${ChangeLimits} run=${run} onDone=${onDone} class="primary">Raise the limit<//> The run then continues by itself.</p>`;
   return html`<p>Raise ${name ? html`the budget ${name} under <a href="/cost">Cost</a>` : html`the limit of <a href=${`/runs/${run_id}`}>run ${run_id}</a>`}; this run then continues by itself.</p>`;

@@ -32,10 +32,15 @@ function resumed({ status, error, steps = [] }) {
   const key = error?.key?.replace(/\.evidence$/, "");
   const at = key ? `at ${key}` : "where it stopped";
   const again = status === "paused" ? "A step that was cut off, if any," : `The step ${key || "that was cut off"}`;
-  if (error?.code === "budget_exhausted") return `This run continues ${at}. It is paused again at once while the limit is reached.`;
+  if (metLimit(error)) return `This run continues ${at}. It is paused again at once while the limit is reached.`;
   const step = steps.find((/** @type {any} */ each) => each.key === key);
   const cost = step?.tool || step?.phase === "dod" ? "it calls no agent. First remove the cause, such as a missing file; to change an argument, start again." : "if it calls an agent, that call is paid for again.";
   return `This run continues ${at}. Finished steps are kept and not paid for again. ${again} runs again; ${cost}`;
+}
+
+/** @param {any} error */
+export function metLimit(error) {
+  return ["budget_exhausted", "time_limit"].includes(error?.code);
 }
 
 /** @param {any} run */
@@ -59,7 +64,7 @@ export function RunActions({ run, onDone, next = false }) {
     if (asked === "delete") navigate("/runs");
     onDone();
   };
-  const button = (/** @type {string} */ name) => html`<button type="button" title=${next ? null : ORDERS[name][2](run)} class=${DANGERS.includes(name) ? "quiet danger" : name === "resume" && run.error?.code !== "budget_exhausted" ? "primary" : ""} onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`;
+  const button = (/** @type {string} */ name) => html`<button type="button" title=${next ? null : ORDERS[name][2](run)} class=${DANGERS.includes(name) ? "quiet danger" : name === "resume" && !metLimit(run.error) ? "primary" : ""} onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`;
   const first = wasDenied(run) && next ? "button primary" : "button";
   const again = LANGUAGES.includes(run.dialect) && FINISHED.includes(run.status) && (stopped === next) &&
     html`<a class=${first} title=${next ? null : AGAIN} href=${withQuery("/start", { recipe: run.recipe_id, description: run.task.description })} onClick=${() => keepArgs(run)}>Start again</a>`;
