@@ -70,6 +70,8 @@ class _Course:
         """Hashes of what the file has held."""
         self._by_person: plans.Plan | None = None
         """Content of the file that a person wrote last, if the plan is just that."""
+        self._attempts: dict[int, int] = {}
+        """Highest attempt of each number, also of tasks that a person has removed from the file and written anew."""
         self._is_stale = False
         """Whether the file holds an earlier version of the plan."""
 
@@ -140,7 +142,7 @@ class _Course:
         if not self.plan.tasks:
             await self._hear_chief(facts, value["limit"] > 0, number, at)
         elif value["limit"] > 0:
-            await self._begin(value["limit"], at)
+            await self._begin(value["limit"], value.get("attempts", {}), at)
 
     async def _check(self, task: plans.Task, number: int) -> None:
         asked = plan_operations.CheckTask(run_id=task.run_id or "", checks=task.checks)
@@ -188,11 +190,13 @@ class _Course:
         why = {**error, "code": rules.REVIEW_FAILED, "detail": {"code": error["code"], "run_id": known.run_id}}
         self.plan = transitions.reviewed(self.plan, task.id, failed, why, at)
 
-    async def _begin(self, limit: int, at: str) -> None:
+    async def _begin(self, limit: int, attempts: Mapping[str, int], at: str) -> None:
         unbegun = rules.unbegun(self.plan)
         for task in rules.startable(self.plan, limit):
             # Its run is made at the next look, when the file says that it begins.
-            self.plan = transitions.begun(self.plan, task.id, at)
+            above = max(self._attempts.get(task.id, 0), attempts.get(str(task.id), 0))
+            self.plan = transitions.begun(self.plan, task.id, at, above=above)
+            self._attempts[task.id] = rules.the_task(self.plan, task.id).attempt
         for task in unbegun:
             await self._start(task, at)
 

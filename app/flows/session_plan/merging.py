@@ -29,7 +29,12 @@ def merged(base: Plan, ours: Plan, theirs: Plan) -> Plan:
         ours: The plan as it is now.
         theirs: What the file holds now.
     """
-    found = dataclasses.replace(_fields(base, ours, theirs), tasks=_tasks(base, ours, theirs))
+    # A number is never given again, since runs are found by it.
+    highest = max(base.highest_task_id, ours.highest_task_id)
+    framed = _fields(base, ours, theirs)
+    if theirs.highest_task_id < highest:
+        framed = dataclasses.replace(framed, last_task_id=highest)
+    found = dataclasses.replace(framed, tasks=_tasks(base, ours, theirs))
     try:
         plan_files.from_json(found.to_json())
     except errors.InputRefused:
@@ -52,7 +57,8 @@ def _fields(base: Plan, ours: Plan, theirs: Plan) -> Plan:
 def _tasks(base: Plan, ours: Plan, theirs: Plan) -> tuple[Task, ...]:
     found = [_task(base.task(task.id), ours.task(task.id), task) for task in theirs.tasks if _stays(base, ours, task)]
     known = {task.id for task in theirs.tasks}
-    return (*found, *(task for task in ours.tasks if task.id not in known and _is_kept(base, task)))
+    kept = {task.id for task in ours.tasks if task.id not in known and _is_kept(base, task)}
+    return (*found, *(task for task in ours.tasks if task.id in _with_needed(ours, kept) - known))
 
 
 def _stays(base: Plan, ours: Plan, theirs: Task) -> bool:
@@ -62,6 +68,16 @@ def _stays(base: Plan, ours: Plan, theirs: Task) -> bool:
 
 def _is_kept(base: Plan, task: Task) -> bool:
     return base.task(task.id) is None or task.status is TaskState.RUNNING
+
+
+def _with_needed(plan: Plan, kept: set[int]) -> set[int]:
+    found, left = set[int](), [*kept]
+    while left:
+        task = plan.task(left.pop())
+        if task is not None and task.id not in found:
+            found.add(task.id)
+            left += task.deps
+    return found
 
 
 def _task(base: Task | None, ours: Task | None, theirs: Task) -> Task:

@@ -97,8 +97,11 @@ def retried(plan: plans.Plan, task_id: int, at: str, *, fresh: bool) -> plans.Pl
     return _with(plan, again, at, plans.PlanState.RUNNING)
 
 
-def begun(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
+def begun(plan: plans.Plan, task_id: int, at: str, *, above: int = 0) -> plans.Plan:
     """Let a run be made for a pending task; its attempt names the run, so that after a crash the same one is found.
+
+    Args:
+        above: Highest attempt of an earlier task of that number.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -107,7 +110,7 @@ def begun(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
     task = rules.the_task(plan, task_id)
     _among(plan, {plans.PlanState.RUNNING}, "going on")
     _is(plan, task, plans.TaskState.PENDING, "begun")
-    made = dataclasses.replace(task, status=plans.TaskState.RUNNING, attempt=task.attempt + 1)
+    made = dataclasses.replace(task, status=plans.TaskState.RUNNING, attempt=max(task.attempt, above) + 1)
     return _with(plan, dataclasses.replace(made, started_at=at, ended_at=None, error=None), at)
 
 

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from app import errors
-from app.domain import operations, plans, states, views
+from app.domain import operations, plain, plans, states, views
 from app.domain.gates import OpenGate
 from app.engine import dry_replay, ports, run_engine, stores
 from app.flows.session_plan import rules
+from app.services.plans import tasks
 from app.services.plans.scoping import Scoper, is_unscoped
 from app.services.requests import ResumeRequest
 from app.services.runs import Runs
@@ -125,6 +126,23 @@ class Facts:
             if is_unscoped(task):
                 plan = plan.with_task(await asyncio.to_thread(self._scoper.scoped, plan, task))
         return plan
+
+    async def attempts(self, plan: plans.Plan) -> dict[str, plain.Json]:
+        """Return the highest attempts of earlier tasks that had the numbers of the tasks never begun."""
+        found: dict[str, plain.Json] = {}
+        for task in plan.tasks:
+            attempt = 0
+            while task.attempt == 0 and await self._has_run(tasks.task_key(plan.session_id, task.id, attempt + 1)):
+                attempt += 1
+            if attempt:
+                found[str(task.id)] = attempt
+        return found
+
+    async def _has_run(self, key: str) -> bool:
+        try:
+            return await self._store.find_repeated(key, "") is not None
+        except errors.Conflict:
+            return True
 
     async def sent_on(self, run_id: str) -> bool:
         """Resume a failed run, unless it has been resumed; false if it has nothing to continue from.

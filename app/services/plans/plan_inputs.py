@@ -210,7 +210,12 @@ class PlanInputs:
                 self._watch(plan, waiting, facts)
             return None
         scoped: plain.Json = (await self._facts.scoped(plan)).to_json() if unscoped else None
-        return {"kind": "look", "facts": {each: _told(facts[each]) for each in facts}, "limit": limit, "scoped": scoped}
+        seen: dict[str, plain.Json] = {each: _told(facts[each]) for each in facts}
+        value: dict[str, plain.Json] = {"kind": "look", "facts": seen, "limit": limit, "scoped": scoped}
+        if begins and await self._repository.was_removed(plan.session_id):
+            # A plan that was deleted and written anew must not find the runs of the deleted one.
+            value["attempts"] = await self._facts.attempts(settled)
+        return value
 
     def _begins(self, plan: plans.Plan) -> bool:
         return self.begins_all or plan.session_id in self.begins

@@ -38,7 +38,7 @@ def run_request(plan: plans.Plan, task: plans.Task) -> StartRequest:
         description=text(task),
         args=task.args,
         session_plan_task_id=task.id,
-        idempotency_key=f"plan:{plan.session_id}:{task.id}:{task.attempt}",
+        idempotency_key=task_key(plan.session_id, task.id, task.attempt),
     )
     return of_plan(plan, asked)
 
@@ -55,6 +55,11 @@ def of_plan(plan: plans.Plan, asked: StartRequest) -> StartRequest:
         # The run that asked for the plan may be of another project, or have been deleted since.
         runs_above=plan.runs_above,
     )
+
+
+def task_key(session_id: str, task_id: int, attempt: int) -> str:
+    """Return the key under which the run of a task is found."""
+    return f"plan:{session_id}:{task_id}:{attempt}"
 
 
 def chief_key(session_id: str) -> str:

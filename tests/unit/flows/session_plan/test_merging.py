@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from app.domain import plan_files
 from app.domain.plans import Plan, PlanState, TaskState
 from app.flows.session_plan import merging
 from tests.unit.services.plans import given
@@ -72,6 +73,17 @@ def test_tasks_come_and_go() -> None:
     merged = merging.merged(TWO, ours, theirs)
 
     assert [task.id for task in merged.tasks] == [9, 2, 3]
+
+
+def test_what_a_running_task_needed_stays() -> None:
+    """A removal that would leave a running task without what it depends on keeps that, too, and no number is free."""
+    base = given.plan(given.done(1), given.task(2), given.task(3, 1), given.task(4), revision=3)
+    running = dataclasses.replace(given.running(3), deps=(1,))
+    ours = dataclasses.replace(base.with_task(running), revision=4)
+    merged = merging.merged(base, ours, dataclasses.replace(base, tasks=(given.task(2),)))
+
+    assert plan_files.from_json(merged.to_json()) == merged
+    assert ([task.id for task in merged.tasks], merged.highest_task_id) == ([2, 1, 3], 4)
 
 
 def test_a_task_that_was_removed_meanwhile_stays_away() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from app import errors
 from app.domain import plans
 from app.flows.session_plan import driver
-from tests.unit.services.plans import plan_harness
+from tests.unit.services.plans import given, plan_harness
 from tests.unit.services.plans.plan_harness import task
 from tests.unit.worker import pools
 
@@ -220,6 +221,45 @@ async def test_an_earlier_file_at_a_start(place: plan_harness.Place, caplog: pyt
     assert ([each.attempt for each in plan.tasks], plan.priority) == ([1, 1], 3)
     assert len(await harness.runs()) == 2
     assert f"plan.json of {session_id} held an earlier version of the plan (revision 1)" in caplog.text
+
+    await harness.close()
+
+
+async def test_a_plan_deleted_and_written_again(place: plan_harness.Place) -> None:
+    """A plan that a person writes under the name of a deleted one begins its tasks anew."""
+    harness = await Harness(place).open()
+    written = of_old("by-hand", "running", {**OLD, "status": "pending"})
+    found = []
+    for _ in range(3):
+        harness.put("by-hand", written)
+        harness.application.planner.look_at("by-hand")
+        found.append((await harness.rested("by-hand")).tasks[0])
+        await harness.application.plans.delete("by-hand")
+
+    assert [(each.status.value, each.attempt) for each in found] == [("done", 1), ("done", 2), ("done", 3)]
+    assert len({each.run_id for each in found}) == 3
+
+    await harness.close()
+
+
+async def test_a_number_written_again(place: plan_harness.Place) -> None:
+    """A task that a person writes under a removed one's number gets a run of its own; numbers given here are new."""
+    harness = await Harness(place).open()
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2"))
+    done = await harness.rested(session_id)
+    harness.put(session_id, dataclasses.replace(done, tasks=done.tasks[:1]).to_json())
+    added = (await harness.application.plans.add_task(session_id, task("sweep room 3"))).plan
+    again = dataclasses.replace(given.task(2), recipe_id="sweep", description="sweep room 4")
+    harness.put(session_id, dataclasses.replace(added, tasks=(*added.tasks, again)).to_json())
+    await harness.application.plans.start(session_id)
+    plan = await harness.rested(session_id)
+
+    assert [(each.id, each.status.value, each.attempt) for each in plan.tasks] == [
+        (1, "done", 1),
+        (3, "done", 1),
+        (2, "done", 2),
+    ]
+    assert len(await harness.runs()) == 4
 
     await harness.close()
 
