@@ -29,7 +29,7 @@ async def review(
     Raises:
         errors.JournalCorrupt: a blob that the driver reads is missing or wrong.
     """
-    view = _at_rest(loaded)
+    view = at_rest(loaded)
     if dialect is None:
         return views.on_board(view, _bare(view))
     try:
@@ -96,7 +96,8 @@ def _bare(view: views.RunView) -> Board:
     return Board(progress=Progress(finished_steps=sum(record.done for record in view.living())))
 
 
-def _at_rest(loaded: Loaded) -> views.RunView:
+def at_rest(loaded: Loaded) -> views.RunView:
+    """Return the view of a run that rests, by its journals alone, without its driver."""
     decisions, ended = loaded.decisions, loaded.decisions.ended
     newest = loaded.records[-1].completed_at if loaded.records else loaded.start.created_at
     return views.RunView(

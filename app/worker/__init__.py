@@ -17,7 +17,8 @@ Runs in `ActiveRuns.active_runs`, each an `ActiveRun`:
 - *loading*: `ActiveRun.loading`: its folder is being opened.
   In: `ActiveRuns._load`, in the run's own task or in that of a command.
   Out: loaded, by `Loader.load`. If the folder cannot be opened, `ActiveRuns._leave_unloaded` removes it, and lets it
-  reload if the fault can pass; an evicted run then stays evicted, because its steps are open.
+  reload if the fault can pass; an evicted run then stays evicted, because its steps are open. Parked, if the program
+  broke, by `Loader._park`.
 - *loaded*: it has a `log` and a `runner`; its task is in `Runner.run`. Capacity is separate: the runner gives it back
   while all open steps only wait, and `CapacityHold.enter` queues for it again before a step that needs it.
   In: `Loader.load`.
@@ -34,7 +35,7 @@ Runs in `ActiveRuns.active_runs`, each an `ActiveRun`:
 A run that leaves does so by `ActiveRuns._leave`. Runs that are not in `ActiveRuns.active_runs`:
 
 - *parked*: its last view is in `ActiveRuns.parked`: a fault stopped it, and the journal has no line of that.
-  In: `ActiveRuns._run_to_rest`.
+  In: `ActiveRuns._run_to_rest`, `Loader._park`.
   Out: `ActiveRuns.admit`, for an unpause, a cancel, or a reload once the fault is over.
 - *reloading*: a task of `Reloads` waits until its folder can be opened.
   In: `ActiveRuns._leave_unloaded`, `ActiveRuns._run_to_rest`, `ActiveRuns._run`, `recovery._wait_for`.

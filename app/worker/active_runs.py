@@ -70,7 +70,7 @@ class ActiveRuns:
         """Runs that ended while recovery read rows that may be older; None once recovery has finished."""
         self.expected: set[str] | None = set()
         """Runs that were created while recovery read rows; None once recovery has finished."""
-        self._loader = Loader(store, dialects, equipment, self._reservation, self.changes.note)
+        self._loader = Loader(store, dialects, equipment, self._reservation, self.changes.note, self.parked)
         self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, died)
         self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
         self._interrupts = False

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Mapping
 from typing import cast
 
 from app import clock, errors
-from app.domain import runs, states
-from app.engine import aio, evicted_runs, ports, runner, stores
+from app.domain import runs, states, views
+from app.engine import aio, dry_replay, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, CapacityHold
 
 RELOAD_SECONDS = 5.0  # Wait before a run whose folder could not be opened is queued again.
@@ -46,12 +47,15 @@ class Loader:
         equipment: runner.Equipment,
         reservation: Callable[[ActiveRun], CapacityHold],
         changed: Callable[[str], None],
+        parked: dict[str, views.RunView],
     ) -> None:
+        """Args: parked: Gets the views of runs that a fault of the program keeps from being loaded."""
         self._store = store
         self._dialects = dialects
         self._equipment = equipment
         self._reservation = reservation
         self._changed = changed
+        self._parked = parked
         self.loaded: dict[str, ActiveRun] = {}
         """Active runs that are loaded."""
 
@@ -86,7 +90,10 @@ class Loader:
             raise active_run.failure from error
         except Exception as error:  # one folder must not take the others down
             _log.exception("loading broke", extra={"run_id": active_run.run_id})
-            active_run.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
+            active_run.failure = errors.ControlRoomError(
+                f"the run cannot be loaded: {type(error).__name__}: {error}", code="internal_error"
+            )
+            await self._park(active_run.run_id, active_run.failure)
             raise active_run.failure from error
         finally:
             active_run.loading = False
@@ -102,6 +109,20 @@ class Loader:
             active_run.runner.durability.let_go()
         active_run.log = active_run.runner = None
         self.loaded.pop(active_run.run_id, None)
+
+    async def _park(self, run_id: str, failure: errors.ControlRoomError) -> None:
+        # Nothing loads it again by itself: it must not look as if it were about to begin.
+        try:
+            loaded = await self._store.read(run_id)
+        except (errors.ControlRoomError, errors.StorageFault) as unread:
+            _log.error("not shown as parked: %s", unread.message, extra={"run_id": run_id, "code": unread.code})
+            return
+        view, error = dry_replay.at_rest(loaded), failure.to_json()
+        if not view.status.finished:
+            status = states.RunState.PAUSED
+            self._parked[run_id] = dataclasses.replace(
+                view, status=status, reason=failure.code, error=error, replaying=True
+            )
 
     async def _close(self, active_run: ActiveRun, log: stores.RunLog) -> None:
         try:

@@ -205,9 +205,13 @@ async def test_a_folder_that_nobody_understands_stops_nothing() -> None:
 
     assert refused.value.code == "internal_error"
 
+    view = await bench.shown(store.odd, RunState.PAUSED)
+
+    assert (view.reason, view.error and view.error["code"]) == ("internal_error", "internal_error")
+
     odd, store.odd = store.odd, None
 
-    assert await bench.pool.submit(odd) is RunState.RUNNING
+    assert await bench.pool.unpause(odd) is RunState.RUNNING
     assert await bench.ended(odd) == [RunState.DONE]
 
     await bench.close()
@@ -232,7 +236,8 @@ async def test_a_run_that_breaks_once_its_folder_is_open_stops_nothing(trouble: 
     if isinstance(trouble, OSError):
         await bench.advance_until(lambda: "one/1" in bench.toolbox.executed)
     else:
-        await bench.pool.submit(run_id)
+        assert (await bench.shown(run_id, RunState.PAUSED)).reason == "internal_error"
+        await bench.pool.unpause(run_id)
 
     assert await bench.ended(run_id) == [RunState.DONE]
 
