@@ -58,13 +58,15 @@ class Maker:
         found = edits.in_order(await asyncio.to_thread(self._scoped, plan, wanted, new.tasks))
         return rules.settled(dataclasses.replace(plan, tasks=found), {})
 
-    def refuse_unready(self, plan: plans.Plan) -> None:
+    async def refuse_unready(self, plan: plans.Plan) -> None:
         """Refuse to begin a plan whose tasks would lack a backend here.
 
         Raises:
             errors.NotReady: with every flaw of every such task.
         """
-        self._scoper.refuse_unready(plan)
+        await self._scoper.settle()
+        # Each task is prepared as its run would be, which takes its time for many.
+        await asyncio.to_thread(self._scoper.refuse_unready, plan)
 
     def task(self, plan: plans.Plan, new: NewTask) -> plans.Task:
         """Return a further task of a plan.

@@ -129,7 +129,7 @@ class Plans(PlanQueries):
         Raises:
             errors.NotReady: a task's run would lack a backend here.
         """
-        return await self._change(session_id, revision, self._ready(transitions.approved))
+        return await self._change(session_id, revision, partial(self._ready, move=transitions.approved))
 
     async def start(self, session_id: str, revision: int | None = None) -> plans.Plan:
         """Begin an approved plan, or continue a paused, failed or finished one; if the chief has made no tasks, it is
@@ -152,7 +152,7 @@ class Plans(PlanQueries):
         Raises:
             errors.NotReady: a task's run would lack a backend here.
         """
-        return await self._change(session_id, revision, self._ready(transitions.resumed))
+        return await self._change(session_id, revision, partial(self._ready, move=transitions.resumed))
 
     async def edit(
         self,
@@ -354,20 +354,17 @@ class Plans(PlanQueries):
             return False
         return True
 
-    def _ready(self, move: Callable[[plans.Plan, str], plans.Plan]) -> Callable[[plans.Plan, str], plans.Plan]:
-        def made(plan: plans.Plan, at: str) -> plans.Plan:
-            changed = move(plan, at)
-            self._maker.refuse_unready(changed)
-            return changed
-
-        return made
+    async def _ready(self, plan: plans.Plan, at: str, move: Callable[[plans.Plan, str], plans.Plan]) -> plans.Plan:
+        changed = move(plan, at)
+        await self._maker.refuse_unready(changed)
+        return changed
 
     async def _started(self, plan: plans.Plan, at: str, sent_on: set[str]) -> plans.Plan:
         if plan.status is plans.PlanState.DRAFT and plan.chief_run_id in sent_on:
             # By this very request: the plan has seen its chief continue before the request's own note came.
             return plan
         if plan.status is not plans.PlanState.FAILED or plan.tasks or plan.created_by != plans.BY_CHIEF:
-            return self._ready(transitions.started)(plan, at)
+            return await self._ready(plan, at, transitions.started)
         self._chief.check()
         run_id = plan.chief_run_id
         if run_id is not None and await self._facts.sent_on(run_id):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from app.domain import plans, states
 from app.services import gate_inbox
 from app.services import gates as control_gates
 from app.services import requests as run_requests
-from app.services.plans import facts, requests
+from app.services.plans import facts, requests, scoping
 from tests.unit.services.plans import chores, plan_harness
 from tests.unit.services.plans.plan_harness import task
 from tests.unit.worker import pools
@@ -90,6 +91,23 @@ async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) 
 
     harness.toolbox.release(1)
     await harness.rested(session_id)
+
+
+async def test_what_a_plan_lacks_is_found_beside_the_loop(
+    harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Approving, starting and resuming a plan of many tasks hold up nobody while its recipes are prepared."""
+    threads: list[int] = []
+    monkeypatch.setattr(scoping.Scoper, "refuse_unready", lambda *_: threads.append(threading.get_ident()))
+    session_id = await harness.create(task("sweep room 1"))
+    harness.toolbox.hold(1)
+    for order in ("approve", "start", "pause", "resume"):
+        await getattr(harness.application.plans, order)(session_id)
+
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
+
+    harness.toolbox.release(1)
 
 
 async def test_what_a_run_is_told(harness: plan_harness.Harness) -> None:
