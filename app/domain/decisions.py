@@ -15,7 +15,7 @@ from app.domain.limits import RunLimits
 from app.domain.states import RunState
 from app.domain.usage_sums import Reserved
 
-CRASH_LOOP_TRIES = 3  # Interrupted tries of one step after which the run is parked.
+CRASH_LOOP_TRIES = 3  # Interrupted attempts of one step after which the run is parked.
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -40,7 +40,7 @@ class DecisionKind(StrEnum):
     CANCEL_REQUESTED = "cancel_requested"  # A person asked for the run's end.
     PAUSED = "paused"  # A person stopped the run, or the engine parked it.
     UNPAUSED = "unpaused"  # A person continued a paused run.
-    RELEASED = "released"  # A stopping service let the run go: the tries it cut off do not count as crashes.
+    RELEASED = "released"  # A stopping service let the run go: the attempts it cut off do not count as crashes.
     RESUMED = "resumed"  # A person resumed an ended run; names the lines that are dead from now on.
     ENDED = "ended"  # The run ended; names the journal's length and head, and the causes of a failure.
     LABELLED = "labelled"
@@ -48,7 +48,7 @@ class DecisionKind(StrEnum):
     VOTED = "voted"  # A key gave its decision at a gate that needs several.
     PLACED = "placed"  # The run was given to a worker, which performs all its steps; names the worker.
     LATE = "late"
-    """A try ended after a newer one had begun, or the run had ended; names the blob that keeps what came of it."""
+    """An attempt ended after a newer one had begun, or the run had ended; names the blob that keeps what came of it."""
 
 
 # A look-up costs a tenth of a call of the class, and every step comes this way.
@@ -74,10 +74,10 @@ EVENTS: Mapping[DecisionKind, tuple[EventType, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A try that was begun."""
+    """An attempt that was begun."""
 
     key: str  # Step.
-    attempt: int  # Which try, from 1.
+    attempt: int  # Which attempt, from 1.
     operation: str  # Hash of its operation.
     at: str  # When it began.
     due_at: str | None = None  # When a timer, a gate or a wait is over.
@@ -113,14 +113,14 @@ class Decisions:
     pause_error: Mapping[str, plain.Json] | None = None  # Error that parked the run.
     paused_by: Mapping[str, plain.Json] | None = None  # Author of the present pause, if it is known.
     cut_seconds: float = 0.0
-    """Time of tries at work that a limit, a stop or a kill cut off, which no journal line has."""
+    """Time of attempts at work that a limit, a stop or a kill cut off, which no journal line has."""
     taken_at: str | None = None  # When a process last took it up.
     let_go: tuple[str, dict[str, list[Started]]] | None = None
-    """When a pause or a stop let its open tries go, with those begun by key; None since it was taken up again."""
+    """When a pause or a stop let its open attempts go, with those begun by key; None since it was taken up again."""
     ended: Ended | None = None  # Its ending, unless it was resumed since.
     resumed_at: str | None = None  # When a person last sent it on after it had ended.
     dead: frozenset[int] = _NOTHING  # Positions of journal lines that replay skips.
-    tries: dict[str, list[Started]] = field(default_factory=dict)
+    attempts: dict[str, list[Started]] = field(default_factory=dict)
     """Tries begun by key, since the last unpause, release or resume."""
     due: dict[str, str] = field(default_factory=dict)
     """When timers, gates and waits are over, by key; kept through restarts and pauses."""
@@ -170,7 +170,7 @@ class Decisions:
             case DecisionKind.UNPAUSED:
                 self.paused = None
                 self.pause_error = None
-                self.tries.clear()
+                self.attempts.clear()
             case DecisionKind.RELEASED:
                 self._release(line)
             case DecisionKind.RESUMED:
@@ -215,7 +215,7 @@ class Decisions:
             due_at=line.get("due_at"),
             branch=line.get("branch") or "",
         )
-        self.tries.setdefault(begun.key, []).append(begun)
+        self.attempts.setdefault(begun.key, []).append(begun)
         if self.paused is None:
             self.let_go = None
         if begun.due_at is not None:
@@ -234,7 +234,7 @@ class Decisions:
         self.paused_by = authors.in_line(line)
         self.cut_seconds += float(line.get("cut_seconds") or 0)
         # A limit that parks the run has counted already what it cuts off.
-        self.let_go = (line["at"], {} if "cut_seconds" in line else dict(self.tries))
+        self.let_go = (line["at"], {} if "cut_seconds" in line else dict(self.attempts))
         if gives_up(line):
             lines = line.get("lines")
             self.given_up = True
@@ -242,9 +242,9 @@ class Decisions:
 
     def _release(self, line: Mapping[str, Any]) -> None:
         # While it is paused nothing is at work, so what was open counts until the pause.
-        if self.let_go is None or (self.paused is None and self.tries):
-            self.let_go = (line["at"], self.tries)
-        self.tries = {}
+        if self.let_go is None or (self.paused is None and self.attempts):
+            self.let_go = (line["at"], self.attempts)
+        self.attempts = {}
 
     def _resume(self, line: Mapping[str, Any]) -> None:
         # A run that another process only left behind continues as it was, its questions and times included.
@@ -256,7 +256,7 @@ class Decisions:
             self.asked.clear()
         self.ended = self.cancel_requested_at = self.superseded_by = self.paused = self.pause_error = None
         self.taken_since_resume, self.let_go = False, None
-        self.tries.clear()
+        self.attempts.clear()
         self.dead |= expand(line["dead"])
         self.overrides.update(line.get("overrides") or {})
 

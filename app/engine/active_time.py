@@ -66,17 +66,17 @@ class ActiveTime:
 
 
 def taken_facts(loaded: Loaded, asks: Mapping[str, Ask], now: str) -> dict[str, plain.Json]:
-    """Return the fields of the line by which a process takes a run up: the active time of tries left without a line.
+    """Return the fields of the line by which a process takes a run up: the active time of attempts left without a line.
 
     A process that stopped has written when it let them go. After a kill they count until now, since no file says when
     it happened.
     """
     decided, found = loaded.decisions, loaded.records
-    until, tries = decided.let_go or (now, decided.tries)
+    until, tries = decided.let_go or (now, decided.attempts)
     since = decided.taken_at
     if since is None or not tries:
         return {}
-    # Of the tries of a key the newest is the one that was open.
+    # Of the attempts of a key the newest is the one that was open.
     newest = [tries[key][-1] for key, ask in asks.items() if key in tries and not ask.operation.idle]
     recorded = {(record.key, record.attempt) for record in found} if newest else set()
     begun = [one.at for one in newest if one.at >= since and (one.key, one.attempt) not in recorded]

@@ -63,13 +63,13 @@ class AgentPrompt:
     idle_seconds: float | None = None  # Longest silence; None: the backend's default.
     run_id: str  # Run it belongs to.
     key: str  # Step it belongs to.
-    attempt: int  # Which try.
+    attempt: int  # Which attempt.
     env: Mapping[str, str] = field(default_factory=dict)  # Variables set for an agent that is a program.
     cap_usd: float | None = None
     """Most that the prompt may cost, for programs with a cap of their own; None: no limit."""
     line_attempt: int = 1
-    """Which try it is in the run's journal; `attempt` also counts those that were cut off within it."""
-    recorded: tuple[int, ...] = ()  # Earlier tries of the step that left a line there.
+    """Which attempt it is in the run's journal; `attempt` also counts those that were cut off within it."""
+    recorded: tuple[int, ...] = ()  # Earlier attempts of the step that left a line there.
     retry_until_space: RetryUntilSpace = field(default=write_once, compare=False, repr=False)
     """Write the record of the conversation, however long it takes: the reply may have cost money."""
     hear: Callable[[str], None] = field(default=unheard, compare=False, repr=False)
@@ -87,7 +87,7 @@ class AgentReply:
     usage: Usage | None = None  # Tokens and price of this turn; None if the backend reports neither.
     finish: Finish | None = None  # `length` if the backend reports that the reply hit the length limit.
     covers: int | None = None
-    """Earlier try of the step, left without a line, whose usage is contained in this turn's; None: there is none."""
+    """Earlier attempt of the step, left without a line, whose usage is contained in this turn's; None: none."""
     error: StepError | None = None
     """Why there is no reply; conversation and usage are still set, if they are known."""
 

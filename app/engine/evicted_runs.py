@@ -70,7 +70,7 @@ class RestingInput:
     """An input at which a run rests."""
 
     key: str  # Step.
-    attempt: int  # Which try.
+    attempt: int  # Which attempt.
     operation: operations.Input  # What is awaited.
     place: Place  # Position of the step in the recipe.
     asked_at: str  # When it was asked first.

@@ -41,7 +41,7 @@ def unled(records: Iterable[Record], decisions: Decisions, scheduler: DriverSche
     known = {record.key for record in lines} | scheduler.asks.keys()
     begun = [
         key
-        for key, tries in decisions.tries.items()
+        for key, tries in decisions.attempts.items()
         if key not in known and not scheduler.was_cancelled(tries[-1].branch)
     ]
     if not begun:

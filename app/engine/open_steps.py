@@ -26,11 +26,11 @@ class StepWait:
 
     key: str  # Step.
     operation: operations.Operation  # The operation.
-    attempt: int  # Which try; 0 before the first.
-    since: str | None  # When the try began, or a gate was asked first.
+    attempt: int  # Which attempt; 0 before the first.
+    since: str | None  # When the attempt began, or a gate was asked first.
     due_at: str | None = None  # When a timer or a gate's default is due.
     performing: bool = True  # Whether its performer has it now.
-    failed: Record | None = None  # The try before, after which it waits for the next one.
+    failed: Record | None = None  # The attempt before, after which it waits for the next one.
     output_at: str | None = None  # When its newest output came, if that is known.
     step: StepAttempt | None = None  # The step itself, where it is in memory.
     queued: views.Queued | None = None  # Its place in the queue of its backend.
@@ -42,7 +42,7 @@ class PerformedStep:
 
     key: str  # Name of the step within its run.
     step_id: str  # Name of the step in the recipe.
-    started_at: str  # When the try began.
+    started_at: str  # When the attempt began.
     output_at: str | None  # When its newest output came, to the second; None before the first.
 
 
@@ -102,7 +102,7 @@ def executed_elsewhere(view: views.RunView, loaded: Loaded, asks: Mapping[str, A
 
 
 def _begun(loaded: Loaded, ask: Ask, attempt: int) -> views.OpenStep:
-    tries = loaded.decisions.tries.get(ask.key)
+    tries = loaded.decisions.attempts.get(ask.key)
     return views.OpenStep(
         key=ask.key,
         attempt=attempt,
@@ -136,7 +136,7 @@ def _of_ask(loaded: Loaded, ask: Ask, tried: Iterable[Record]) -> StepWait:
     for record in tried:
         if record.position not in decided.dead and record.attempt >= attempt:
             failed = record
-    begun = decided.tries.get(ask.key)
+    begun = decided.attempts.get(ask.key)
     return StepWait(
         key=ask.key,
         operation=ask.operation,

@@ -204,7 +204,7 @@ class Call:
 
     run: RunStart  # Facts of the run.
     key: str  # Step.
-    attempt: int  # Which try, from 1.
+    attempt: int  # Which attempt, from 1.
     operation: Operation  # The requested operation.
     place: Place  # Position of the step in the recipe.
     due_at: str | None  # When a timer, a gate or a wait is over; the same after a restart.
@@ -217,7 +217,7 @@ class Call:
     live: LiveStep = field(default_factory=LiveStep)  # What the step shows during the attempt.
     masker: plain.Masker = _NO_SECRETS
     """Hides secrets in output that is cut or parsed before the engine sees it."""
-    recorded: tuple[int, ...] = ()  # Earlier tries of the step that left a line in the journal.
+    recorded: tuple[int, ...] = ()  # Earlier attempts of the step that left a line in the journal.
     exchanges: tuple[Exchange, ...] = ()
     """What the run has said so far in the step's conversation, where a person had that begun again; else nothing."""
     cap_usd: float | None = None  # Most that a call of an agent may cost; None: no limit.
@@ -228,7 +228,7 @@ Source: TypeAlias = Callable[[Call], Awaitable[plain.Json]]
 
 
 class Interrupted(BaseException):
-    """The process of a try was killed while the service continued: as after a crash, a further try is made."""
+    """The process of an attempt was killed while the service continued: as after a crash, a further attempt is made."""
 
     def __init__(self, cause: errors.ControlRoomError) -> None:
         super().__init__(cause.message)
@@ -241,7 +241,7 @@ class Performer(Protocol):
     async def perform(self, call: Call) -> Result:
         """Perform one try.
 
-        A cancellation must reach everything that the try has started, and may take no longer than that needs. An
+        A cancellation must reach everything that the attempt has started, and may take no longer than that needs. An
         exception other than `errors.StepError` becomes a failed record with the code `internal_error`.
         """
 

@@ -65,7 +65,7 @@ async def satisfy(scheduler: DriverScheduler, read_blob: ReadBlob) -> None:
 
 
 def hand_out(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> None:
-    """Give one line to the branch that asks for its key; a try that is not final is only compared.
+    """Give one line to the branch that asks for its key; an attempt that is not final is only compared.
 
     Raises:
         errors.NondeterminismFault: no operation matches it, or another operation has its key.

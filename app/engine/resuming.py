@@ -55,7 +55,7 @@ async def show(log: stores.RunLog, loaded: stores.Loaded, dialects: Dialects) ->
 
 
 def _say_outdated(log: stores.RunLog, fault: errors.ControlRoomError | errors.StorageFault) -> None:
-    # The order is on disk and stands. If it failed here, its caller would not queue the run.
+    # The command is on disk and stands. If it failed here, its caller would not queue the run.
     run_id = log.loaded.start.run_id
     _log.warning("shown as it was before: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
 

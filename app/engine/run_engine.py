@@ -43,7 +43,7 @@ class Resume:
     from_key: str | None = None  # Step to go back to; None: the causes of the ending.
     overrides: Mapping[str, plain.Json] = field(default_factory=dict)
     """Fields of the run's start that are put in place of the frozen ones: `args`, `recipe`, `frozen`, …"""
-    author: Author | None = None  # Who orders it; None: Control Room itself.
+    author: Author | None = None  # Who asks for it; None: Control Room itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ class RunEngine(Protocol):
         A run that waits in the queue is loaded for it.
 
         Args:
-            attempt: Which try of the step the delivery is for; None: the present one.
+            attempt: Which attempt of the step the delivery is for; None: the present one.
 
         Returns:
             The line of the step.
@@ -253,5 +253,5 @@ class RunEngine(Protocol):
 
 
 def wrong_state(run_id: str, state: str, asked: str) -> errors.WrongState:
-    """Return the refusal of an order that a run in this state does not take."""
+    """Return the refusal of a command that a run in this state does not take."""
     return errors.WrongState(f"the run {run_id} is {state} and cannot be {asked}", detail={"status": str(state)})

@@ -131,14 +131,14 @@ class RunProjection:
         self._changed()
 
     def reopen(self, attempt: StepAttempt) -> bool:
-        """Return whether a try is of an input at which the run rested, which was shown all the time."""
+        """Return whether an attempt is of an input at which the run rested, which was shown all the time."""
         rested = self.resting.pop(attempt.ask.key, None) is not None
         if rested:
             self._changed()
         return rested
 
     def tell(self, at: datetime | None = None) -> None:
-        """Note a change that no snapshot holds, as when a try begins."""
+        """Note a change that no snapshot holds, as when an attempt begins."""
         self._updated_at = at or self._clock.now()
         self._changed()
 

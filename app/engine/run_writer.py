@@ -27,7 +27,7 @@ class StepOwner(Protocol):
     capacity: ports.Capacity  # The run's place in the pool.
 
     def began(self, attempt: StepAttempt) -> None:
-        """Note that a try has begun."""
+        """Note that an attempt has begun."""
 
     def arrived(self, record: Record) -> None:
         """Take a record that is durable."""

@@ -275,7 +275,7 @@ class Runner:
         self.turns += 1
 
     def began(self, attempt: StepAttempt) -> None:
-        """Note that a try has begun."""
+        """Note that an attempt has begun."""
         if not (self._projection.resting and self._projection.reopen(attempt)):
             self._projection.tell(attempt.started_at)
         if attempt.idle:

@@ -21,7 +21,7 @@ class StepAttempt(LiveStep):
     """A step that is open, and its present try."""
 
     ask: Ask  # What its driver asks for.
-    history: list[Record]  # Its living lines so far: tries that were not final.
+    history: list[Record]  # Its living lines so far: attempts that were not final.
     exchanges: tuple[ports.Exchange, ...] = ()
     """Earlier prompts and replies of a conversation that a person had begun again."""
     idle: bool  # Whether performing it only waits, so that it needs no capacity.
@@ -32,15 +32,15 @@ class StepAttempt(LiveStep):
     duration_seconds: float = 0.0  # How long its performer took.
     result: Result = NO_RESULT  # What came of the present try.
     completed_at: datetime = NEVER  # When the present try was over.
-    retry_at: str | None = None  # When the next try is due; None: the present one is final.
-    begun: bool = False  # Whether a try has begun, or the run rested at it, so that it is shown.
+    retry_at: str | None = None  # When the next attempt is due; None: the present one is final.
+    begun: bool = False  # Whether an attempt has begun, or the run rested at it, so that it is shown.
     performing: bool = False  # Whether something is under way that an interruption would cut off.
     reserving: bool = False  # Whether it waits until a limit or budget has room beside other calls.
     away: bool = False
     """Whether it is with its performer, and needs nothing of its run until the performer returns."""
     committing: bool = False  # Whether its record is being written, which an interruption lets finish.
     cut: bool = False
-    """Whether it was interrupted while its record was written, so that no further try begins."""
+    """Whether it was interrupted while its record was written, so that no further attempt begins."""
     reservation: Reservation | None = None
     """Amounts reserved for the present attempt; None if it calls no agent."""
     task: asyncio.Task[None] | None = None  # The task that executes it.

@@ -20,7 +20,7 @@ from app.engine.stores import Loaded
 
 
 class Rescue(Enum):
-    """What happens to a step whose earlier try was cut off."""
+    """What happens to a step whose earlier attempt was cut off."""
 
     PERFORM = "perform"  # It is performed, as the next attempt.
     CRASH_LOOP = "crash_loop"  # Its run is parked: it was cut off too often.
@@ -29,7 +29,7 @@ class Rescue(Enum):
 
 
 def rescue(operation: Operation, tries: Sequence[Started], recorded: Collection[int]) -> Rescue:
-    """Decide about a step from the tries begun and the attempts that left a line."""
+    """Decide about a step from the attempts begun and the attempts that left a line."""
     interrupted = sum(begun.attempt not in recorded for begun in tries)
     if interrupted == 0 or operation.idle:
         return Rescue.PERFORM
@@ -44,7 +44,7 @@ def retry_delay_seconds(policy: RetryPolicy | None, result: Result, tries: int) 
     """Decide whether a failed try is made again, and after how long; None: it is final.
 
     Args:
-        tries: Tries recorded so far, this one included.
+        tries: Attempts recorded so far, this one included.
     """
     if result.status is not StepState.FAILED or policy is None or tries >= policy.max_attempts:
         return None
@@ -76,7 +76,7 @@ def _worth_another(policy: RetryPolicy, error: StepError | None) -> bool:
 
 
 def unsound(result: Result) -> Result:
-    """Return the failure of a performer that broke its promise: an error if and only if the try failed."""
+    """Return the failure of a performer that broke its promise: an error if and only if the attempt failed."""
     return failed("bad_result", f"the performer returned {result.status.value} with error {result.error}")
 
 

@@ -46,16 +46,16 @@ class StepExecutor:
         """The runner that has the run, for which steps of an evicted run wait."""
 
     def remember(self, records: Iterable[Record]) -> None:
-        """Replace the known tries that left a line."""
+        """Replace the known attempts that left a line."""
         self._recorded = {}
         for record in records:
             self._recorded[record.key] = (*self._recorded.get(record.key, ()), record.attempt)
 
     async def execute(self, attempt: StepAttempt) -> None:
-        """Carry a step out until one of its tries is final; the runner gets each record, and any failure."""
+        """Carry a step out until one of its attempts is final; the runner gets each record, and any failure."""
         try:
             owner = self.writer.owner or await self.writer.reach()
-            decided = self._claim(attempt, owner) if attempt.ask.key in owner.log.loaded.decisions.tries else None
+            decided = self._claim(attempt, owner) if attempt.ask.key in owner.log.loaded.decisions.attempts else None
             while True:
                 holds_capacity = attempt.idle or self._start.run_id in owner.capacity.holders
                 if attempt.history or not holds_capacity:
@@ -81,10 +81,10 @@ class StepExecutor:
             if attempt.reservation is not None:
                 attempt.reservation.close()
 
-    # -- claim: is it performed at all after earlier tries?
+    # -- claim: is it performed at all after earlier attempts?
 
     def _claim(self, attempt: StepAttempt, owner: StepOwner) -> Result | None:
-        key, tries = attempt.ask.key, owner.log.loaded.decisions.tries.get(attempt.ask.key)
+        key, tries = attempt.ask.key, owner.log.loaded.decisions.attempts.get(attempt.ask.key)
         if not tries:
             return None
         match step_decisions.rescue(attempt.ask.operation, tries, self._recorded.get(key, ())):
@@ -99,7 +99,7 @@ class StepExecutor:
         return None
 
     def _claim_again(self, attempt: StepAttempt, owner: StepOwner) -> Result | None:
-        # As after a kill of the service: a further try, so that the journal shows that there was one before.
+        # As after a kill of the service: a further attempt, so that the journal shows that there was one before.
         owner.log.add_event(EventType.STEP_INTERRUPTED, attempt.ask.key, {"attempt": attempt.attempt})
         return self._claim(attempt, owner)
 
@@ -127,7 +127,7 @@ class StepExecutor:
     # -- announce: the `started` line, synced where a crash must not forget it
 
     async def announce(self, attempt: StepAttempt, owner: StepOwner) -> None:
-        """Begin a try: write its `started` line, unless it continues to wait."""
+        """Begin an attempt: write its `started` line, unless it continues to wait."""
         self._reach("step.before_started")
         attempt.performing, attempt.output_at = not attempt.idle, None
         rested = attempt.begun and not attempt.attempt
@@ -168,7 +168,7 @@ class StepExecutor:
         if isinstance(operation, operations.Input):
             facts["asked_at"] = at
         facts |= {} if attempt.reservation is None else attempt.reservation.begin(attempt.attempt)
-        # A step that only reads leaves nothing: a power cut may take its line, and its repetition is its first try.
+        # A step that only reads leaves nothing: a power cut may take its line, and its repetition is its first attempt.
         sync = operation.outside or wait is not None or operation.on_interrupted != "rerun"
         try:
             await owner.log.decide(DecisionKind.STARTED, facts, sync=sync, at=at)
@@ -259,7 +259,7 @@ class StepExecutor:
                 await owner.capacity.enter()
 
     def call(self, attempt: StepAttempt, owner: StepOwner) -> ports.Call:
-        """Return the try as its performer sees it."""
+        """Return the attempt as its performer sees it."""
         ask, decisions = attempt.ask, owner.log.loaded.decisions
         return ports.Call(
             run=self._start,
@@ -353,7 +353,7 @@ class StepExecutor:
             if delay is not None:
                 attempt.retry_at = clock.stamp(attempt.completed_at + timedelta(seconds=delay))
         if attempt.reservation is not None and attempt.reservation.ended_by_limit(result):
-            # Its next try parks the run, and begins once the limit is raised.
+            # Its next attempt parks the run, and begins once the limit is raised.
             attempt.retry_at = clock.stamp(attempt.completed_at)
         output, ask = result.output, attempt.ask
         encoded = output.encode() if isinstance(output, str) else b"" if output is None else plain.content(output)

@@ -274,7 +274,7 @@ def _continue(step: _OpenStep, log: stores.RunLog | None = None) -> None:
     attempt.attempt = decided.highest_attempt.get(key, 0)
     if attempt.attempt == 0:
         raise Superseded
-    tries = decided.tries.get(key)
+    tries = decided.attempts.get(key)
     at = decided.asked.get(key) or (tries[-1].at if tries else None)
     if at is not None:
         attempt.started_at = clock.instant(at)

@@ -133,7 +133,7 @@ class Account:
 
         Args:
             aside: Runs whose calls are not meant.
-            but: Run and step whose earlier tries are not meant.
+            but: Run and step whose earlier attempts are not meant.
         """
         unknown = [name for name in ("tokens", "cost_usd") if getattr(need, name) is None]
         limited = [name for name in unknown if getattr(self.limits, name) is not None]
@@ -145,7 +145,7 @@ class Account:
 
         Args:
             aside: Runs whose calls are not meant.
-            but: Run and step whose earlier tries are not meant.
+            but: Run and step whose earlier attempts are not meant.
         """
         under_way = ((call, held.reserved) for call, held in self._held.items() if held.is_open)
         return [(call, reserved) for call, reserved in under_way if call[0] not in aside and call[:2] != but]

@@ -107,7 +107,7 @@ class InputRegister:
         """Deliver to an open step, or to one at which a run rests; return what became of it, or None if there is none.
 
         Raises:
-            errors.Conflict: `gate_lapsed`, `input_lapsed`, that try of the step is not the present one.
+            errors.Conflict: `gate_lapsed`, `input_lapsed`, that attempt of the step is not the present one.
             errors.RequestInvalid: `unknown_decision`.
         """
         awaited = self._open.get(run_id, {}).get(key) or _rested(resting, key)

@@ -320,7 +320,7 @@ class Pool:
         await self._deliveries.let_ask(summary.run_id for summary in asking)
 
     def _supersede(self, summary: stores.RunSummary, *, again: bool = False) -> None:
-        """Cancel the earlier runs of a key as a new one orders; after a crash before that, recovery does.
+        """Cancel the earlier runs of a key as a new one asks; after a crash before that, recovery does.
 
         Args:
             again: Whether an earlier process may have done so.

@@ -97,7 +97,9 @@ class Resting:
             return ()
         recorded = {(record.key, record.attempt) for record in loaded.records}
         known = asks.keys() | {key for key, _ in recorded}
-        if not known >= decided.tries.keys() or not all(self._rests(ask, decided, recorded) for ask in asks.values()):
+        if not known >= decided.attempts.keys() or not all(
+            self._rests(ask, decided, recorded) for ask in asks.values()
+        ):
             return ()
         return [self._input(ask, decided.highest_attempt[key], decided.asked[key]) for key, ask in asks.items()]
 

@@ -41,7 +41,7 @@ class RunCommands:
         self._reach = equipment.probes.reach
         self._spending = equipment.spending
         self._active = active
-        self._given = aio.BackgroundTasks()
+        self._under_way = aio.BackgroundTasks()
         self._later = aio.BackgroundTasks()
 
     async def cancel(self, run_id: str, author: Author | None = None) -> states.RunState:
@@ -73,7 +73,7 @@ class RunCommands:
     async def reload(self, run_id: str) -> None:
         """Load a run that is queued or evicted, because its folder was changed."""
         if (active_run := self._active.active_runs.get(run_id)) is not None and active_run.runner is None:
-            await self._given.carry_out(self._reload(run_id), f"reload {run_id}")
+            await self._under_way.carry_out(self._reload(run_id), f"reload {run_id}")
 
     async def cancel_children(self, run_id: str, author: Author | None = None) -> None:
         """Cancel every unfinished run that a run has started."""
@@ -108,7 +108,7 @@ class RunCommands:
     async def settled(self) -> None:
         """Wait until every command has finished; those that wait for a file are cancelled."""
         self._later.give_up()
-        await self._given.settled()
+        await self._under_way.settled()
 
     async def _cancel_when_readable(
         self, run_id: str, author: Author | None, superseded_by: runs.Superseded | None
@@ -116,13 +116,13 @@ class RunCommands:
         await self._store.until_readable(run_id)
         await self.cancel_all({run_id}, author, superseded_by)
 
-    async def _carry_out(self, run_id: str, order: Coroutine[Any, Any, T]) -> T:
-        return await self._given.carry_out(self._in_turn(run_id, order), f"order {run_id}")
+    async def _carry_out(self, run_id: str, command: Coroutine[Any, Any, T]) -> T:
+        return await self._under_way.carry_out(self._in_turn(run_id, command), f"command about {run_id}")
 
-    async def _in_turn(self, run_id: str, order: Coroutine[Any, Any, T]) -> T:
+    async def _in_turn(self, run_id: str, command: Coroutine[Any, Any, T]) -> T:
         with _no_space():
             async with self._active.locks.of(run_id):
-                return await order
+                return await command
 
     # -- cancel
 
@@ -138,7 +138,7 @@ class RunCommands:
             active_run.sent_on = True
             await self._pass_on(run_id, active_run, author)
         finally:
-            # A run that was taken up for the order continues, even if the order could not be written.
+            # A run that was taken up for the command continues, even if the command could not be written.
             self._active.advance(active_run)
         return states.RunState.CANCELLED
 
@@ -209,7 +209,7 @@ class RunCommands:
         if summary.owner != "service":
             if summary.status != states.RunState.PAUSED:
                 raise _wrong(run_id, summary.status, "unpaused")
-            # Nothing else continues it, so that it is taken over with the order.
+            # Nothing else continues it, so that it is taken over with the command.
             return await self._resume(run_id, run_engine.Resume(author=author))
         async with self._opened(run_id) as log:
             if log.loaded.missing is not None and summary.error_code != decisions.LINES_MISSING:
@@ -339,7 +339,7 @@ class RunCommands:
             await self._close(log, run_id)
 
     async def _close(self, log: stores.RunLog, run_id: str) -> None:
-        # What was decided is durable by now, so that the order stands whatever happens to the snapshots.
+        # What was decided is durable by now, so that the command stands whatever happens to the snapshots.
         try:
             await log.close()
         except errors.StorageFault as fault:
@@ -354,7 +354,7 @@ class RunCommands:
 
 
 async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
-    # An order may be the first write after a failed one; while nothing else is written, nothing else repairs the file.
+    # A command may be the first write after a failed one; while nothing else is written, nothing else repairs the file.
     try:
         return await log.decide(kind, facts)
     except errors.StorageFault:

@@ -35,7 +35,7 @@ class _Journal:
     def of(cls, version: object, loaded: stores.Loaded) -> _Journal:
         decided = loaded.decisions
         # Of a step that was tried again, only the newest try is under way.
-        newest = {(key, decided.highest_attempt[key]) for key in decided.tries}
+        newest = {(key, decided.highest_attempt[key]) for key in decided.attempts}
         goes_on = decided.ended is None and decided.paused is None
         return cls(
             version=version,

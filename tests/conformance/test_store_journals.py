@@ -87,7 +87,7 @@ async def test_an_unsynced_decision_is_written_before_it_is_answered(harness: St
 
     assert harness.passed.points["storage.decide.before_sync"] == before
     assert json.loads(harness.content("control.jsonl").splitlines()[-1])["kind"] == "started"
-    assert [begun.attempt for begun in log.loaded.decisions.tries["a"]] == [1]
+    assert [begun.attempt for begun in log.loaded.decisions.attempts["a"]] == [1]
 
 
 async def test_the_first_taking_shares_the_sync_of_the_first_step(file_harness: StoreHarness) -> None:

@@ -303,7 +303,7 @@ async def test_waiting_for_files_takes_no_capacity(project: projects.Project, se
 
 
 async def _has_begun(scene: Scene, run_id: str) -> bool:
-    return bool((await scene.service.store.read(run_id)).decisions.tries)
+    return bool((await scene.service.store.read(run_id)).decisions.attempts)
 
 
 @asynccontextmanager

@@ -134,7 +134,7 @@ def test_a_resume_forgets_what_led_to_the_ending():
     )
 
     assert folded.cancel_requested_at is None
-    assert folded.tries == {}
+    assert folded.attempts == {}
     assert folded.due == {}
     assert folded.dead == {0, 1}
     assert folded.overrides == {"args": {"x": 1}, "resumed": True}
@@ -147,7 +147,7 @@ def test_tries_are_forgiven(kind):
     begun = {"kind": "started", "key": "a", "attempt": 1, "operation": "h", "due_at": samples.AT}
     folded = _fold(begun, {"kind": kind})
 
-    assert folded.tries == {}
+    assert folded.attempts == {}
     assert folded.due == {"a": samples.AT}
 
 
