@@ -101,7 +101,7 @@ function WhatHappened({ run, onDone }) {
   if (run.status !== "paused" && (run.status === "done" || !FINISHED.includes(run.status))) return null;
   const { code, message, key } = run.error || {};
   const step = run.steps.find((/** @type {any} */ each) => each.key === key);
-  return html`${stopped(run) && html`<div class="fault" role="note">
+  return html`${stopped(run) && html`<div class=${`fault is-${run.status}`} role="note">
       <strong>${wasDenied(run) ? "It was denied" : run.status === "failed" ? "Why it failed" : "Why it is paused"}</strong>
       <p>${message} <code>${code}</code></p><p>${key && html`At step <a href=${stepLink(key)}>${key}</a>${step?.attempt > 1 && `, attempt ${step.attempt}`}, `}<${Ago} at=${run.completed_at || run.updated_at} />.</p><${Raise} run=${run} onDone=${onDone} /></div>`}
     <${Section} title="What next"><div class="card"><${RunActions} run=${run} onDone=${onDone} next /></div></${Section}>`;
