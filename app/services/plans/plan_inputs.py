@@ -161,7 +161,15 @@ class PlanInputs:
             return {"kind": "removed"}
         edit = await self._published(plan, shown)
         if edit is not None:
-            return {"kind": "file", "plan": edit.to_json(), "at_start": plan.session_id not in self._agreed}
+            at_start = plan.session_id not in self._agreed
+            if at_start and edit.revision > plan.revision:
+                _log.error(
+                    "plan.json of %s is at revision %s and the plan's journal only at %s, which may lack its last "
+                    "lines; the file counts as an edit, which names no author",
+                    *(plan.session_id, edit.revision, plan.revision),
+                    extra={"session_id": plan.session_id},
+                )
+            return {"kind": "file", "plan": edit.to_json(), "at_start": at_start}
         if await self._repository.find(plan.session_id) is None:
             waiting.open = None
             self._repository.tell(plan.session_id)

@@ -225,6 +225,24 @@ async def test_an_earlier_file_at_a_start(place: plan_harness.Place, caplog: pyt
     await harness.close()
 
 
+async def test_a_file_ahead_of_the_journal(place: plan_harness.Place, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that is newer at a start than the journal counts, without its authors, and the log reports the gap."""
+    harness = await Harness(place).open()
+    session_id = await harness.create(task("sweep room 1"))
+    draft = await harness.show(session_id)
+    await harness.crash()
+    eve = {"name": "Eve", "claimed": True, "via": "local"}
+    ahead = dataclasses.replace(draft, status=plans.PlanState.APPROVED, revision=draft.revision + 1, approved_by=eve)
+    harness.put(session_id, ahead.to_json())
+    await harness.restart()
+    plan = await harness.until(session_id, lambda plan: plan.approved_by is None)
+
+    assert plan.status is plans.PlanState.APPROVED
+    assert f"plan.json of {session_id} is at revision 2 and the plan's journal only at 1" in caplog.text
+
+    await harness.close()
+
+
 async def test_a_plan_deleted_and_written_again(place: plan_harness.Place) -> None:
     """A plan that a person writes under the name of a deleted one begins its tasks anew."""
     harness = await Harness(place).open()
