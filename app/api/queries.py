@@ -92,7 +92,9 @@ class RunFilters(BaseModel):
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
     session_id: _Plain | None = Field(None, description="Only runs of this work session, or of the plan of this id.")
     started_by: _Plain | None = Field(
-        None, description="Only runs that the author of this name started.", examples=["trigger trg_5h2m9q0x7c1v8b3n"]
+        None,
+        description="Only runs that the author of this name started, or without a name in this way (`local`, `token`).",
+        examples=["trigger trg_5h2m9q0x7c1v8b3n"],
     )
     q: _Plain | None = Field(
         None,

@@ -212,7 +212,7 @@ _BY_PLACE = (
     click.option("--created-before", metavar="INSTANT", help="Only runs created before it."),
 )
 _BY_STATE = (
-    click.option("--started-by", metavar="NAME", help="Only runs that the author of this name started."),
+    click.option("--started-by", metavar="NAME", help="Only runs of this author, as the list shows it."),
     click.option("--status", type=click.Choice(STATES), multiple=True, help="Only runs in this state; repeatable."),
     click.option(
         "--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session."

@@ -343,7 +343,10 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 def _progress(detail: Mapping[str, Any]) -> str:
     total = detail.get("total_steps")
-    return f"{detail.get('current_step_index', 0)} of {'?' if total is None else total} steps"
+    done = detail.get("current_step_index", 0)
+    # A gate may come after the last step.
+    gate = " + gate" if total is not None and done >= total and detail.get("status") == "waiting" else ""
+    return f"{done} of {'?' if total is None else total} steps{gate}"
 
 
 def partial(ending: Mapping[str, Any] | None) -> str | None:

@@ -218,7 +218,7 @@ class RunQuery:
     parent_run_id: str | None = None  # Only runs that this run started.
     concurrency_key: str | None = None  # Only runs with this concurrency key.
     session_id: str | None = None  # Only runs of this work session.
-    started_by: str | None = None  # Only runs that the author of this name started.
+    started_by: str | None = None  # Only runs of this author: a name, or without one the way in.
     q: str | None = None
     """Only runs with this text in their id, recipe, description, session or the value of a label, whatever its case."""
     scope: Scope | None = None  # Only runs of this scope; None: of any.

@@ -24,6 +24,9 @@ def ids(found: list[RunSummary]) -> list[str]:
     return [run.run_id for run in found]
 
 
+LOCAL = {"name": None, "claimed": False, "via": "local"}
+
+
 async def filled(harness: StoreHarness) -> None:
     """Make five runs, one a minute, of which the second has ended and the fifth is a child."""
     store = await harness.open()
@@ -34,7 +37,7 @@ async def filled(harness: StoreHarness) -> None:
             "labels": {"team": "a" if number < 3 else "b", "number": str(number)},
             "parent_run_id": "r0" if number == 4 else None,
             "session_id": "sp_one" if number > 2 else "sp_other",
-            "started_by": {"name": "anna", "claimed": False, "via": "key"} if number in (1, 3) else None,
+            "started_by": {"name": "anna", "claimed": False, "via": "key"} if number in (1, 3) else LOCAL,
             "description": {2: "Die Straße", 3: "100% and/or nothing"}.get(number, ""),
         }
         await store.create(store_harness.start(f"r{number}", **facts))
@@ -57,6 +60,8 @@ async def filled(harness: StoreHarness) -> None:
         ({"started_by": "anna", "status": ("done", "failed")}, ["r1"]),
         ({"started_by": "anna", "label": ("team", "b"), "session_id": "sp_one"}, ["r3"]),
         ({"started_by": "ann"}, []),
+        ({"started_by": "local"}, ["r4", "r2", "r0"]),
+        ({"started_by": "key"}, []),
         ({"q": "SP_ONE"}, ["r4", "r3"]),
         ({"q": "eVen", "label": ("team", "a")}, ["r2", "r0"]),
         ({"q": "straße"}, ["r2"]),

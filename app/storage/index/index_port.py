@@ -307,7 +307,8 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
         return False
     if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
         return False
-    if query.started_by is not None and (run.started_by or {}).get("name") != query.started_by:
+    starter = run.started_by or {}
+    if query.started_by is not None and query.started_by != (starter.get("name") or starter.get("via")):
         return False
     if query.label is not None and run.labels.get(query.label[0]) != query.label[1]:
         return False

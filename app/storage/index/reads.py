@@ -7,6 +7,7 @@ Postgres. No statement contains a value of a caller.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -244,9 +245,11 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
         yield carries, dict(zip(("label_name", "label_value"), query.label, strict=True))
     if query.started_by is not None:
         of_run = f"run_orders.run_id = runs.run_id AND {_STARTS}"
+        named = "run_orders.author_name = :starter"
+        unnamed = "run_orders.author_name IS NULL AND run_orders.author LIKE :starter_via ESCAPE '/'"
         yield (
-            f"EXISTS (SELECT 1 FROM run_orders WHERE {of_run} AND run_orders.author_name = :starter)",
-            {"starter": query.started_by},
+            f"EXISTS (SELECT 1 FROM run_orders WHERE {of_run} AND ({named} OR ({unnamed})))",
+            {"starter": query.started_by, "starter_via": _containing(f'"via":{json.dumps(query.started_by)}')},
         )
     yield from scopes.of_runs(query.scope)
     if query.q is not None:

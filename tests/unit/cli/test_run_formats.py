@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import click
+import pytest
 from click import testing
 
 from app import resources
@@ -30,6 +31,18 @@ def test_a_run_names_its_starter_and_the_command_that_shows_its_question() -> No
 
     assert "started by  nightly" in shown
     assert "control-room gates show gate_1" in shown
+
+
+@pytest.mark.parametrize(
+    ("status", "done", "expected"),
+    [("waiting", 1, "1 of 1 steps + gate"), ("done", 1, "1 of 1 steps"), ("waiting", 0, "0 of 1 steps")],
+)
+def test_a_gate_after_the_last_step_is_shown(status: str, done: int, expected: str) -> None:
+    """The progress of a run whose steps are all finished says that a gate is still open."""
+    detail = {"status": status, "task": {"description": "Ask"}, "current_step_index": done, "total_steps": 1}
+    (line,) = [line for line in formats.run(detail).splitlines() if line.startswith("progress")]
+
+    assert line.split(maxsplit=1)[1] == expected
 
 
 def test_sums_of_prices_have_no_dust() -> None:
