@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from re import Pattern
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from starlette.routing import Route
 
 from app.domain.access import Role
+from app.lazy_dataclasses import dataclass
 
 
 class Reach(Enum):

@@ -16,6 +16,7 @@ import httpx
 from app import errors, settings
 from app.cli.client import Answer, P, T, UseCase
 from app.domain import shapes
+from app.lazy_dataclasses import dataclass
 from app.services import requests
 
 _CONNECT_SECONDS = 10.0
@@ -33,7 +34,7 @@ _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
     method: str
     path: str

@@ -13,11 +13,12 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from app import errors
 from app.domain import json_text, plain
+from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from yaml import events

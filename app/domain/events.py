@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from app.domain import plain, shapes
+from app.lazy_dataclasses import dataclass
 
 
 class EventType(StrEnum):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 from typing import Protocol, TypeVar
 
 from app.domain import plain
 from app.domain.records import BlobRef, Finish, StepError, Usage
 from app.engine.live_steps import LiveStep
+from app.lazy_dataclasses import dataclass
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from app import clock
 from app.domain import operations, views
+from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.engine import run_engine
@@ -26,7 +27,7 @@ _WRITING = frozenset((operations.AgentCall.kind, operations.Command.kind))
 _log = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class _Known:
     asked: float
     times: Mapping[str, str]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import re2
 
 from app.domain import library, plain, shapes, task_patterns
+from app.lazy_dataclasses import dataclass
 
 MAX_CHARACTERS = 20_000  # Beginning of a description that is looked at.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from app.lazy_dataclasses import dataclass
 
 _CLASSES = {
     "alnum": "0-9A-Za-z",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
@@ -11,6 +10,7 @@ from app.domain import budgets, records, usage_sums
 from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
 from app.engine import stores
+from app.lazy_dataclasses import dataclass
 
 Call: TypeAlias = tuple[str, str, int]  # A call of an agent: run, step and attempt; 0 before it begins.
 

@@ -9,10 +9,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from app import errors
+from app.lazy_dataclasses import dataclass
 from app.processes import process_tree
 
 _START_SECONDS = 120.0

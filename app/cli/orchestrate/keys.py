@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from app.lazy_dataclasses import dataclass
 
 WAITING, LEFT_BEHIND = "waiting", "left_behind"
 """Parts of keys for waits, and for processes that commands have left behind."""

@@ -7,8 +7,9 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from app.lazy_dataclasses import dataclass
 from app.storage.disk.disk_port import AppendFile, Lock, Signature, Syncer
 
 _tick = itertools.count(1).__next__

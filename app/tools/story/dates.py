@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from app.lazy_dataclasses import dataclass
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june",
