@@ -16,7 +16,7 @@ class LiveStep:
     """The signs of life of one step."""
 
     output_at: datetime | None = None
-    """When the newest output of its present try came; None before the first."""
+    """When the newest output of its present attempt came; None before the first."""
     stalled: Stalled | None = None  # Its present silence, once that has been told.
     queue: BackendQueue | None = None  # Queue of its backend that it waits in; None while it does not.
 

@@ -1,4 +1,4 @@
-"""Step attempts: the one value that a step's phases pass on."""
+"""Step attempts: the one value that a step's phases pass on, kept over all attempts of the step."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ NEVER = datetime.min.replace(tzinfo=UTC)  # In place of an instant that has not 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StepAttempt(LiveStep):
-    """A step that is open, and its present try."""
+    """A step that is open, and its present attempt."""
 
     ask: Ask  # What its driver asks for.
     history: list[Record]  # Its living lines so far: attempts that were not final.
     exchanges: tuple[ports.Exchange, ...] = ()
     """Earlier prompts and replies of a conversation that a person had begun again."""
     idle: bool  # Whether performing it only waits, so that it needs no capacity.
-    attempt: int = 0  # The present try; 0 before the first begins.
-    started_at: datetime = NEVER  # When the present try began; `NEVER` before the first.
+    attempt: int = 0  # The present attempt; 0 before the first begins.
+    started_at: datetime = NEVER  # When the present attempt began; `NEVER` before the first.
     announced_at: str = ""  # The same, as lines hold it; empty: not written down yet.
-    began: float = 0.0  # The same, in seconds of a clock that never runs backwards.
+    began_seconds: float = 0.0  # The same, in seconds of a clock that never runs backwards.
     duration_seconds: float = 0.0  # How long its performer took.
-    result: Result = NO_RESULT  # What came of the present try.
-    completed_at: datetime = NEVER  # When the present try was over.
+    result: Result = NO_RESULT  # What came of the present attempt.
+    completed_at: datetime = NEVER  # When the present attempt was over.
     retry_at: str | None = None  # When the next attempt is due; None: the present one is final.
     begun: bool = False  # Whether an attempt has begun, or the run rested at it, so that it is shown.
     performing: bool = False  # Whether something is under way that an interruption would cut off.

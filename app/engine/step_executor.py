@@ -131,7 +131,7 @@ class StepExecutor:
         self._reach("step.before_started")
         attempt.performing, attempt.output_at = not attempt.idle, None
         rested = attempt.begun and not attempt.attempt
-        attempt.started_at, attempt.began = self._clock.now(), self._clock.monotonic()
+        attempt.started_at, attempt.began_seconds = self._clock.now(), self._clock.monotonic()
         attempt.announced_at = clock.stamp(attempt.started_at)
         if not (attempt.idle and self._continues_waiting(attempt, owner)):
             await self._write_started(attempt, owner)
@@ -217,7 +217,7 @@ class StepExecutor:
             status = StepState.FAILED.value
             return journal_lines.masked(self._masker, workspace_faults.result_of(run_id, attempt.ask.key, error))
         finally:
-            attempt.duration_seconds = self._clock.monotonic() - attempt.began
+            attempt.duration_seconds = self._clock.monotonic() - attempt.began_seconds
             attempt.away = False
             if not attempt.idle and self._equipment.observe is not None:
                 self._equipment.observe(operation.kind, status, attempt.duration_seconds)

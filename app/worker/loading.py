@@ -49,7 +49,9 @@ class Loader:
         changed: Callable[[str], None],
         parked: dict[str, views.RunView],
     ) -> None:
-        """Args: parked: Gets the views of runs that a fault of the program keeps from being loaded."""
+        """Args:
+        parked: Gets the views of runs that a fault of the program keeps from being loaded.
+        """
         self._store = store
         self._dialects = dialects
         self._equipment = equipment

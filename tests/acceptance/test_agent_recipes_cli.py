@@ -89,24 +89,6 @@ EVENTS = """\
 [recipe:exited]  changes-committed
 """
 
-DRAWN = """\
-Recipe: small
-  Label: Small
-  Description: Review, mend, commit
-  Guardrails: maxStepVisits=3, maxTotalSteps=100, exitOnOther=true
-
-  Steps:
-    review (initial)
-      Outcomes: no-issues → commit, issues-found → fix, other → EXIT
-      Model: (default)
-    fix
-      Outcomes: complete → review, other → EXIT
-      Model: (default)
-    commit
-      Outcomes: committed → EXIT, other → EXIT
-      Model: haiku
-"""
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
@@ -210,7 +192,7 @@ def test_a_dry_run_draws_the_machine(project: Project):
     )
     plan = json.loads(agent_recipes("small", "--dry-run", "--json", *SAID, project=project).stdout)
 
-    assert drawn.stdout == DRAWN
+    assert drawn.stdout == recipe_harness.DRAWN
     assert "maxStepVisits=2, maxTotalSteps=7," in changed.stdout
     assert changed.stdout.count("Model: opus\n") == 3
     assert (plan["recipe_id"], plan["args"], plan["working_dir"]) == ("small", {"backend": "said"}, str(project.path))

@@ -52,6 +52,25 @@ RECIPE: Mapping[str, Any] = {
 }
 """A loop of review and fix, and a commit at its end."""
 
+DRAWN = """\
+Recipe: small
+  Label: Small
+  Description: Review, mend, commit
+  Guardrails: maxStepVisits=3, maxTotalSteps=100, exitOnOther=true
+
+  Steps:
+    review (initial)
+      Outcomes: no-issues → commit, issues-found → fix, other → EXIT
+      Model: (default)
+    fix
+      Outcomes: complete → review, other → EXIT
+      Model: (default)
+    commit
+      Outcomes: committed → EXIT, other → EXIT
+      Model: haiku
+"""
+"""The same, drawn."""
+
 AGAIN = COMMIT | {
     "onOutcome": {"committed": {"action": "restart-new-session", "recipeId": "small"}, "other": OTHER},
 }

@@ -121,28 +121,9 @@ def test_the_graph():
     ]
 
 
-DRAWN = """\
-Recipe: small
-  Label: Small
-  Description: Review, mend, commit
-  Guardrails: maxStepVisits=3, maxTotalSteps=100, exitOnOther=true
-
-  Steps:
-    review (initial)
-      Outcomes: no-issues → commit, issues-found → fix, other → EXIT
-      Model: (default)
-    fix
-      Outcomes: complete → review, other → EXIT
-      Model: (default)
-    commit
-      Outcomes: committed → EXIT, other → EXIT
-      Model: haiku
-"""
-
-
 def test_a_recipe_is_drawn():
     """A dry run shows the machine in the form of its document."""
-    assert agent_recipes.render(parsed(RECIPE)) == DRAWN
+    assert agent_recipes.render(parsed(RECIPE)) == recipe_harness.DRAWN
 
 
 def test_a_drawing_shows_what_would_hold():
