@@ -101,7 +101,7 @@ def test_no_words_bring_it_down(program: str, data: st.DataObject) -> None:
     assert reply.error is None or reply.error.code
 
 
-def _told(program: str, *events: dict[str, Any]) -> verdicts.Verdict:
+def _told(program: str, *events: dict[str, Any]) -> verdicts.TurnResult:
     lines = iter([json.dumps(event).encode() + b"\n" for event in events])
     return verdicts.verdict(catalogue.PROGRAMS[program], ProcessResult(stdout=lines))
 
