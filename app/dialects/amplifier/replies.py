@@ -11,6 +11,7 @@ from app.domain import json_schemas, json_text, plain
 _FENCED = re.compile(r"\A\s*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```\s*\Z", re.DOTALL)
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"[{\[]")
+_PIECE = re.compile(r'"(?:[^"\\]|\\.?)*"?|[{}\[\]]', re.DOTALL)
 _MOST_LOOKS = 200
 _MOST_READ = 4
 _MOST_CHECKS = 1_000_000
@@ -87,7 +88,9 @@ def _largest(reply_text: str) -> plain.Json:
         except json.JSONDecodeError as error:
             # What was read in vain counts: openings without end, one in the other, would be read again and again.
             left -= error.pos - opening.start() + 1
-            at = opening.end()
+            # The parts of broken JSON are not the reply; brackets among words are not JSON.
+            is_broken = reply_text[opening.start() : error.pos].strip("[{ \t\r\n")
+            at = _end(reply_text, opening.start()) if is_broken else opening.end()
         except (ValueError, RecursionError):
             left, at = left - len(reply_text), opening.end()
         else:
@@ -99,7 +102,17 @@ def _largest(reply_text: str) -> plain.Json:
         value = _value(block["inside"])
         if value is not None:
             return value[0]
-    raise NoData("not_json", "the reply holds no JSON, and the step asks for some")
+    raise NoData("not_json", "the reply holds no valid JSON, and the step asks for some")
+
+
+def _end(text: str, start: int) -> int:
+    """Return where brackets that open at a position are closed; the end of the text if they never are."""
+    depth = 0
+    for piece in _PIECE.finditer(text, start):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(piece[0], 0)
+        if not depth:
+            return piece.end()
+    return len(text)
 
 
 def _first(reply_text: str) -> plain.Json:
@@ -119,4 +132,4 @@ def _first(reply_text: str) -> plain.Json:
         value = _value(reply_text[opening.start() : end], exact=False)
         if value is not None:
             return value[0]
-    raise NoData("not_json", "the reply holds no JSON, and the step asks for some")
+    raise NoData("not_json", "the reply holds no valid JSON, and the step asks for some")

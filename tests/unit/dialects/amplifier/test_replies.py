@@ -69,6 +69,22 @@ def test_json_is_looked_for(said, expected):
     assert replies.read(said, True) == expected
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"verdict": "bad", "issues": [{"id": 1}, {"id": 2',
+        '{"a": {"b": 1}, "c": [1, 2],}',
+        '{"a": {"b": 1} "c": [1, 2]}',
+        '{"note": "first [1, 2] and then',
+        '{"a": NaN, "b": {"c": 1}}',
+    ],
+)
+def test_parts_of_broken_json_are_not_the_reply(said):
+    """Where a reply breaks off or its JSON has a fault, no smaller object in it is taken for the whole."""
+    with pytest.raises(replies.NoData, match="no valid JSON"):
+        replies.read(said, True)
+
+
 @pytest.mark.parametrize("said", ["Fine.", "", "[them]", "{x}", "[" * 5000])
 def test_json_that_must_be_there(said):
     """With `parse_json: true` a reply without JSON is refused."""
