@@ -11,11 +11,11 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from app import environment_values, errors, setting_values
-from app.lazy_dataclasses import dataclass
 
 Documented = setting_values.Documented
 Remark = setting_values.Remark
@@ -60,8 +60,8 @@ _STORE_URL = re.compile(r"postgres(ql)?(\+psycopg)?://")
 def _setting(default: Any, env: str, meaning: str, least: float | None = None, most: float = math.inf) -> Any:
     metadata = {"env": PREFIX + env, "meaning": meaning, "least": least, "most": most}
     if callable(default):
-        return dataclasses.field(default_factory=default, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def _home() -> Path:
@@ -228,19 +228,19 @@ class NotificationSettings:
 class Settings:
     """All settings."""
 
-    server: ServerSettings = dataclasses.field(default_factory=ServerSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
     """The HTTP service."""
-    project: ProjectSettings = dataclasses.field(default_factory=ProjectSettings)
+    project: ProjectSettings = field(default_factory=ProjectSettings)
     """The project and its data."""
-    pool: PoolSettings = dataclasses.field(default_factory=PoolSettings)
+    pool: PoolSettings = field(default_factory=PoolSettings)
     """The worker pool."""
-    engine: EngineSettings = dataclasses.field(default_factory=EngineSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
     """What executes runs."""
-    processes: ProcessSettings = dataclasses.field(default_factory=ProcessSettings)
+    processes: ProcessSettings = field(default_factory=ProcessSettings)
     """The programs that runs start."""
-    telemetry: TelemetrySettings = dataclasses.field(default_factory=TelemetrySettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     """Logs."""
-    notifications: NotificationSettings = dataclasses.field(default_factory=NotificationSettings)
+    notifications: NotificationSettings = field(default_factory=NotificationSettings)
     """Notifications."""
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from app import errors
 from app.agents import json_files
 from app.agents.configuration import BrokenFile
-from app.lazy_dataclasses import dataclass
 
 FOLDER = Path(".amplifier") / "agents"  # Where they are, from the project.
 DEFAULT_BACKEND = "claude-code"  # Backend of an agent whose file names none: such agents are made to use tools.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app import errors
@@ -18,7 +18,6 @@ from app.agents.programs.program import Program
 from app.agents.scripted import RecordingBackend, ScriptedBackend
 from app.agents.servers import acp_backend, anthropic_http, openai_http, services
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from app import clock, errors
 from app.domain import agent_sessions, library, plain
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.processes import commands
 
 TIERS = ("haiku", "sonnet", "opus")  # Names for a small, a medium and a large model of any backend.

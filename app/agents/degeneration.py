@@ -14,9 +14,9 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 
 _TAIL_CHARACTERS = 20_000
 _ECHO_CHARACTERS = 100_000

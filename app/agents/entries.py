@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from app import errors
 from app.agents import json_files
 from app.domain import plain, records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 MAX_BYTES = 64 * 1024 * 1024  # Largest script.
 

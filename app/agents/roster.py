@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from app import errors, resources
 from app.agents import agent_files, json_files, roster_rules
 from app.agents.configuration import BackendConfig, BrokenFile, Recording, Roster
 from app.domain import library
-from app.lazy_dataclasses import dataclass
 
 MAX_BYTES = 1024 * 1024  # Largest file.
 LOCAL = "local"  # Backend of agents of `agents.json` where neither they nor the project name one.

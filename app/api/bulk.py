@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, Field, model_validator
@@ -14,7 +15,6 @@ from app.api import queries, refusals, request_models, responses, routers
 from app.api.dependencies import AuthorDep, LimitsDep, ServicesDep
 from app.domain import plain, shapes, states
 from app.engine import run_engine
-from app.lazy_dataclasses import dataclass
 from app.services import bulk
 
 router = routers.router(prefix="/api/runs", tags=["runs"])

@@ -7,9 +7,9 @@ import logging
 import resource
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from app import settings, telemetry
-from app.lazy_dataclasses import dataclass
 
 STALLED_SECONDS = 30.0  # Time within which a client must take some of what waits for it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -20,7 +21,6 @@ from app.api import callers, connections, polling, problems, refusals, scoping
 from app.api.use_cases import Services
 from app.domain import access, plain
 from app.domain.authors import Author
-from app.lazy_dataclasses import dataclass
 from app.services import requests
 
 if TYPE_CHECKING:

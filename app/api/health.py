@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from starlette.responses import PlainTextResponse, Response
@@ -11,7 +12,6 @@ from app.api import gateway, refusals, routers
 from app.api.dependencies import ServicesDep
 from app.api.responses import declared
 from app.domain import shapes
-from app.lazy_dataclasses import dataclass
 from app.services import health
 
 router = routers.router(tags=["service"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from fastapi import Body, Path
@@ -12,7 +13,6 @@ from app.api import refusals, request_models, responses, routers
 from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import notifications, shapes
-from app.lazy_dataclasses import dataclass
 from app.services.notifications import requests
 
 router = routers.router(prefix="/api/notifications/endpoints", tags=["notifications"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from app import errors
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 
 MEDIA_TYPE = "application/problem+json"  # Media type of a problem document.
 

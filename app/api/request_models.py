@@ -244,7 +244,7 @@ class LimitsBody(BaseModel):
 
     def limits(self) -> limits.RunLimits:
         """Return the limits that the body sets."""
-        return limits.RunLimits(**dict(self)) if self.model_fields_set else limits.NO_LIMITS
+        return limits.RunLimits(**dict(self))
 
     def changes(self) -> dict[str, float | None]:
         """Return the limits that the body names; None lifts one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from re import Pattern
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 from starlette.routing import Route
 
 from app.domain.access import Role
-from app.lazy_dataclasses import dataclass
 
 
 class Reach(Enum):

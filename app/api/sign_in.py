@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -11,7 +12,6 @@ from starlette.responses import Response
 from app.api import browser_sessions, callers, connections, problems, refusals, request_models, routers
 from app.api.responses import as_json, declared
 from app.domain import access, shapes
-from app.lazy_dataclasses import dataclass
 
 _WRONG = (
     "this is neither the token of the service nor the secret of a key that counts; ask an admin, or add a key with "

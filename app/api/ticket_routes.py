@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Body
@@ -14,7 +15,6 @@ from app.api import callers, refusals, request_models, routers, tickets
 from app.api.dependencies import AuthorDep
 from app.api.responses import as_json, declared
 from app.domain import shapes
-from app.lazy_dataclasses import dataclass
 
 router = routers.router(prefix="/api/tickets", tags=["service"])
 

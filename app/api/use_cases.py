@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app import telemetry
 from app.domain import audit, policies, prices
-from app.lazy_dataclasses import dataclass
 from app.services import (
     budgets,
     bulk,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import clock, resources, settings
 from app.agents import backends, configuration
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.processes import supervisor
 from app.services import definition_cache, prompts, recipe_files, recipe_versions, recipes
 from app.storage import agent_sessions

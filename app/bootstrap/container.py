@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,6 @@ from app.bootstrap.use_cases import (
 from app.dialects import registry as dialects
 from app.domain import capabilities, file_operations, operations, plain
 from app.engine import aio, conversation_claims, ports, refusal_performers, runner
-from app.lazy_dataclasses import dataclass
 from app.processes import environments, supervisor
 from app.services import (
     adoption,

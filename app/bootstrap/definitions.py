@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from app import settings
 from app.agents import configuration
@@ -10,7 +11,6 @@ from app.bootstrap import spending
 from app.bootstrap.catalogue import catalogue_of
 from app.bootstrap.platform import Platform
 from app.domain import keys
-from app.lazy_dataclasses import dataclass
 from app.services import definition_cache, recipes, routing, starting
 from app.services import workspaces as control_workspaces
 from app.storage import keys as key_files

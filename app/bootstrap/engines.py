@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from app import errors, settings
 from app.engine import ports, run_engine
-from app.lazy_dataclasses import dataclass
 from app.storage import workspace_locks
 from app.storage.runs import disk_store
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 
 from app import clock, errors, settings
@@ -11,7 +11,6 @@ from app.bootstrap.engines import Engine, EngineParts, Store, embedded
 from app.dialects import registry as dialects
 from app.engine import ports, probes
 from app.flows import registry as flows
-from app.lazy_dataclasses import dataclass
 from app.storage import agent_sessions, data_directory, folder_store, store_mark
 from app.storage.objects import mark
 from app.storage.runs import run_folders

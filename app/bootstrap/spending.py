@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from app import clock, errors, settings
@@ -11,7 +12,6 @@ from app.agents import pricing
 from app.bootstrap.engines import Engine, Store
 from app.bootstrap.platform import Platform
 from app.domain import policies, prices
-from app.lazy_dataclasses import dataclass
 from app.services import budgets, project_documents
 from app.storage import layout, project_file
 from app.storage.disk import disk_port, os_disk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from app import clock, settings
@@ -12,7 +13,6 @@ from app.bootstrap.engines import Store
 from app.bootstrap.plans import PlanPerformers
 from app.bootstrap.platform import Platform
 from app.engine import run_engine
-from app.lazy_dataclasses import dataclass
 from app.processes import supervisor
 from app.services import arguments, retention, runs
 from app.services.notifications import dispatcher, endpoints, plan_questions, senders

@@ -11,12 +11,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import click
 
 from app import errors, printable
 from app.cli import exit_codes, terminal
-from app.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

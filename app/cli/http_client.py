@@ -16,7 +16,6 @@ import httpx
 from app import errors, settings
 from app.cli.client import Answer, P, T, UseCase
 from app.domain import shapes
-from app.lazy_dataclasses import dataclass
 from app.services import requests
 
 _CONNECT_SECONDS = 10.0
@@ -34,7 +33,7 @@ _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
     method: str
     path: str

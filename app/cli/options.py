@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,7 +17,6 @@ from click.core import ParameterSource
 
 from app import errors, settings
 from app.cli.client import Access, Client, P, T, UseCase
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app import bootstrap

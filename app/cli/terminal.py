@@ -7,10 +7,10 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from app import printable
-from app.lazy_dataclasses import dataclass
 
 _LONGEST_LINE = 4096
 _ERASE_LINE = "\r\x1b[K"

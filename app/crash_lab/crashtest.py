@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from app.crash_lab import (
 )
 from app.crash_lab.fragile_disk import Operation, Trouble
 from app.crash_lab.process_sweeps import Bench, Sweep
-from app.lazy_dataclasses import dataclass
 
 Tell = Callable[[str], None]
 InMemory = tuple[trials.Seen, list[Operation]]

@@ -8,13 +8,13 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from app import bootstrap, errors, settings
 from app.crash_lab import workload
-from app.lazy_dataclasses import dataclass
 
 _REPLY = "The scripted agent answers this step as it answers every other, so that a run can be repeated exactly."
 _BACKEND = "crashtest"

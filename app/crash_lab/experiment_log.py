@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from app import errors
 from app.domain import records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 Try = tuple[str, str, int]  # Run, key and attempt.
 

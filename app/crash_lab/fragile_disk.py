@@ -6,9 +6,9 @@ import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk import disk_port, memory_disk
 

@@ -9,7 +9,7 @@ import signal
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +17,6 @@ from app import errors
 from app.crash_lab import experiment, fork_server, tracing, trials
 from app.crash_lab.experiment import Experiment
 from app.crash_lab.trials import Trial
-from app.lazy_dataclasses import dataclass
 
 KILL = "signal=SIGKILL"  # How a process is killed at a call.
 

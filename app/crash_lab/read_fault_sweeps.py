@@ -12,6 +12,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,7 +25,6 @@ from app.crash_lab.process_sweeps import Bench, Sweep
 from app.crash_lab.trials import Trial
 from app.domain import states
 from app.engine import stores
-from app.lazy_dataclasses import dataclass
 from app.services import requests
 
 _TURNS = 200

@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from app import errors
-from app.lazy_dataclasses import dataclass
 
 CALLS = (
     "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "syncfs", "ftruncate", "rename", "renameat",

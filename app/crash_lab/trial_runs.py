@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from app import bootstrap, clock
 from app.crash_lab import experiment_log, workload
 from app.crash_lab.experiment import Experiment
 from app.engine import ports, probes
-from app.lazy_dataclasses import dataclass
 from app.storage import data_directory, folder_store
 from app.storage.index.sql import index
 from app.storage.runs import run_folders
@@ -46,7 +45,7 @@ class Surroundings:
     """Does something about the runs once all rests, before the portrait is taken."""
 
 
-async def live(experiment: Experiment, surroundings: Surroundings = Surroundings()) -> None:  # noqa: B008
+async def live(experiment: Experiment, surroundings: Surroundings = Surroundings()) -> None:
     """Ask for something, or find it, follow it to its rest, and note how it stands then."""
     notes = experiment_log.ExperimentLog(experiment.experiment_log)
     platform = _platform(experiment, surroundings, notes)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.crash_lab import experiment_log, outcomes
 from app.crash_lab.experiment import Experiment
-from app.lazy_dataclasses import dataclass
 
 _CORRUPT = "journal_corrupt"
 

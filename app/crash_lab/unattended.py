@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from app import bootstrap, clock, errors
 from app.crash_lab import experiment_log, outcomes
 from app.domain import budgets, limits, triggers
 from app.domain.authors import LOCAL
-from app.lazy_dataclasses import dataclass
 from app.services import requests
 from app.services.notifications import requests as notification_requests
 from app.services.triggers import requests as trigger_requests

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -15,7 +16,6 @@ from typing import Any, TypeAlias, TypeVar
 from app import bootstrap, errors
 from app.crash_lab import outcomes, unattended
 from app.domain import plans, states
-from app.lazy_dataclasses import dataclass
 from app.services import conferences, requests
 from app.services.plans import requests as plan_requests
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from app.domain import frozen_agents, plain
-from app.lazy_dataclasses import dataclass
 
 Rule: TypeAlias = plain.Object  # JSON Schema of a value.
 Schema: TypeAlias = dict[str, plain.Json]  # JSON Schema of an object.

@@ -13,12 +13,11 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app import errors
 from app.domain import json_text, plain
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from yaml import events

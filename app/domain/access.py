@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from app.domain import authors, shapes
-from app.lazy_dataclasses import dataclass
 
 
 class Role(StrEnum):

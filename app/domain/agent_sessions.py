@@ -7,12 +7,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app import clock, errors
 from app.domain import plain
 from app.domain.records import Usage
-from app.lazy_dataclasses import dataclass
 
 NOTHING_SPENT = Usage(cost_usd=0.0)  # Tokens and price of a conversation in which nothing was said.
 

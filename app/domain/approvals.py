@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from app.domain import authors, plain, shapes
-from app.lazy_dataclasses import dataclass
 
 MOST = 10  # Most keys that a gate can need.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from app.domain import plain, shapes
-from app.lazy_dataclasses import dataclass
 
 MOST_CHARACTERS = 100  # Longest name of an author.
 Via: TypeAlias = Literal["local", "token", "browser", "key", "trigger"]  # Ways in.

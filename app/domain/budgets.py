@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zoneinfo
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -13,7 +14,6 @@ from app.domain import shapes
 from app.domain.limits import NO_LIMITS, RunLimits, flaws
 from app.domain.records import total
 from app.domain.usage_sums import UsageSum, quarter_of
-from app.lazy_dataclasses import dataclass
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"  # Form of the name of a budget.
 NAME_FORM = "must be 1 to 64 letters, digits, '_', '.' and '-', and begin with a letter or digit"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from app import errors
 from app.domain import access, shapes
-from app.lazy_dataclasses import dataclass
 
 Policy: TypeAlias = Literal["queue", "reject", "cancel_running", "cancel_waiting"]
 """What happens when the limit is reached: the new run waits, or is refused, or the earlier ones are cancelled, or those

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import NoneType
 from typing import Any
@@ -14,7 +14,6 @@ from app.domain.events import Event, EventType
 from app.domain.limits import RunLimits
 from app.domain.states import RunState
 from app.domain.usage_sums import Reserved
-from app.lazy_dataclasses import dataclass
 
 CRASH_LOOP_TRIES = 3  # Interrupted attempts of one step after which the run is parked.
 

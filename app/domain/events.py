@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from app.domain import plain, shapes
-from app.lazy_dataclasses import dataclass
 
 
 class EventType(StrEnum):

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app.domain import abstentions, operations, plain
-from app.lazy_dataclasses import dataclass
 
 LINE_CHARACTERS = 4000  # Longest line of evidence.
 

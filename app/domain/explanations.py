@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from app.domain import shapes
 from app.domain.states import RunState
-from app.lazy_dataclasses import dataclass
 
 CauseKind: TypeAlias = Literal[
     "queued",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -16,7 +17,6 @@ from app.domain.decisions import Decisions
 from app.domain.operations import Gate
 from app.domain.records import Record
 from app.domain.runs import RunStart
-from app.lazy_dataclasses import dataclass
 
 APPROVAL_DENIED = "approval_denied"  # Code of a run that ended because its approval was not given.
 

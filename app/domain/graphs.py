@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from app.domain import shapes
 from app.domain.records import Record
 from app.domain.states import StepState
-from app.lazy_dataclasses import dataclass
 
 MOST_NODES = 2000
 """Nodes that an answer holds at most; a larger graph is cut off there, and the answer says so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from app import errors
@@ -9,7 +10,6 @@ from app.domain import operations, plain
 from app.domain.authors import Author
 from app.domain.gates import Answer, OpenGate
 from app.domain.records import Record, Result
-from app.lazy_dataclasses import dataclass
 
 SYSTEM = "system"  # Author of what a source gives.
 

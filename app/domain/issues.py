@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict
 
 from app import clock, printable
 from app.domain import plain, shapes
 from app.domain.access import Scope
-from app.lazy_dataclasses import dataclass
 
 Status = Literal["open", "closed"]  # Whether something is still to be done.
 

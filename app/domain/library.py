@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from app.domain import plain, shapes
-from app.lazy_dataclasses import dataclass
 
 Tier = Literal["t1", "t3", "t5"]
 """Size of an agent: small and fast, middle, capable (execution-modes, tier-based step sizing)."""

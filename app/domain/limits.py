@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app import errors
 from app.domain import shapes
-from app.lazy_dataclasses import dataclass
 
 RANGES: Mapping[str, tuple[float, float]] = {
     "cost_usd": (0, 1_000_000),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from app.domain import plain, shapes
-from app.lazy_dataclasses import dataclass
 
 Kind: TypeAlias = Literal["waits", "failed", "done", "stalled", "budget"]  # Kind of a message about a run.
 Channel: TypeAlias = Literal["webhook", "email", "command"]  # How an endpoint is reached.

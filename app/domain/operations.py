@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 
 fingerprint = plain.labelled_sha256
 """Returns the hash by which replay compares operations, from a body in canonical form."""

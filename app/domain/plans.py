@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
 from app.domain import authors, plain, shapes, task_reviews
 from app.domain.access import Scope
 from app.domain.records import Failure
-from app.lazy_dataclasses import dataclass
 
 BY_CHIEF = "chief"  # Who made a plan, or asked a question: an agent.
 BY_USER = "user"  # Who made a plan, or asked a question: a person or another service.

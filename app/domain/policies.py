@@ -7,13 +7,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from app import errors
 from app.domain import limits, shapes
 from app.domain.approvals import MOST, Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
-from app.lazy_dataclasses import dataclass
 
 ANY = "*"  # Stands for every recipe.
 MOST_POLICIES = 500  # Most policies of a project.

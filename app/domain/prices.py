@@ -5,13 +5,12 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app import errors
 from app.domain import plain, shapes
 from app.domain.records import Usage
-from app.lazy_dataclasses import dataclass
 
 MOST_MODELS = 2_000  # Most entries of a price file.
 

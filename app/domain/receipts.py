@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict
 
 from app.domain import plain, shapes
 from app.domain.access import Scope
-from app.lazy_dataclasses import dataclass
 
 _LISTED = ("receipt_id", "session_id", "run_id", "key", "tool", "sha256", "started_at", "completed_at")
 

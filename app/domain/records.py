@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar
 
 from app.domain import plain, shapes
 from app.domain.states import StepState
-from app.lazy_dataclasses import dataclass
 
 ADOPTED = "adopted"
 """In place of the hash of an operation of an adopted step: what was asked then is not known."""

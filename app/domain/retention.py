@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app import errors
 from app.domain import shapes
 from app.domain.states import RunState
-from app.lazy_dataclasses import dataclass
 
 FINISHED = tuple(state.value for state in RunState if state.finished)  # States of runs that can be removed.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from app.domain import authors, plain, shapes
@@ -13,7 +13,6 @@ from app.domain.concurrency import Concurrency
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.states import MOVES, RunState
 from app.domain.usage_sums import RunFacts
-from app.lazy_dataclasses import dataclass
 
 LABELS = 32  # Most labels of a run.
 ARTIFACTS = "artifacts"  # Folder in a run's own that its steps may use.

@@ -8,12 +8,11 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from app import errors
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -49,7 +48,7 @@ def all_json(shapes: Iterable[Shape]) -> list[dict[str, plain.Json]]:
         kind: Any = type(shape)
         for name, may_be_omitted, is_shared, default in _published_names(kind):
             value = getattr(shape, name)
-            if may_be_omitted and (value is default or value == default):
+            if may_be_omitted and value == default:
                 continue
             known = is_shared or value is None or isinstance(value, int) or (isinstance(value, str) and value.isascii())
             known = known or (isinstance(value, float) and math.isfinite(value))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app.domain import decisions
-from app.lazy_dataclasses import dataclass
 
 BY_PERSON = decisions.PAUSED_BY_PERSON  # A person asked for the pause.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import graphlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from app import errors
-from app.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

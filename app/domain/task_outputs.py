@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from app import errors
 from app.domain import json_text, plain, task_graphs
-from app.lazy_dataclasses import dataclass
 
 NAME = "$task"  # Field that makes an object a reference; its value is the task: `1`, `"1"` or `"t1"`.
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import re2
-
-from app.lazy_dataclasses import dataclass
 
 MAX_CHARACTERS = 500  # Length of a pattern.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
 from app.domain import plain, shapes
-from app.lazy_dataclasses import dataclass
 
 ON, OFF = "on", "off"  # Whether definitions of done in words are reviewed.
 BY_PERSON = "person"  # Who decided: a person, at a gate; otherwise the chief.

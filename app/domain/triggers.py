@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from app.domain import plain, shapes
-from app.lazy_dataclasses import dataclass
 
 Kind: TypeAlias = Literal["schedule", "webhook", "files"]  # What a trigger waits for.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app.domain.records import Record, Usage, total
-from app.lazy_dataclasses import dataclass
 
 QUARTER_MINUTES = 15
 """Length of a period; the offset of every time zone is a multiple of it, so that days of each can be added up."""

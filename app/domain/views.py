@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from app import clock
@@ -20,7 +20,6 @@ from app.domain.slots import Board
 from app.domain.states import RunState, StepState
 from app.domain.unreadable import Unreadable
 from app.domain.usage_sums import UsageSum
-from app.lazy_dataclasses import dataclass
 
 NEWEST_STEPS = 200  # Steps that a run's consolidated answer lists at most; the whole log has its own address.
 MOST_ATTEMPTS = 20  # Earlier attempts of a step that an answer lists at most, the newest ones.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Protocol, TypeVar
 
 from app.domain import plain
 from app.domain.records import BlobRef, Finish, StepError, Usage
 from app.engine.live_steps import LiveStep
-from app.lazy_dataclasses import dataclass
 
 T = TypeVar("T")
 

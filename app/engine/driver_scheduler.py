@@ -12,13 +12,12 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app import errors
 from app.domain import operations, plain
 from app.domain.records import BlobRef, Place, Record
-from app.lazy_dataclasses import dataclass
 
 _log = logging.getLogger(__name__)
 

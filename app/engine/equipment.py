@@ -7,7 +7,7 @@ import functools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import cast
 
@@ -16,7 +16,6 @@ from app.domain import plain
 from app.domain.runs import RunStart
 from app.engine import ports, probes
 from app.engine.spending import Spending
-from app.lazy_dataclasses import dataclass
 
 _log = logging.getLogger(__name__)
 

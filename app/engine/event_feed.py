@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from app import clock
 from app.domain.events import Event
-from app.lazy_dataclasses import dataclass
 
 KEPT_EVENTS = 10_000  # Most events that are kept.
 KEPT_BYTES = 16 * 2**20  # Most bytes of events that are kept.

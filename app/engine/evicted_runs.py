@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from app.domain import gates, operations, views
@@ -14,7 +15,6 @@ from app.engine import open_steps
 from app.engine.journal_lines import facts_of
 from app.engine.step_attempt import StepAttempt
 from app.engine.step_executor import StepExecutor
-from app.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

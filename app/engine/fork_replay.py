@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from app import errors
 from app.domain import operations, plain, records, runs
@@ -11,7 +12,6 @@ from app.domain.decisions import Decisions
 from app.engine import ports, replay, stores
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
-from app.lazy_dataclasses import dataclass
 
 _LINES_BETWEEN_BREATHS = 64
 _CHAIN = ("event", "batch", "prev", "crc32")

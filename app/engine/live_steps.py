@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 
 from app.domain.views import Stalled
-from app.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired, Protocol, TypedDict
 
 from app import errors
 from app.domain import shapes
 from app.domain.states import RunState
-from app.lazy_dataclasses import dataclass
 
 
 class FileVerified(TypedDict):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app import errors
 from app.domain.decisions import LINES_MISSING, Decisions
 from app.domain.records import Record
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.engine.driver_scheduler import DriverScheduler

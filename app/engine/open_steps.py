@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from app import clock
 from app.domain import operations, views
@@ -15,7 +16,6 @@ from app.engine.journal_lines import facts_of
 from app.engine.live_steps import BackendQueue
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import Loaded
-from app.lazy_dataclasses import dataclass
 
 MOST = 200  # Open steps of a run that are looked at.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from app import errors
@@ -24,7 +24,6 @@ from app.engine.agent_ports import (
 )
 from app.engine.live_output import AppendLog, not_kept
 from app.engine.live_steps import LiveStep
-from app.lazy_dataclasses import dataclass
 
 __all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "RetryUntilSpace", "unheard", "write_once"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from app import errors
@@ -15,7 +15,6 @@ from app.domain.records import Record
 from app.domain.runs import RunStart
 from app.domain.states import RunState
 from app.domain.views import OpenStep, RunView
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.domain.inputs import Delivery

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from app.domain import shapes
@@ -11,7 +11,6 @@ from app.domain.access import Scope
 from app.domain.records import total
 from app.domain.usage_sums import UsageSum
 from app.engine.stores import RunQuery
-from app.lazy_dataclasses import dataclass
 
 By: TypeAlias = Literal["recipe", "agent", "model", "label", "day"]
 """Dimension by which sums of usage are grouped."""

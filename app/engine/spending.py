@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.domain import plain
@@ -13,7 +13,6 @@ from app.domain.operations import AgentCall
 from app.domain.records import Record, Result
 from app.domain.usage_sums import UsageSum
 from app.engine.stores import Loaded, RunQuery, RunStore
-from app.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

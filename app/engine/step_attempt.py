@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from app.domain.records import Record, Result
@@ -10,7 +11,6 @@ from app.engine import ports
 from app.engine.driver_scheduler import Ask
 from app.engine.live_steps import LiveStep
 from app.engine.spending import Reservation
-from app.lazy_dataclasses import dataclass
 
 NO_RESULT = Result()  # In place of a result that is not there yet.
 NEVER = datetime.min.replace(tzinfo=UTC)  # In place of an instant that has not come yet.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from app.domain import plain, shapes
@@ -20,7 +20,6 @@ from app.domain.states import RunState
 from app.domain.unreadable import Readable, Unreadable, Waiting
 from app.engine.maintenance_port import KeptUp
 from app.engine.missing_lines import MissingLines
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.domain import audit

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import errors
-from app.lazy_dataclasses import dataclass
 from app.processes import launcher_protocol
 
 CAP_BYTES = 1024 * 1024 * 1024  # Size of one output at which a command is ended.

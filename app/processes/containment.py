@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from app import settings
 from app.domain import secret_spellings
-from app.lazy_dataclasses import dataclass
 from app.processes import environments, namespace_init
 
 _ROOT = str(Path(__file__).resolve().parents[2])

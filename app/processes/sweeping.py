@@ -13,9 +13,9 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from app.lazy_dataclasses import dataclass
 from app.processes import command_register, process_markers, process_tree
 
 _KILL_SECONDS = 5.0

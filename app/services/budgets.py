@@ -14,7 +14,6 @@ from app.domain import audit, authors, budgets, decisions, limits, plain, shapes
 from app.domain.policies import Policies
 from app.domain.prices import Prices
 from app.engine import aio, run_engine, stores
-from app.lazy_dataclasses import dataclass
 from app.services import faults, project_documents, run_reader
 
 LOOK_SECONDS = 5.0  # Longest time until a file that another process or a person has changed counts.
@@ -37,7 +36,7 @@ class File(Protocol):
         """Replace the document durably."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetShown(budgets.Budget):
     """A budget and how it stands."""
 
@@ -48,7 +47,7 @@ class BudgetShown(budgets.Budget):
     turns_at: shapes.Instant | None  # When what was spent begins anew; None: never.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimited(shapes.Shape):
     """The limits of a run after a change."""
 

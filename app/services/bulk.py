@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
 from app import errors
 from app.domain import access, authors, states
 from app.engine import run_engine, stores
-from app.lazy_dataclasses import dataclass
 from app.services import requests, run_reader
 from app.services.runs import Runs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from app import errors
@@ -11,7 +11,6 @@ from app.domain import authors, library, plain
 from app.engine import stores
 from app.flows import conference
 from app.flows.conference import schema
-from app.lazy_dataclasses import dataclass
 from app.services import requests
 from app.services.recipe_versions import RecipeVersion
 from app.services.requests import StartRequest

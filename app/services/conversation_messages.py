@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from app.dialects.agent_recipes import driver
 from app.domain import events, plain, states
-from app.lazy_dataclasses import dataclass
 
 RESTARTED = "restart-new-session"
 """Reason with which a recipe leaves a conversation because it begins anew in another."""

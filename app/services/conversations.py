@@ -6,6 +6,7 @@ import dataclasses
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
 
 from app import clock, errors
 from app.dialects.agent_recipes import driver, parse
@@ -13,7 +14,6 @@ from app.domain import access, agent_sessions, library, plain, records, runs, st
 from app.domain.authors import Author
 from app.engine import conversation_claims, stores
 from app.flows import prompt
-from app.lazy_dataclasses import dataclass
 from app.services.conversation_binding import conversation
 from app.services.conversation_messages import Message, Narrator
 from app.services.recipe_versions import Entry, RecipeVersion

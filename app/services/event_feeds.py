@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from app import clock
 from app.domain import events
 from app.domain.access import Scope
 from app.engine import aio, event_feed
-from app.lazy_dataclasses import dataclass
 from app.services import event_streams
 
 PAUSE_SECONDS = 0.1  # Time between two portions for one client, so that many small ones travel together.

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
@@ -13,7 +14,6 @@ from app.domain import access, explanations, operations, plain, states, views
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
-from app.lazy_dataclasses import dataclass
 from app.services import rest_causes, step_causes, step_requests
 
 MOST_CAUSES = 24  # Longest chain.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from app import errors
 from app.domain import plain, records, shapes
-from app.lazy_dataclasses import dataclass
 from app.services.requests import Moved, ResumeRequest
 
 Order: TypeAlias = Literal["resume", "fork"]  # Orders that a preview is made of.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app import errors
 from app.domain import authors, gates, plain, runs, states
 from app.engine import conversation_claims, fork_replay, ports, run_engine, step_decisions, stores
-from app.lazy_dataclasses import dataclass
 from app.services import faults, requests, run_reader, voting
 from app.services.fork_requests import Forked, ForkRequest
 from app.services.requests import ResumeRequest

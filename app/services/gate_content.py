@@ -6,10 +6,10 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from app.domain import shapes
-from app.lazy_dataclasses import dataclass
 
 MOST_CHARACTERS = 256 * 1024  # Characters of a part; a longer one is cut off.
 MOST_PARTS = 100  # Recognised parts; the rest is one text.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
 from app.domain import gates, runs, states
 from app.domain.access import Scope
 from app.engine import dry_replay, ports, run_engine, stores
-from app.lazy_dataclasses import dataclass
 
 Position: TypeAlias = tuple[str, str, str, str]
 """Place in the inbox: when the run was created, the run, when it asked, and the step."""

@@ -6,12 +6,12 @@ import asyncio
 import dataclasses
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from app import clock, errors
 from app.domain import approvals, authors, gates, plain, records, runs, shapes, views
 from app.engine import ports, run_engine, stores
-from app.lazy_dataclasses import dataclass
 from app.services import faults, gate_content, voting
 from app.services.gate_inbox import GateInbox, GateQuery
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from app.domain import graphs, views
 from app.domain.records import Record
 from app.domain.states import RunState, StepState
-from app.lazy_dataclasses import dataclass
 
 MOST_LABEL = 200  # Characters of a label; a longer one is cut off.
 MOST_FAILED = 1000  # Failed steps of an ending that are located in the graph.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.domain import library, operations, plain, states, views
 from app.engine import run_engine, stores
-from app.lazy_dataclasses import dataclass
 from app.services import workspaces
 
 _IDLE: dict[str, Any] = {"state": "idle", "run": None, "key": None}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
 from app.domain import authors, issues, plain
 from app.engine import stores
-from app.lazy_dataclasses import dataclass
 from app.services import faults, issue_texts, requests
 
 RECEIPTS = 100  # Most receipts that are named by hand.

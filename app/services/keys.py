@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from app import clock, errors
 from app.domain import audit, authors, keys
 from app.domain.access import Role, Scope
-from app.lazy_dataclasses import dataclass
 from app.services import faults
 
 LONGEST_GRACE_SECONDS = 7 * 24 * 3600  # Longest time that the old secret counts after a rotation.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
 
 from app import clock, errors
 from app.engine import aio, stores
-from app.lazy_dataclasses import dataclass
 
 PART_BYTES = 256 * 1024  # Most bytes that are read at a time, however large a log is.
 LOOK_SECONDS = 0.5  # Time between two looks at a log that is followed.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from app import clock
 from app.domain import operations, views
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.engine import run_engine
@@ -27,7 +26,7 @@ _WRITING = frozenset((operations.AgentCall.kind, operations.Command.kind))
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Known:
     asked: float
     times: Mapping[str, str]

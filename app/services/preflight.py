@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app import errors
@@ -11,7 +12,6 @@ from app.domain import graphs, limits, plain, runs, shapes
 from app.domain.approvals import Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.services import path_args, run_graphs, voting, worst_cases
 from app.services.recipes import Catalogue
 from app.services.requests import StartRequest

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.domain import shapes, states, views
 from app.engine import stores
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.engine import open_steps, run_engine

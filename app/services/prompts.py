@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 from app import errors
 from app.domain import json_schemas, json_text, library, plain
-from app.lazy_dataclasses import dataclass
 from app.services import folder_listings
 
 REGISTRY_FILE = "prompts.json"  # Name of the file that lists the templates of a layer.

@@ -10,14 +10,13 @@ import logging
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from app import clock, errors
 from app.domain import library
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.services import folder_listings
 from app.services.folder_listings import ABSENT, UNREADABLE, passes
 

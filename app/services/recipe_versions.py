@@ -10,12 +10,12 @@ import functools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app import clock, errors
 from app.domain import graphs, library, plain, shapes
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.services import arguments, recipe_files
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from app import clock, errors
 from app.domain import graphs, library, plain
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.services import folder_listings, recipe_files, run_graphs
 from app.services.recipe_files import Layer, RecipeFile, RecipeFiles, folders, parsed
 from app.services.recipe_versions import Entry, Examined, Readiness, RecipeDetail, RecipeListed, RecipeVersion

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from app import errors
@@ -14,7 +14,6 @@ from app.domain import limits as run_limits
 from app.domain.approvals import Approvals
 from app.domain.concurrency import Concurrency
 from app.domain.limits import NO_LIMITS, RunLimits
-from app.lazy_dataclasses import dataclass
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
 """Form of a session id; receipts are kept in a folder of that name."""
@@ -195,7 +194,7 @@ def _task_flaws(request: StartRequest) -> list[errors.Flaw]:
         flaws.append(_flaw("$.priority", "priority must be from -100 to 100"))
     if request.concurrency is not None:
         flaws += concurrency.flaws(request.concurrency)
-    return [*flaws, *run_limits.flaws(request.limits)] if request.limits is not NO_LIMITS else flaws
+    return [*flaws, *run_limits.flaws(request.limits)] if request.limits != NO_LIMITS else flaws
 
 
 def _label_flaws(labels: Mapping[str, str]) -> list[errors.Flaw]:

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from app import clock, errors
 from app.domain import authors, retention, shapes, states
 from app.engine import aio, document_folders, stores
-from app.lazy_dataclasses import dataclass
 from app.services import faults
 from app.services.runs import Runs
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import re2
 
 from app.domain import library, plain, shapes, task_patterns
-from app.lazy_dataclasses import dataclass
 
 MAX_CHARACTERS = 20_000  # Beginning of a description that is looked at.
 

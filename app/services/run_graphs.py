@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app.domain import graphs, library, plain, views
 from app.domain.records import Record
-from app.lazy_dataclasses import dataclass
 from app.services import graph_trace
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ import dataclasses
 import re
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
 from app.domain import allowed_orders, budgets, plain, records, runs, shapes, slots, states, views
 from app.domain.limits import NO_LIMITS
 from app.engine import aio, stores
-from app.lazy_dataclasses import dataclass
 from app.services import output_times, requests
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ class RunReader:
             view, keep = dataclasses.replace(view, unreadable=unreadable), False
         view = await self._outputs.shown(view)
         cache = (cached.cache if cached else None) or RunResponseCache()
-        limited = view.limits is not NO_LIMITS and view.limits != NO_LIMITS
-        budget = await spending.counted(run_id, view.limits) if spending and limited else None
+        budget = await spending.counted(run_id, view.limits) if spending and view.limits != NO_LIMITS else None
         body, finished = cache.encoded(view, holder, budget), view.status.finished
         answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
         if keep and forgotten == self._forgotten:

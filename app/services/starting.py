@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,6 @@ from app.domain import json_words, keys, library, plain, policies, runs
 from app.domain.approvals import Approvals
 from app.domain.limits import RunLimits
 from app.flows import registry as flows
-from app.lazy_dataclasses import dataclass
 from app.services import arguments, requests, story_args, worst_cases
 from app.services.recipe_versions import RecipeVersion
 from app.services.recipes import Catalogue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -12,7 +13,6 @@ from app import clock
 from app.domain import plain, runs, shapes, states
 from app.domain.access import Scope
 from app.engine import run_engine, run_sums
-from app.lazy_dataclasses import dataclass
 
 LOOK_SECONDS = 0.25  # Longest time between counts of the state in memory.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from app.domain import plain, records, views
-from app.lazy_dataclasses import dataclass
 
 USUAL = 200  # Steps of a portion, unless another size is asked for.
 

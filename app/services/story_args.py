@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from app import errors
 from app.domain import library, plain, shapes
-from app.lazy_dataclasses import dataclass
 from app.tools import reserved, workspace
 from app.tools.story import outline_matching, scene_matching, story_files, story_scenes
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from app import errors
 from app.domain import shapes, states
 from app.engine import stores
-from app.lazy_dataclasses import dataclass
 from app.tools import reserved, scanning, workspace
 
 _LISTED = scanning.Limits(scan_bytes=2**60)  # Only names are listed, whatever the sizes.

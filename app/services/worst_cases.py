@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from app.domain import limits, runs
 from app.engine import spending
-from app.lazy_dataclasses import dataclass
 
 Quote: TypeAlias = Callable[[str, str | None, int | None], spending.Quote]
 """Returns the most that any call takes, by its backend, its model and its longest reply."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app import clock
 from app.domain import audit, authors, plain
 from app.domain.authors import RunOrder
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk

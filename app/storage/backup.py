@@ -12,14 +12,13 @@ import json
 import os
 import tarfile
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import app
 from app import clock, errors
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 from app.storage import layout, layout_version
 from app.storage.data_directory import DataDirectory
 from app.storage.disk.disk_port import Disk

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from app.engine import probes
-from app.lazy_dataclasses import dataclass
 from app.storage.disk.worker_threads import Workers
 
 Done = Callable[[BaseException | None], None]

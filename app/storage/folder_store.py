@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from app import clock
 from app.engine import event_feed, probes
-from app.lazy_dataclasses import dataclass
 from app.storage.data_directory import DataDirectory
 from app.storage.disk.checked_disk import CheckedDisk
 from app.storage.disk.disk_health import DiskHealth
@@ -43,7 +44,7 @@ class FolderStore(DiskStore):
         clock: clock.Clock,
         probes: probes.Probes | None = None,
         adopt: Adopt | None = None,
-        threads: ThreadCounts = ThreadCounts(),  # noqa: B008
+        threads: ThreadCounts = ThreadCounts(),
     ) -> None:
         super().__init__(adopt)
         self._directory = directory

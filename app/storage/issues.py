@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -17,7 +17,6 @@ from weakref import WeakValueDictionary
 
 from app import errors
 from app.domain import issues, plain
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk

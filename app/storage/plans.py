@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TypeVar
@@ -14,7 +15,6 @@ from weakref import WeakValueDictionary
 
 from app import errors
 from app.domain import plain, plan_files, plans
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk, Signature

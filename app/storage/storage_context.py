@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app import clock
 from app.engine import event_feed, probes, stores
-from app.lazy_dataclasses import dataclass
 from app.storage.committer import Committer
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.disk.disk_port import Disk

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 from app.domain import capabilities
-from app.lazy_dataclasses import dataclass
 
 WORKFLOW = "control_room_run"  # Name of the workflow of a run.
 CLAIM = "control_room_claim"  # Name of the workflow of a workspace that a run holds alone.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from app import errors
@@ -24,7 +24,6 @@ from app.engine import (
     step_attempt,
     stores,
 )
-from app.lazy_dataclasses import dataclass
 from app.temporal import messages
 
 MOST_KEPT = 64  # Runs whose drivers a process keeps.

@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from temporalio.api.enums.v1 import TaskQueueType
@@ -22,7 +23,6 @@ from temporalio.service import RPCError
 from app import clock
 from app.domain import capabilities, operations
 from app.engine import aio
-from app.lazy_dataclasses import dataclass
 from app.temporal import messages
 
 _LONGEST = 900

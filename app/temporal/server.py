@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import re
 import threading
+from dataclasses import dataclass
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
@@ -13,7 +14,6 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from app import errors
-from app.lazy_dataclasses import dataclass
 
 CONNECT_SECONDS = 10.0  # Longest wait for an answer of the server.
 

@@ -10,14 +10,13 @@ import dataclasses
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app import errors
 from app.domain import plain, records, runs
 from app.domain.records import BlobRef
 from app.engine import stores
-from app.lazy_dataclasses import dataclass
 
 DIFFERS = "journal_differs"  # Code of the refusal of a journal that differs from what its workflow received.
 

@@ -11,7 +11,6 @@ from app import clock, errors
 from app.domain import capabilities, gates, inputs, operations, plain, runs, states
 from app.domain.records import Record, Result
 from app.engine import child_results, equipment, ports, runner, step_attempt, step_executor, stores
-from app.lazy_dataclasses import dataclass
 from app.temporal import messages
 from app.temporal.leased_writer import LeasedWriter
 from app.temporal.leases import Leases
@@ -22,7 +21,7 @@ StartChild = Callable[[ports.Call], Awaitable[str]]
 """Starts the run that a `ChildRun` asks for, or finds it; returns its id."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclasses.dataclass(slots=True, kw_only=True)
 class _OpenStep:
     found: Rehearsal
     writer: LeasedWriter

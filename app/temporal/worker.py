@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,6 @@ from temporalio.worker import FixedSizeSlotSupplier, PollerBehaviorSimpleMaximum
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from app.domain import capabilities
-from app.lazy_dataclasses import dataclass
 from app.temporal import codec, messages, roll
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app import errors
 from app.domain import json_schemas, json_text, operations, plain
-from app.lazy_dataclasses import dataclass
 from app.processes import commands
 from app.tools.workspace import Workspace
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 
 from app.domain import operations, plain, records, states
-from app.lazy_dataclasses import dataclass
 from app.processes import commands
 from app.tools import captures
 

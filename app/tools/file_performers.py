@@ -6,11 +6,11 @@ import codecs
 import os
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from app import clock, errors
 from app.domain import file_operations, plain, records, states
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.tools import failures, globs, threads
 from app.tools.confinement import Descent, components
 from app.tools.reserved import Root

@@ -11,12 +11,12 @@ import fcntl
 import os
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from app import errors
 from app.domain import file_operations, plain, records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.tools import commits, failures, threads
 from app.tools.confinement import Descent, components
 from app.tools.reserved import Root

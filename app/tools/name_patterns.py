@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-
-from app.lazy_dataclasses import dataclass
+from dataclasses import dataclass
 
 _CLASSES = {
     "alnum": "0-9A-Za-z",

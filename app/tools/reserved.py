@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from app import errors
-from app.lazy_dataclasses import dataclass
 from app.processes import folders
 from app.tools import failures
 
@@ -51,7 +51,7 @@ class Root:
     granted: tuple[str, ...] = ()  # Path of the one reserved folder that its run may use.
 
     @classmethod
-    def of(cls, folder: Path, reserved: Reserved = Reserved()) -> Root:  # noqa: B008
+    def of(cls, folder: Path, reserved: Reserved = Reserved()) -> Root:
         """Return the root at a folder, wherever links lead to it now."""
         path = folder.resolve()
         return cls(path=path, base=path, given=folder.absolute(), reserved=reserved)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from app.engine import workspace_faults
-from app.lazy_dataclasses import dataclass
 from app.tools.confinement import MAX_COMPONENTS
 
 _MEBIBYTE = 1024 * 1024

@@ -6,12 +6,12 @@ import errno
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from app import errors
 from app.domain import runs
-from app.lazy_dataclasses import dataclass
 from app.tools import commits, failures, scanning
 from app.tools.confinement import Descent, components
 from app.tools.reserved import Reserved, Root

@@ -7,14 +7,13 @@ import gzip
 import hashlib
 import mimetypes
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-
-from app.lazy_dataclasses import dataclass
 
 # Nothing is built: what is served is what is written. Graphs are laid out by our own code (docs/decisions/0281).
 FILES = "/ui/"  # Beginning of the addresses of the UI's files.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
@@ -10,7 +11,6 @@ from app.domain import budgets, records, usage_sums
 from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
 from app.engine import stores
-from app.lazy_dataclasses import dataclass
 
 Call: TypeAlias = tuple[str, str, int]  # A call of an agent: run, step and attempt; 0 before it begins.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app.domain import states, views
 from app.engine import aio, evicted_runs, runner, stores
-from app.lazy_dataclasses import dataclass
 from app.worker.capacity import CapacityRequest, WorkerCapacity
 
 

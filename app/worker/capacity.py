@@ -6,10 +6,9 @@ import heapq
 import itertools
 import os
 from collections.abc import Callable, Collection
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app.engine import run_engine, stores
-from app.lazy_dataclasses import dataclass
 from app.worker.concurrency_keys import Age, ConcurrencyKeys
 from app.worker.fair_rounds import FairRounds
 from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app import clock
 from app.domain import gates, inputs, operations, records
 from app.domain.gates import Answer
 from app.domain.inputs import Delivery
 from app.engine import evicted_runs, ports
-from app.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

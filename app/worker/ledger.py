@@ -11,13 +11,13 @@ import dataclasses
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from app import clock, errors
 from app.domain import budgets, operations, runs
 from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum
 from app.engine import aio, spending, stores
-from app.lazy_dataclasses import dataclass
 from app.worker import reserving
 from app.worker.accounts import Account, Need
 from app.worker.reservations import Reservation, ReservationVerdict

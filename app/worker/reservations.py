@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from app import clock
 from app.domain import operations, plain, records
 from app.engine import equipment, spending
-from app.lazy_dataclasses import dataclass
 from app.worker import reserving
 from app.worker.accounts import Account, Call, Need
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from app import clock
 from app.domain import budgets, operations, usage_sums
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
 from app.engine import spending, stores
-from app.lazy_dataclasses import dataclass
 from app.worker.accounts import Account
 from app.worker.ledger import Ledger
 from app.worker.reservations import Reservation

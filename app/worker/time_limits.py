@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app import clock, errors
 from app.domain import decisions, limits, plain
 from app.engine import active_time, aio, equipment, stores
-from app.lazy_dataclasses import dataclass
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 

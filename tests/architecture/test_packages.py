@@ -57,7 +57,7 @@ def test_every_dialect_is_in_the_contract() -> None:
 
 
 def test_other_packages_are_imported_as_modules() -> None:
-    """Modules of other packages are imported whole, except those whose names every package uses, as of `domain`."""
+    """Modules of other packages are imported whole, except those of `domain`, whose names every package uses."""
     names = [
         f"{module.name}: from {statement.module} import {alias.name}"
         for module in sources.modules(sources.APP)
@@ -67,7 +67,7 @@ def test_other_packages_are_imported_as_modules() -> None:
         if _package(f"{statement.module}.{alias.name}") != _package(module.name)
         and not _is_module(f"{statement.module}.{alias.name}")
         and not statement.module.startswith("app.domain.")
-        and alias.name not in ("__version__", "dataclass")
+        and alias.name != "__version__"
     ]
 
     assert names == []

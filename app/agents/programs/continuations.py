@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 
 from app import errors
 from app.agents.programs.program import Program
 from app.domain import agent_sessions, plain, records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

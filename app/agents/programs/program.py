@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,6 @@ from app.agents import reply_forms
 from app.agents.configuration import BackendConfig
 from app.domain import records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 Event = Mapping[str, Any]  # One JSON object that a program has written.
 

@@ -6,13 +6,12 @@ import itertools
 import re
 import signal as signals
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from app.agents.programs import results
 from app.agents.programs.program import Failure, ParsedOutput, Program
 from app.domain import operations, records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.processes import launcher_protocol
 
 _TAIL_CHARACTERS = 2_000

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.agents.servers import acp_tool_policy, acp_turns
 from app.agents.servers.acp_agent import Agent
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from acp import schema

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from app.agents import programs
-from app.lazy_dataclasses import dataclass
 
 UNASKED_MODES = ("bypassPermissions", "agent-full-access", "full-access", "yolo")
 """Modes in which agents use their tools without asking; the first that an agent offers is taken."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import util
 from typing import Literal, Protocol
@@ -12,7 +13,6 @@ from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.servers import transcripts
 from app.domain import plain, records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 TRIES = 5  # How often one prompt is sent at most, while the service answers 429 or 5xx or cannot be reached.
 MOST_WAIT_SECONDS = 120.0  # Longest `Retry-After` that is waited for; a longer one fails the try.

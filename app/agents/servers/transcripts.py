@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from app import errors
 from app.domain import agent_sessions, plain
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 Role = Literal["user", "assistant"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from app import errors, settings
 from app.cli import options
-from app.lazy_dataclasses import dataclass
 
 _DATA = ".control-room"
 _PROJECT = settings.PREFIX + "PROJECT"

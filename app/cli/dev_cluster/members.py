@@ -9,11 +9,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import errors
-from app.lazy_dataclasses import dataclass
 from app.processes import process_tree
 
 _START_SECONDS = 120.0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from app.lazy_dataclasses import dataclass
+from dataclasses import dataclass
 
 WAITING, LEFT_BEHIND = "waiting", "left_behind"
 """Parts of keys for waits, and for processes that commands have left behind."""

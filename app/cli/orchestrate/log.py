@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,7 +15,6 @@ from app import telemetry
 from app.cli import terminal
 from app.cli.orchestrate import keys
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 
 NAME = "orchestrator.log"  # Name of the log in the run's `logs/`.
 LEVELS: Mapping[str, int] = {

@@ -9,11 +9,11 @@ import contextlib
 import errno
 import os
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 from app import errors, settings
 from app.cli import options
-from app.lazy_dataclasses import dataclass
 
 DATA = ".orchestrate"
 """Name of the data directory, in the workspace or below the state directory that is asked for."""

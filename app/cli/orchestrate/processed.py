@@ -10,12 +10,12 @@ import shutil
 import stat
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import errors
 from app.cli.orchestrate import places
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.cli.orchestrate.places import Place

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from app.cli import terminal, use_cases
 from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import links, running, workflows
 from app.cli.orchestrate.places import LATEST, STATE
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from app.cli.orchestrate import exit_codes, links, processed
 from app.cli.orchestrate.places import Place
 from app.cli.terminal import Output
 from app.domain import authors
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient

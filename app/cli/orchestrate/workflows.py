@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.cli import formats
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app.cli.orchestrate.places import Place

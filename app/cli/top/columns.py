@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from app import clock, printable
 from app.cli import formats
-from app.lazy_dataclasses import dataclass
 
 Row = Mapping[str, Any]
 

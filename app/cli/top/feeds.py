@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app import clock, errors
 from app.cli import http_client
-from app.lazy_dataclasses import dataclass
 
 _WAIT_SECONDS = 15.0  # How long the service holds a poll back while nothing changes.
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.5, 5.0  # Time until the next attempt after a failed one; it doubles.

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from app import errors
 from app.dialects.agent_recipes import schema
 from app.domain import json_text, plain
-from app.lazy_dataclasses import dataclass
 
 TAIL_LINES = 5  # How many lines at the end of a reply are looked through.
 NO_JSON = "No JSON block found in response"  # Told where the tail holds no line that could be an object.

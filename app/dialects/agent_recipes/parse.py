@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Set
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
 from app.dialects.agent_recipes import composition, schema, transitions
 from app.domain import json_schemas, json_text, library, plain
-from app.lazy_dataclasses import dataclass
 
 DIALECT = "agent_recipes"  # Name of this dialect.
 

@@ -6,12 +6,12 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
 from app.dialects.agent_recipes import schema
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 
 _Place: TypeAlias = tuple[str, ...]
 

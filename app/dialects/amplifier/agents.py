@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from app.dialects.amplifier import walk
 from app.domain import library, operations, plain
-from app.lazy_dataclasses import dataclass
 
 UNREACHABLE = (
     "agent_missing",

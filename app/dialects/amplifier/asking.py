@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from app import errors
 from app.dialects.amplifier import agents, calls, conditions, failures, loops, replies, schema, showing, templates
 from app.domain import operations, plain, records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 _Undecided: TypeAlias = templates.Undefined | conditions.Undecidable | loops.Unfit
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from app.dialects.amplifier import evaluation, templates
 from app.dialects.amplifier.shell import HereDocument, Shell
-from app.lazy_dataclasses import dataclass
 
 MOST_CHARACTERS, MOST_VARIABLES = 32_768, 500
 """Most of a command that has variables, so that it is read in less than a second."""

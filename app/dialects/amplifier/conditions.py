@@ -6,10 +6,10 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app.dialects.amplifier import schema
-from app.lazy_dataclasses import dataclass
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<variable>\{\{[ \t]*(?P<name>[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\})"

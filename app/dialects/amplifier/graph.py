@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app.dialects.amplifier import schema, walk
 from app.domain import graphs, plain
 from app.domain.records import Record
-from app.lazy_dataclasses import dataclass
 
 _APPROVAL = "approval:"
 _DELAY = re.compile(r".*\.delay")

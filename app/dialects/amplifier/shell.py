@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
-
-from app.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Parser

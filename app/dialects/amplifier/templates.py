@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from app.domain import json_schemas, json_text, plain, records
-from app.lazy_dataclasses import dataclass
 
 RESERVED = ("recipe", "session", "step")  # Names that every step can use, and no variable can have.
 APPROVAL = "approval"  # One more such name from schema 1.7 on: the last approval.

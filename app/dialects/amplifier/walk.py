@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
 from app.dialects.amplifier import schema, templates
 from app.domain import json_schemas, json_text, plain
-from app.lazy_dataclasses import dataclass
 
 _Names: TypeAlias = frozenset[str]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app import errors
 from app.dialects.control_room import prompts, refs
 from app.domain import operations, plain, records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 SLOT_NOT_NULL = "slot_not_null"
 SLOT_FIELD_EQUALS = "slot_field_equals"

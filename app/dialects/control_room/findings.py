@@ -6,11 +6,11 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from app.dialects.control_room import done, refs
 from app.domain import operations, plain, records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 IDENTITY_VERSION = 2  # Driver version from which on findings have an identity.
 CLOSE = "findings.close"  # Step that closes the issues of what was not found again.

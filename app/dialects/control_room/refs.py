@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from app import errors
 from app.domain import json_text, plain, records, slots
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 TASK = "task"  # Root of everything that the run was given; no slot may have this name.
 OUTPUTS = "outputs"  # Below `task`, the paths that the recipe's outputs were written to, by slot.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from app.dialects.orchestrate import variables
 from app.domain import plain, runs
-from app.lazy_dataclasses import dataclass
 
 CAP_BYTES = 256 * 1024
 """Most that is put into a prompt: instruction, names and contents; notes of what was left out come on top."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from app.dialects.orchestrate import variables
 from app.domain import operations, plain
-from app.lazy_dataclasses import dataclass
 
 Step: TypeAlias = plain.Object
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from app.dialects.orchestrate import schema, steps
 from app.domain import graphs, plain
 from app.domain.records import Record
 from app.domain.states import StepState
-from app.lazy_dataclasses import dataclass
 
 _SUCCESS, _FAILURE, _SKIPPED, _ALWAYS = "success", "failure", "skipped", "always"
 _OUTCOMES: Mapping[StepState, str] = {

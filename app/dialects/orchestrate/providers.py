@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from app.dialects.orchestrate import variables
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 
 STDIN = "stdin"  # Input mode in which the prompt is the program's standard input.
 ARGV_BYTES = 100_000  # Most that a prompt may have to be an argument.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
 from app.dialects.orchestrate import schema
 from app.domain import json_schemas, json_text, plain
-from app.lazy_dataclasses import dataclass
 
 Step: TypeAlias = plain.Object
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from app.dialects.orchestrate import dependencies, frames, providers, results, steps, variables
 from app.domain import file_operations, operations, plain, records
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 
 CURRENT_VERSION = 2
 """Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, waits

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
 from app.dialects.orchestrate import providers, schema, scopes, variables
 from app.domain import json_schemas, json_text, plain
-from app.lazy_dataclasses import dataclass
 
 _BOTH = ("provider", "command")
 _ONLY_PROGRAMS = ("input_file", "output_file", "output_capture", "allow_parse_error", "output_schema", "output_require")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from app.domain import json_schemas, json_text, plain
-from app.lazy_dataclasses import dataclass
 
 PROMPT = "PROMPT"  # Placeholder of the composed prompt in a provider's template.
 RESERVED = ("run", "loop", "steps", "context", "env", PROMPT)  # Names that no item of a loop can have.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app.domain import evidence, plain, records
-from app.lazy_dataclasses import dataclass
 
 ARGS_CHARACTERS = 1_000  # How much of a call's arguments a prompt shows.
 ERROR_CHARACTERS = 400  # How much of the reason of a failure is shown.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from app import errors
 from app.domain import json_text, plain, records, slots
 from app.engine import ports
 from app.flows.conference import prompts
-from app.lazy_dataclasses import dataclass
 
 TEXT_CHARACTERS, LIST_ITEMS = 400, 10
 """Longest text and list that a backend that can be held to a schema may write as an argument: a small model does not

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from app import printable
 from app.domain import operations, plain
 from app.flows.conference import prompts, schema
-from app.lazy_dataclasses import dataclass
 
 BODY_CHARACTERS = 20_000  # Longest transcript; the replies are whole in the slots of their agents.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from app import errors
 from app.domain import frozen_agents, json_schemas, operations, plain, records, runs, slots
 from app.engine import ports
 from app.flows.decomposition import kinds, prompts, replies, schema, small
-from app.lazy_dataclasses import dataclass
 
 LOOK = "look"  # Step that finds the files that an intent may be about.
 CHIEF = "chief"  # Step in which the chief is asked, and the role of who is asked.

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app import errors
 from app.domain import json_schemas, json_text, plain, records, task_graphs, task_outputs
 from app.flows.decomposition import schema
-from app.lazy_dataclasses import dataclass
 
 MAX_BYTES = records.BLOB_BYTES  # All tasks together, as JSON.
 

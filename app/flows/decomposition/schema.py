@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from app.domain import library, plain, task_outputs
 from app.flows.decomposition import kinds
-from app.lazy_dataclasses import dataclass
 
 INTENT = "intent"  # Argument that holds the intent.
 INTENT_CHARACTERS = 20_000  # Longest intent.

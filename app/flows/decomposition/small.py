@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from app.domain import plain, task_patterns
 from app.flows.decomposition import schema
 from app.flows.decomposition.kinds import Kind
-from app.lazy_dataclasses import dataclass
 
 _MOST_WORDS = 60
 _MOST_PARTS = 40

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app import errors
@@ -13,7 +14,6 @@ from app.domain.plans import BY_CHIEF
 from app.domain.task_reviews import BY_PERSON, Verdict
 from app.engine import ports
 from app.flows.review import prompts, replies
-from app.lazy_dataclasses import dataclass
 
 FILES = "files"  # Step that reads the files that the task's run has written.
 

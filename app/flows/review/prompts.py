@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app import errors
 from app.domain import json_schemas, plain, task_reviews
-from app.lazy_dataclasses import dataclass
 
 OUTPUT = "output:"  # Prefix of the names under which evidence quotes outputs that are in no file.
 MARK = "| "  # Beginning of every line that is shown and not said.

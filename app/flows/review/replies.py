@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app import errors
 from app.domain import evidence, json_schemas, json_text, operations, plain, task_reviews
 from app.flows.decomposition import replies
 from app.flows.review import prompts
-from app.lazy_dataclasses import dataclass
 
 _CHECKED: plain.Object = {
     "type": "object",

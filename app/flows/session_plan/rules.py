@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app import errors
 from app.domain import plain, plans, states, task_outputs, task_reviews
-from app.lazy_dataclasses import dataclass
 
 RUN_DELETED = "run_deleted"  # Code of a task whose run was deleted before it had ended.
 DOD_FAILED = "task_dod_failed"  # Code of a task whose run is done and does not pass the task's own checks.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from app import errors
 from app.domain import notifications, plain
-from app.lazy_dataclasses import dataclass
 from app.services.triggers import pointers
 
 NAME_CHARACTERS = 100  # Longest name of an endpoint.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app import clock, errors
 from app.domain import plain, plan_files, plans, states
 from app.engine import aio, ports, run_engine
 from app.flows.session_plan import driver, rules
-from app.lazy_dataclasses import dataclass
 from app.services.plans.facts import Facts
 from app.services.plans.repository import PlanRepository
 from app.services.plans.scoping import is_unscoped

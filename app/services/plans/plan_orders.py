@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import NoReturn
 
 from app import errors
 from app.domain import plans, states
 from app.engine import aio, run_engine
-from app.lazy_dataclasses import dataclass
 from app.services.plans.plan_inputs import OpenPlan, PlanInputs, Waiting
 from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.repository import PlanRepository

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
 from app import errors
 from app.domain import plain, plans, task_reviews
-from app.lazy_dataclasses import dataclass
 from app.services import requests
 from app.services.plans import task_checks
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app import errors
 from app.domain import library, plain, plans, task_outputs
-from app.lazy_dataclasses import dataclass
 from app.services import arguments, recipes
 from app.services.plans import tasks
 from app.services.plans.requests import Answer

@@ -6,12 +6,12 @@ import hmac
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
 from app import clock, errors
 from app.domain import plain, shapes, triggers
-from app.lazy_dataclasses import dataclass
 from app.services.triggers import pointers
 from app.services.triggers.firing import Firing
 from app.services.triggers.repository import TriggerRepository

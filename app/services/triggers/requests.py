@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
 from app import clock, errors
 from app.domain import plain, triggers
-from app.lazy_dataclasses import dataclass
 from app.services import arguments, requests
 from app.services.triggers import pointers, schedules
 

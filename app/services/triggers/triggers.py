@@ -7,10 +7,10 @@ import base64
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from app import clock, errors
 from app.domain import authors, plain, triggers
-from app.lazy_dataclasses import dataclass
 from app.services import requests as run_requests
 from app.services import starting
 from app.services.requests import Started

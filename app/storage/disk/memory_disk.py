@@ -7,9 +7,8 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from app.lazy_dataclasses import dataclass
 from app.storage.disk.disk_port import AppendFile, Lock, Signature, Syncer
 
 _tick = itertools.count(1).__next__

@@ -14,13 +14,13 @@ import math
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 from app import clock, errors
 from app.domain import unreadable as unreadables
 from app.engine import aio
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk.worker_threads import Workers
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app import clock
@@ -16,7 +16,6 @@ from app.domain.authors import RunOrder
 from app.domain.records import Usage
 from app.domain.usage_sums import RunFacts, UsageSum
 from app.engine import run_sums, spending, stores
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 
 if TYPE_CHECKING:

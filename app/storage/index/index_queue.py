@@ -13,14 +13,13 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app import errors
 from app.domain import issues, receipts, runs, states
 from app.domain.authors import RunOrder
 from app.engine import run_sums, spending, stores
-from app.lazy_dataclasses import dataclass
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.index import index_port
 from app.storage.index.index_port import Index, IndexedRun, ReceiptPlace

@@ -17,11 +17,11 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 
 _ENDING = re.compile(rb',"batch":(\d{1,15}),"prev":"(sha256:[0-9a-f]{64})","crc32":"([0-9a-f]{8})"}')
 _LONGEST_ENDING = 140

@@ -17,12 +17,11 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from app import errors
 from app.engine import probes
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.committer import Commit, Done
 from app.storage.disk.disk_port import AppendFile, Disk

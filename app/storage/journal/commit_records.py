@@ -10,10 +10,10 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 
 _FORMAT = 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app import errors
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.committer import Commit
 from app.storage.disk import disk_port

@@ -7,13 +7,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from app import errors, extras
-from app.lazy_dataclasses import dataclass
 from app.storage.disk import os_disk
 
 if TYPE_CHECKING:

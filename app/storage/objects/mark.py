@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk

@@ -12,9 +12,9 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk.disk_port import AppendFile, Lock, Signature, Syncer
 from app.storage.postgres import journals, places, rows

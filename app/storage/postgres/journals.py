@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 from app.storage.disk.disk_port import LeaseLost
 from app.storage.journal import chain
 from app.storage.postgres.database import CHANNEL, SCHEMA, Cursor

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import dataclass
 from typing import Any
 
 from app import clock
 from app.engine import probes
-from app.lazy_dataclasses import dataclass
 from app.storage import layout, store_mark
 from app.storage.committer import Committer
 from app.storage.data_directory import DataDirectory

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app import clock
 from app.domain import decisions, plain, records, runs, states
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk

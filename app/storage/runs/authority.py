@@ -6,13 +6,13 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
 from app import errors
 from app.domain import decisions, events, plain, records, runs
 from app.engine import missing_lines, stores
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk.disk_port import Disk, Lock, SyncRefused
 from app.storage.journal import chain, damage

@@ -11,13 +11,12 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from app import errors
 from app.domain import decisions, plain
 from app.engine import missing_lines
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk

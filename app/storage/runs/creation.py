@@ -9,11 +9,11 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from app import errors
 from app.domain import events, plain, runs, states, views
 from app.engine import aio, stores
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.committer import Commit
 from app.storage.disk import disk_port

@@ -9,11 +9,10 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.domain import decisions, events, plain
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk

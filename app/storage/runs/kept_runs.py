@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, OrderedDict
+from dataclasses import dataclass
 
 from app.domain import decisions, records
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock

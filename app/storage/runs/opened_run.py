@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app.domain import events
 from app.engine import missing_lines
-from app.lazy_dataclasses import dataclass
 from app.storage.disk.disk_port import Lock
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
@@ -13,7 +14,6 @@ from app.domain import decisions, plain, records
 from app.domain.authors import RunOrder
 from app.domain.events import Event, EventType
 from app.engine import journal_lines
-from app.lazy_dataclasses import dataclass
 from app.storage import layout
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.lazy_dataclasses import dataclass
+from dataclasses import dataclass
+
 from app.storage.runs.admission import Admission
 from app.storage.runs.opener import Opener
 from app.storage.runs.resting_runs import Maintenance

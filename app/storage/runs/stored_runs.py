@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app import errors
 from app.domain import plain
 from app.engine import stores
-from app.lazy_dataclasses import dataclass
 from app.storage.index import sums
 from app.storage.issues import Issues
 from app.storage.runs import missing_lines

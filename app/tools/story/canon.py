@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from app.lazy_dataclasses import dataclass
 from app.tools import bounds
 from app.tools.story import documents, folders
 from app.tools.workspace import Workspace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story.canon import Entity
 from app.tools.story.prose import Paragraph
 

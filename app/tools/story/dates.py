@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from app.lazy_dataclasses import dataclass
+from dataclasses import dataclass
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from app.lazy_dataclasses import dataclass
 from app.tools.workspace import Workspace
 
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")

@@ -6,12 +6,12 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from app import errors
 from app.domain import plain
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.tools import arguments, bounds, findings
 from app.tools.story import canon, documents, matching, outline_matching, outlines, story_files
 from app.tools.story.cast import Cast

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
-from app.lazy_dataclasses import dataclass
 from app.tools import bounds
 from app.tools.story import matching, prose
 from app.tools.story.prose import Paragraph

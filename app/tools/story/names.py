@@ -6,8 +6,8 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 
-from app.lazy_dataclasses import dataclass
 from app.tools import bounds
 from app.tools.story import documents, matching, prose
 from app.tools.story.canon import Entity

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story import documents, scene_numbers
 from app.tools.story.documents import ITEM, Field, Heading, field_of
 from app.tools.story.scene_numbers import Named, SceneNumber

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from app import errors
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 from app.tools import bounds
 from app.tools.story import documents, matching, scene_matching, scene_numbers, scenes
 from app.tools.story.outlines import Outline, PlannedScene

@@ -6,8 +6,8 @@ import bisect
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story import dates, documents, outline_fields, scene_numbers
 from app.tools.story.documents import ITEM, Field, Heading, field_of, split_list
 from app.tools.story.outline_fields import Head, Ignored

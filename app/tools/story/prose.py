@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story import documents
 
 # Every quantifier is bounded: a file is hostile input, and a run of a million dots must cost linear time.

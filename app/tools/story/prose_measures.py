@@ -7,9 +7,9 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 from app.tools import bounds
 from app.tools.bounds import mean, share
 from app.tools.story import matching, prose

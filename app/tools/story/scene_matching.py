@@ -10,8 +10,8 @@ import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story import matching, scene_numbers
 from app.tools.story.scene_numbers import Named, SceneNumber
 

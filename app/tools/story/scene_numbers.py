@@ -6,9 +6,9 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story import dates
 
 _LABELS = {

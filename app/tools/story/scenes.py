@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story import dates, documents, folders, scene_numbers
 from app.tools.story.scene_numbers import SceneNumber
 from app.tools.workspace import Workspace

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from app.domain import plain
 from app.engine import ports
-from app.lazy_dataclasses import dataclass
 from app.tools import arguments, bounds, findings
 from app.tools.bounds import mean
 from app.tools.findings import Finding

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
 from app import errors
-from app.lazy_dataclasses import dataclass
 from app.tools.story import canon, documents, outline_fields, scene_numbers
 from app.tools.story.documents import Document
 from app.tools.workspace import Workspace

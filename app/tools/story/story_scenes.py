@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from app import errors
-from app.lazy_dataclasses import dataclass
 from app.tools import bounds
 from app.tools.story import matching, outline_matching, outlines, scene_matching, scene_numbers, story_files
 from app.tools.story.outlines import Outline, PlannedScene

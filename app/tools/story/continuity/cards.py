@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story import canon, documents, matching, prose
 from app.tools.story.canon import Entity
 from app.tools.story.continuity import language

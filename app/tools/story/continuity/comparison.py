@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app.domain import plain
-from app.lazy_dataclasses import dataclass
 from app.tools import bounds, findings
 from app.tools.story import dates, documents, names, prose
 from app.tools.story.continuity import ages, bodies, calendar, cards, deaths, objects, places, reader, relations

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story.continuity.language import Patterns, words
 from app.tools.story.continuity.roster import Roster
 

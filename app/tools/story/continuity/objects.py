@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story import dates
 from app.tools.story.continuity.language import PERSON, Patterns, words
 from app.tools.story.continuity.passages import Fact, Passage, clause, fact, number, person

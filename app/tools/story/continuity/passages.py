@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from app.lazy_dataclasses import dataclass
 from app.tools.story import dates
 from app.tools.story.continuity.language import PERSON, Patterns
 from app.tools.story.continuity.roster import Roster
