@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import hypothesis
 import pytest
 from hypothesis import strategies as st
@@ -97,3 +100,28 @@ def test_text_stays_text(said):
     """With `parse_json: false` nothing is read into a reply."""
     assert replies.read(said, False) == said
     assert replies.read('{"x": 1}', False) == '{"x": 1}'
+
+
+@pytest.mark.parametrize("piece", ["{", '{"', "[1,", '["a" ', '{"a":1 x', "[ "])
+def test_openings_without_end_are_given_up(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many brackets open, the text before them is counted a bounded number of times in looking for JSON."""
+    read: list[int] = []
+
+    class Decoder(json.JSONDecoder):
+        def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
+            read.append(idx)
+            return super().raw_decode(s, idx)
+
+    monkeypatch.setattr(json, "JSONDecoder", Decoder)
+    text = piece * 20_000
+
+    with pytest.raises(replies.NoData):
+        replies.read(text, True)
+    assert sum(read) < 200 * len(text)
+
+
+def test_links_among_words_hide_no_json() -> None:
+    """JSON behind a thousand bracketed links is found."""
+    text = "see [[a link]] " * 1_000 + '{"score": 3}'
+
+    assert replies.read(text, True) == {"score": 3}
