@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from app import errors
+from app.storage.postgres import database
 from app.storage.postgres.database import EPOCH_LOCK, Database, Fenced
 from tests import postgres_server
 from tests.conformance import store_harness
@@ -119,6 +120,24 @@ async def test_ended_sessions_are_begun_again(make: Callable[..., PostgresStoreH
 
     assert [record.key for record in loaded.records] == ["a", "b"]
     assert asked(url, "SELECT epoch FROM control_room.store") == epoch
+
+
+def test_a_new_connection_that_is_lost_is_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that the server ends before its first statement is done costs no read."""
+    prepare, ended = database._prepare, list[int]()
+
+    def lose(connection: psycopg.Connection[Any]) -> None:
+        if not ended:
+            ended.append(connection.info.backend_pid)
+            asked(url, f"SELECT pg_terminate_backend({ended[0]}, 60000)")
+        prepare(connection)
+
+    monkeypatch.setattr(database, "_prepare", lose)
+    tested = Database(url)
+    (pid,) = tested.read(lambda cursor: cursor.execute("SELECT pg_backend_pid()").fetchone()) or (0,)
+    tested.close()
+
+    assert pid not in (0, *ended)
 
 
 async def test_a_server_that_restarts_is_waited_for(

@@ -72,17 +72,19 @@ class Database:
 
     def connect(self) -> Connection:
         """Open a connection that commits each statement by itself outside of a transaction."""
-        import psycopg
-        from psycopg import conninfo
-
-        connection = psycopg.connect(conninfo.make_conninfo(self._dsn, **_OPTIONS), autocommit=True)
+        connection = self._opened()
         try:
-            # With a stricter default, a transaction would go on seeing the epoch from before it waited for its lock.
-            connection.execute("SET default_transaction_isolation TO 'read committed'")
+            _prepare(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _opened(self) -> Connection:
+        import psycopg
+        from psycopg import conninfo
+
+        return psycopg.connect(conninfo.make_conninfo(self._dsn, **_OPTIONS), autocommit=True)
 
     def read(self, job: Callable[[Cursor], T]) -> T:
         """Look something up; a connection that was lost meanwhile is replaced once.
@@ -168,7 +170,9 @@ class Database:
                 connection = self._idle.pop() if self._idle else None
             known, asked = connection is not None, threading.Event()
             try:
-                connection = connection or self.connect()
+                if connection is None:
+                    connection = self._opened()
+                    _prepare(connection)
                 result = job(connection, asked.set)
             except psycopg.Error as error:
                 if connection is not None and is_standby(error):
@@ -180,7 +184,8 @@ class Database:
                     self.discard()
                 if lost and known and not asked.is_set():
                     continue
-                if (is_broken_off(error) or is_standby(error)) and self._clock.monotonic() < until:
+                is_passing = (lost and not asked.is_set()) or is_broken_off(error) or is_standby(error)
+                if is_passing and self._clock.monotonic() < until:
                     self._closing.wait(_PAUSE_SECONDS)
                     continue
                 raise self.fault(error) from error
@@ -214,6 +219,11 @@ class Database:
         if state == STANDBY:
             return OSError(errno.EIO, standby(self.shown))
         return OSError(errno.EIO, f"the store {self.shown}: {reason}")
+
+
+def _prepare(connection: Connection) -> None:
+    # With a stricter default, a transaction would go on seeing the epoch from before it waited for its lock.
+    connection.execute("SET default_transaction_isolation TO 'read committed'")
 
 
 def is_broken_off(error: Exception) -> bool:

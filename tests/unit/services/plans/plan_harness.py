@@ -5,13 +5,14 @@ again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from app import bootstrap, clock, settings
+from app import bootstrap, clock, errors, settings
 from app.agents import backends
 from app.agents import performer as agent_performer
 from app.bootstrap import catalogue, container, definitions, roster
@@ -302,7 +303,9 @@ Act = Callable[[Harness, str], Awaitable[Any]]
 async def go_on(harness: Harness, session_id: str) -> None:
     """Start a plan that is approved, and wait until it rests."""
     if (await harness.show(session_id)).status is plans.PlanState.APPROVED:
-        await harness.application.plans.start(session_id)
+        # A start that was journalled before a crash may have brought the plan to its end by now.
+        with contextlib.suppress(errors.WrongState):
+            await harness.application.plans.start(session_id)
     await harness.rested(session_id)
 
 
