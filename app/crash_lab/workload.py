@@ -111,6 +111,9 @@ async def outcome(application: bootstrap.Application, asked: Asked, name: str) -
     if not isinstance(asked, plan_requests.NewPlan):
         return await outcomes.of_run(application, name)
     plan = await application.plans.show(name)
+    for run_id in _runs_of(plan):
+        # A plan has the result of a run in the moment before the run is shown as ended.
+        await run_rests(application, run_id)
     runs = [await outcomes.of_run(application, run_id) for run_id in _runs_of(plan)]
     return outcomes.together(runs, _failures(plan)) | {"plan": _lasting(plan.to_json())}
 
