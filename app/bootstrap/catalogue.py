@@ -41,7 +41,7 @@ def catalogue_of(
     """Return the recipes of a project.
 
     Args:
-        elsewhere: Whether other machines perform the steps, so that what is missing on this one keeps no run.
+        elsewhere: Whether other machines perform the steps, so that programs that are missing here prevent no run.
     """
     project = chosen.project
 

@@ -68,7 +68,7 @@ DIALECTS: Mapping[str, ports.Dialect] = LazyRegistry(
 
 
 def likely(path: PurePath, source: str) -> str:
-    """Return the language a recipe's file is likely in: by its folder, or by flaws: at its top, then all."""
+    """Return the language a recipe's file is likely in: by its folder, else by the fewest flaws at its top level."""
     if path.parent.name in DIALECTS:
         return path.parent.name
     fitting = [name for name, dialect in DIALECTS.items() if path.name.endswith(dialect.file_suffixes)]

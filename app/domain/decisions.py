@@ -121,7 +121,7 @@ class Decisions:
     resumed_at: str | None = None  # When a person last sent it on after it had ended.
     dead: frozenset[int] = _NOTHING  # Positions of journal lines that replay skips.
     attempts: dict[str, list[Started]] = field(default_factory=dict)
-    """Tries begun by key, since the last unpause, release or resume."""
+    """Attempts begun by key, since the last unpause, release or resume."""
     due: dict[str, str] = field(default_factory=dict)
     """When timers, gates and waits are over, by key; kept through restarts and pauses."""
     asked: dict[str, str] = field(default_factory=dict)

@@ -57,7 +57,8 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
 
 
 def _let_threads_end() -> None:
-    # A thread of the library that still hands over an answer would abort the interpreter that ends.
+    # A thread of the library that still hands over an answer aborts an interpreter that ends, and the library offers
+    # nothing to wait for.
     threading.Event().wait(_LAST_SECONDS)
 
 

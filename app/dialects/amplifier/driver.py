@@ -174,7 +174,7 @@ class _Flow:
         try:
             values = await self._ctx.gather(taken, limit=width)
         except (failures.StepFailed, failures.Remaining):
-            # The run may go on or end as done: what those that were over have set stays, as in a sequence.
+            # The run may continue or end as done: what the finished branches have set stays, as in a sequence.
             if not self._first:
                 _leave(around, frames)
             raise

@@ -11,12 +11,13 @@ from app.domain import json_schemas, json_text, plain
 _FENCED = re.compile(r"\A\s*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```\s*\Z", re.DOTALL)
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"[{\[]")
+# Brackets that JSON can follow, so that those among words cost no try.
 _BEGINNING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*[\]\[{"\d\-tfn])""")
 _PIECE = re.compile(r'"(?:[^"\\]|\\.?)*"?|[{}\[\]]', re.DOTALL)
 _MOST_LOOKS = 200
-_MOST_READ = 4
-_LEAST_READ = 1_000_000
-_LINES_ARE_FASTER = 32
+_BUDGET_PER_CHARACTER = 4
+_LEAST_BUDGET = 1_000_000
+_COUNTING_SPEEDUP = 32
 _MOST_CHECKS = 1_000_000
 
 
@@ -84,15 +85,15 @@ def _value(text: str, exact: bool = True) -> tuple[plain.Json] | None:
 def _largest(reply_text: str) -> plain.Json:
     """Return the object or list that takes the most room in the midst of words; failing that, any fenced value."""
     found, at = list[tuple[int, plain.Json]](), 0
-    left = max(_MOST_READ * len(reply_text), _LEAST_READ)
+    left = max(_BUDGET_PER_CHARACTER * len(reply_text), _LEAST_BUDGET)
     decoder = json.JSONDecoder()
     while left > 0 and (opening := _BEGINNING.search(reply_text, at)):
         try:
             _, at = decoder.raw_decode(reply_text, opening.start())
         except json.JSONDecodeError as error:
             # What was read in vain counts: openings without end, one in the other, would be read again and again.
-            # The error itself has counted all lines before it, which is many times faster.
-            left -= error.pos - opening.start() + 1 + error.pos // _LINES_ARE_FASTER
+            # The error has also counted the line breaks in all characters before it, which is many times faster.
+            left -= error.pos - opening.start() + 1 + error.pos // _COUNTING_SPEEDUP
             # The parts of broken JSON are not the reply; brackets among words are not JSON.
             is_broken = reply_text[opening.start() : error.pos].strip("[{ \t\r\n")
             at = _end(reply_text, opening.start()) if is_broken else opening.end()

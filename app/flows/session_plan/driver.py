@@ -104,7 +104,7 @@ class _Course:
     def _take_file(self, theirs: plans.Plan, at_start: bool | None) -> None:
         self._earlier.add(sha256(self.plan))
         # A power cut can undo replacements of the file, and an editor can save what it read long ago. A person who
-        # takes back an own edit writes an earlier version, too; but at a start a power cut may have undone that edit.
+        # undoes their own edit writes an earlier version, too; but at a start a power cut may have undone that edit.
         is_ours = at_start or self.plan is not self._by_person
         self._is_stale = at_start is not None and is_ours and sha256(theirs) in self._earlier
         if self._is_stale:

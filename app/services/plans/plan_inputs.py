@@ -166,7 +166,9 @@ class PlanInputs:
                 _log.error(
                     "plan.json of %s is at revision %s and the plan's journal only at %s, which may lack its last "
                     "lines; the file counts as an edit, which names no author",
-                    *(plan.session_id, edit.revision, plan.revision),
+                    plan.session_id,
+                    edit.revision,
+                    plan.revision,
                     extra={"session_id": plan.session_id},
                 )
             return {"kind": "file", "plan": edit.to_json(), "at_start": at_start}
@@ -197,7 +199,9 @@ class PlanInputs:
         if shown.get("stale"):
             _log.warning(
                 "plan.json of %s held an earlier version of the plan (revision %s) and was written again (revision %s)",
-                *(plan.session_id, found.revision, plan.revision),
+                plan.session_id,
+                found.revision,
+                plan.revision,
                 extra={"session_id": plan.session_id},
             )
         return None
