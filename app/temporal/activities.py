@@ -137,6 +137,10 @@ class Activities:
                 raise ApplicationError(error.message, type=error.code, non_retryable=True) from None
             except errors.Fault as fault:
                 raise ApplicationError(fault.message, type=fault.code) from None
+            except Exception as error:  # noqa: BLE001 - the history must not keep what it quotes
+                _log.exception("an activity failed", extra={"run_id": run_id})
+                message = await self._steps.masked(run_id, str(error))
+                raise ApplicationError(message, type=type(error).__name__) from None
 
 
 def _full() -> ApplicationError:

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -73,8 +73,12 @@ class Entry:
 
     async def _ask(self, client: Client, queue: str) -> None:
         while True:
-            with suppress(RPCError):
+            try:
                 await _poll(client, queue, self.written(), _ASKING)
+            except RPCError as error:
+                _log.debug("the roll was not asked: %s", error)
+            except Exception as error:  # noqa: BLE001 - a worker that asks no more is taken for gone while it works
+                _log.warning("the roll was not asked: %r", error)
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _strike(self, client: Client, queue: str) -> None:

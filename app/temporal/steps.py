@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from app import clock, errors
 from app.domain import capabilities, gates, inputs, operations, plain, runs, states
 from app.domain.records import Record, Result
-from app.engine import child_results, equipment, ports, runner, step_attempt, step_executor, stores
+from app.engine import child_results, equipment, journal_lines, ports, runner, step_attempt, step_executor, stores
 from app.temporal import messages
 from app.temporal.leased_writer import LeasedWriter
 from app.temporal.leases import Leases
@@ -234,7 +234,7 @@ class Steps:
         owner = await step.writer.reach()
         _continue(step, owner.log)
         step.attempt.duration_seconds = max(0.0, (self.clock.now() - step.attempt.started_at).total_seconds())
-        await step.executor.record(step.attempt, result)
+        await step.executor.record(step.attempt, journal_lines.masked(step.found.equipment.masker, result))
         step.writer.raise_failure()
         await owner.log.move(runs.Transition.take(step.writer.run_id, clock.stamp(self.clock.now())))
 

@@ -182,6 +182,56 @@ async def test_the_history_holds_no_content_and_replays(scene: Scene):
     await worker.replayer(slices.Contents(scene.service.store)).replay_workflow(history)
 
 
+SECRET = "s3cr3t-of-the-deployment"
+# The secret comes to the drivers as data: argument, output, prompt of a gate, argument of a child, ending.
+TELLING: dict[str, Any] = {
+    "schema": "1.7",
+    "name": "telling",
+    "description": "Tells",
+    "version": "1.0.0",
+    "context": {"token": ""},
+    "stages": [
+        {
+            "name": "one",
+            "steps": [
+                {"id": "say", "type": "bash", "command": "echo $DEPLOY_TOKEN {{token}}", "output": "said"},
+                {"id": "below", "type": "recipe", "recipe": "told", "context": {"token": "{{token}} {{said}}"}},
+            ],
+            "approval": {"required": True, "prompt": "Use {{token}} and {{said}}?", "timeout": 0, "default": "deny"},
+        }
+    ],
+}
+TOLD: dict[str, Any] = {key: value for key, value in TELLING.items() if key != "stages"} | {
+    "name": "told",
+    "steps": [{"id": "again", "type": "bash", "command": "echo {{token}}"}],
+}
+
+
+async def test_no_secret_is_on_the_server(
+    project: projects.Project, server: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
+):
+    """Whatever a driver makes of a secret, neither the server nor a line of a journal has it."""
+    monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
+    project.write(".control-room/recipes/amplifier/telling.yaml", json.dumps(TELLING))
+    project.write(".control-room/recipes/amplifier/told.yaml", json.dumps(TOLD))
+    async with serving(project, server.address, {}) as scene:
+        run_id = await scene.start("telling", args={"token": SECRET})
+        await scene.until(run_id, states.RunState.WAITING)
+        [gate], _ = await scene.service.gates.page(gate_inbox.GateQuery(run_id=run_id))
+        reply = gates.Reply(decision="deny", message=f"not with {SECRET}")
+        await scene.service.gates.answer(gate.gate_id, reply)
+        assert await scene.ended(run_id) is states.RunState.FAILED
+        found = [each.run_id for each in await scene.service.store.list_runs(stores.RunQuery())]
+        histories = [await scene.history(each) for each in found]
+
+    held = b"".join(event.SerializeToString() for history in histories for event in history.events)
+    journals = b"".join(file.read_bytes() for file in (project.data / "runs").glob("*/*.jsonl"))
+    assert len(found) == 2
+    assert SECRET.encode() not in held
+    assert b"say" in journals
+    assert SECRET.encode() not in journals
+
+
 @pytest.mark.slow
 async def test_a_replay_refuses_lines_that_were_changed(scene: Scene):
     """A journal that says something else than the workflow was told is not taken for it."""

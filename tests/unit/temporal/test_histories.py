@@ -107,3 +107,13 @@ async def test_nothing_is_said_of_a_run_that_cannot_be_read() -> None:
         failed = await failure(store, "perform", ORDER, raised=errors.DriverFault(f"bad {SECRET}"))
 
     assert (failed.type, failed.message) == ("driver_fault", "its journal cannot be read now")
+
+
+async def test_an_unforeseen_error_is_masked_and_repeated() -> None:
+    """What a broken library says of its data is masked, too; the activity is tried again."""
+    store = MemoryStore(clock=FakeClock())
+    async with store:
+        await store.create(samples.start(run_id=RUN))
+        failed = await failure(store, "perform", ORDER, raised=ValueError(f"bad {SECRET}"))
+
+    assert (failed.type, failed.message, failed.non_retryable) == ("ValueError", "bad ***", False)

@@ -70,10 +70,11 @@ async def test_a_worker_that_asks_no_more_is_missed_soon() -> None:
 
 
 async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is listed again by a server that was away, and is off the roll when it stops in order."""
+    """It is listed again after whatever failure, and is off the roll when it stops in order."""
     monkeypatch.setattr(roll, "_AGAIN_SECONDS", 0)
     monkeypatch.setattr(roll, "_LOOK_SECONDS", 0)
-    clock, again, answers = FakeClock(), asyncio.Event(), iter([None, RPCError("away", RPCStatusCode.UNAVAILABLE, b"")])
+    clock, again = FakeClock(), asyncio.Event()
+    answers = iter([None, RPCError("away", RPCStatusCode.UNAVAILABLE, b""), RuntimeError("not connected")])
 
     async def answer(identity: str) -> None:
         clock.advance(1)
