@@ -40,6 +40,11 @@ def quoted(text: str) -> str:
     return "\n".join(f"| {visible(line)}".rstrip() for line in lines(text.rstrip()))
 
 
+def counted(count: int, word: str) -> str:
+    """Return a count with its word, in the plural unless it is one."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
 def lines(text: str) -> list[str]:
     """Return the lines of a text, by every character that some program ends a line at."""
     return _LINE_END.split(text)

@@ -127,7 +127,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         code="retention_damaged",
     ),
     errors.Conflict(
-        "4 runs match, but 3 were expected; nothing was changed",
+        "4 runs found, not 3 as expected; nothing was changed",
         code="bulk_count_differs",
         detail={"matched": 4, "expected": 3},
     ),

@@ -161,7 +161,7 @@ def fork(
 
 
 def _forked(found: Answer) -> str:
-    taken = f"{found['taken_over']} step{'' if found['taken_over'] == 1 else 's'} taken over"
+    taken = f"{printable.counted(found['taken_over'], 'step')} taken over"
     return printable.one_line(f"run {found['run_id']} {found['status']}: {taken} from {found['forked_from']}")
 
 

@@ -48,6 +48,6 @@ def restore(place: options.Place, as_json: bool, file: Path) -> int:
     if as_json:
         terminal.say_json({"runs": found["runs"], "files": found["files"], "verification": report})
     else:
-        terminal.say(f"{found['runs']} runs, {found['files']} files restored")
+        terminal.say(f"{printable.counted(found['runs'], 'run')}, {printable.counted(found['files'], 'file')} restored")
         terminal.say(report_of(report))
     return exit_codes.ExitCode.DONE if report["ok"] else exit_codes.ExitCode.FAILED

@@ -106,7 +106,8 @@ def step_request(found: Mapping[str, Any]) -> str:
 def bulk(answer: Mapping[str, Any], *, counted: bool) -> str:
     """Return what came of an order to many runs."""
     if counted:
-        return f"{answer['matched']} runs match; repeat with --expected {answer['matched']} to give the order"
+        matched = answer["matched"]
+        return f"{printable.counted(matched, 'run')} found; repeat with --expected {matched} to give the order"
     rows = [(one["run_id"], one["status"] or "deleted", "") for one in answer["done"]]
     rows += [(one["run_id"], "refused", one["problem"]["detail"]) for one in answer["refused"]]
     return table(("run_id", "status", "reason"), rows)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app import printable
 from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, Answer, use_case
 from app.cli.plain_commands import removed, shown
@@ -167,7 +168,7 @@ def test(place: options.Place, as_json: bool, endpoint_id: str) -> int:
 def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: str | None) -> int:
     """Deliver a message again, or without MESSAGE_ID all dead letters, as soon as the service runs."""
     found = place.ask(replay_letters, endpoint_id, message_id)
-    return exit_codes.shown(found, as_json, lambda answer: f"{answer['replayed']} messages are delivered again")
+    return exit_codes.shown(found, as_json, lambda answer: f"{_messages(answer['replayed'])} will be delivered again")
 
 
 @notifications.command("give-up")
@@ -178,7 +179,11 @@ def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: st
 def give_up(place: options.Place, as_json: bool, endpoint_id: str, message_id: str | None) -> int:
     """End the tries of a message, or without MESSAGE_ID of all that fail; they become dead letters."""
     found = place.ask(give_up_messages, endpoint_id, message_id)
-    return exit_codes.shown(found, as_json, lambda answer: f"{answer['given_up']} messages are not tried again")
+    return exit_codes.shown(found, as_json, lambda answer: f"{_messages(answer['given_up'])} will not be tried again")
+
+
+def _messages(count: int) -> str:
+    return printable.counted(count, "message")
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app import settings
+from app import printable, settings
 from app.cli import exit_codes, formats, options, terminal
 
 _PLACES = (
@@ -122,7 +122,7 @@ def rebuild(place: options.Place, as_json: bool) -> int:
     if as_json:
         terminal.say_json(rebuilt)
     else:
-        terminal.say(f"{rebuilt['runs']} runs are in the index")
+        terminal.say(f"{printable.counted(rebuilt['runs'], 'run')} indexed")
     return exit_codes.ExitCode.DONE
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app import printable
 from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, Answer, use_case
 from app.domain import authors, retention
@@ -129,7 +130,8 @@ def _report(found: Answer) -> str:
     refused = [f"{run_id}: {why}" for run_id, why in found["refused"].items()]
     more = ["more are left for another order"] if found["more"] else []
     if found["dry_run"]:
-        last = f"{found['matched']} runs would be removed; repeat with --expected {found['matched']} to remove them"
+        runs = printable.counted(found["matched"], "run")
+        last = f"{runs} would be removed; repeat with --expected {found['matched']} to remove them"
     else:
-        last = f"{found['removed']} runs removed, {found['size_bytes']} bytes"
+        last = f"{printable.counted(found['removed'], 'run')} removed, {found['size_bytes']} bytes"
     return "\n".join([*table, *refused, f"kept in spite of the rule: {kept}", *more, last])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app import errors
+from app import errors, printable
 from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, Answer, use_case
 
@@ -101,7 +101,7 @@ def _spend(amounts: Mapping[str, Any]) -> str:
     parts = [f"{told:.4f} USD"] if told is not None else []
     parts += [f"about {estimated:.4f} USD estimated"] if estimated is not None else []
     unpriced = amounts["calls_without_price"]
-    parts += [f"{unpriced} call{'s' if unpriced != 1 else ''} unpriced"] if unpriced else []
+    parts += [f"{printable.counted(unpriced, 'call')} unpriced"] if unpriced else []
     tokens = f"{amounts['input_tokens']} tokens in, {amounts['output_tokens']} out"
     return ", ".join([*(parts or ["nothing"]), tokens])
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
-from app import errors
+from app import errors, printable
 from app.domain import access, authors, states
 from app.engine import run_engine, stores
 from app.services import requests, run_reader
@@ -71,7 +71,9 @@ class BulkOrders:
         """
         run_ids = await self._meant(order)
         if order.expected is not None and order.expected != len(run_ids):
-            message = f"{len(run_ids)} runs match, but {order.expected} were expected; nothing was changed"
+            message = (
+                f"{printable.counted(len(run_ids), 'run')} found, not {order.expected} as expected; nothing was changed"
+            )
             facts = {"matched": len(run_ids), "expected": order.expected}
             raise errors.Conflict(message, code="bulk_count_differs", detail=facts)
         if order.dry_run:

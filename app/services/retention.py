@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app import clock, errors
+from app import clock, errors, printable
 from app.domain import authors, retention, shapes, states
 from app.engine import aio, document_folders, stores
 from app.services import faults
@@ -85,7 +85,7 @@ class Retention:
         with faults.as_errors():
             found, kept, more = await self._examined(rule)
         if expected is not None and expected != len(found):
-            message = f"{len(found)} runs match, but {expected} were expected; nothing was removed"
+            message = f"{printable.counted(len(found), 'run')} found, not {expected} as expected; nothing was removed"
             facts = {"matched": len(found), "expected": expected}
             raise errors.Conflict(message, code="bulk_count_differs", detail=facts)
         refused = {} if dry_run else await self._removed(found, author)

@@ -154,8 +154,8 @@ def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, 
             assert added["endpoint_id"] in listed[1]
             assert (tried[0], tried[1]) == (0, "delivered: exit code 0\n")
             assert dead[1].startswith("no dead letters; ")
-            assert replayed[1] == "0 messages are delivered again\n"
-            assert (failing[1], ended[1]) == ("no message is tried again\n", "0 messages are not tried again\n")
+            assert replayed[1] == "0 messages will be delivered again\n"
+            assert (failing[1], ended[1]) == ("no message is tried again\n", "0 messages will not be tried again\n")
             assert (removed[0], wrong[0], "--webhook" in wrong[2]) == (0, 2, True)
             assert (changed["kinds"], changed["label"]) == (["failed"], "book:one")
             assert changed["signing_secret"] != hook["signing_secret"]

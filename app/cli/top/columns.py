@@ -125,7 +125,8 @@ def short(count: int) -> str:
 def summary(stats: Row, gates: Sequence[Row], runs: Sequence[Row]) -> str:
     """Return the three answers in one line: what waits, what runs, what it cost."""
     if not stats:
-        return f"waiting: {_count(len(gates), 'gate')} · running: {sum(run['status'] == 'running' for run in runs)}"
+        running = sum(run["status"] == "running" for run in runs)
+        return f"waiting: {printable.counted(len(gates), 'gate')} · running: {running}"
     return _summary(stats)
 
 
@@ -137,7 +138,7 @@ def detail(run: Row) -> str:
 def _summary(stats: Row) -> str:
     runs, waits, today, pool = (stats.get(name) or {} for name in ("runs", "waits", "today", "pool"))
     kinds = (("gates", "gate"), ("questions", "plan question"), ("parked", "parked run"))
-    waiting = [_count(waits.get(name, 0), word) for name, word in kinds if waits.get(name)]
+    waiting = [printable.counted(waits.get(name, 0), word) for name, word in kinds if waits.get(name)]
     failed = (stats.get("failed") or {}).get("count", 0)
     parts = [
         f"waiting: {', '.join(waiting) or 'nothing'}",
@@ -153,11 +154,7 @@ def _spent(sums: Row) -> str:
     unpriced = sums.get("calls_without_price")
     if not unpriced:
         return money(sums.get("cost_usd") or 0)
-    return f"{money(sums.get('cost_usd'))} ({_count(unpriced, 'call')} without a price)"
-
-
-def _count(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+    return f"{money(sums.get('cost_usd'))} ({printable.counted(unpriced, 'call')} without a price)"
 
 
 def _progress(run: Row) -> str:
