@@ -270,10 +270,15 @@ def author_of(connection: HTTPConnection) -> authors.Author:
     return authors.Author(name=name, claimed=True, via=author.via)
 
 
-async def run_of(services: Services, connection: HTTPConnection) -> str | None:
+async def run_of(services: Services, connection: HTTPConnection, named: str | None = None) -> str | None:
     """Return the run whose agent or command has made a request; None: none of this process has, or it is out of the
     caller's scope.
+
+    Args:
+        named: The parent that the request names; then the process that asks is not looked for.
     """
+    if named is not None:
+        return None
     own, other = connection.scope.get("server"), connection.scope.get("client")
     if not (services.commands.under_way and own and other):
         return None

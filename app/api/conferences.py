@@ -84,7 +84,7 @@ async def start_conference(
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Ask several agents for an opinion on the same evidence, gathered by the chief with tools."""
-    asked_by = None if body.parent_run_id is not None else await callers.run_of(services, request)
+    asked_by = await callers.run_of(services, request, body.parent_run_id)
     started = await services.conferences.start(body.conference(idempotency_key), author, asked_by)
     headers = {"Location": f"/api/runs/{started.run_id}"}
     return responses.as_json(started, status=200 if started.existed else 201, headers=headers)

@@ -293,7 +293,7 @@ async def start(
     caller = callers.caller_of(connection)
     if caller.limits is not None:
         request = await scoping.started(services, caller, request)
-    asked_by = None if request.parent_run_id is not None else await callers.run_of(services, connection)
+    asked_by = await callers.run_of(services, connection, request.parent_run_id)
     found = await services.runs.start(request, author=author, asked_by=asked_by)
     headers = {"Location": f"/api/runs/{found.run_id}"}
     status = 200 if found.existed else 201

@@ -120,7 +120,11 @@ class PlanBody(BaseModel):
     working_dir: str | None = Field(None, description="Workspace of its runs; by default the project.")
     labels: request_models.Labels = Field(default_factory=dict, description="Labels of its runs.")
     priority: request_models.Priority = Field(0, description="Priority of its runs; higher goes first.")
-    parent_run_id: str | None = Field(None, description="Run that asks; the depth of nested runs is limited.")
+    parent_run_id: str | None = Field(
+        None,
+        description="Run that asks; by default that of the agent or command that asks, where it is known. The depth "
+        "of nested runs is limited.",
+    )
     runs_above: request_models.RunsAbove = None
     review: Switch = Field("on", description=_REVIEW)
 

@@ -93,9 +93,8 @@ async def create_plan(
     """Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
     person has approved and started it.
     """
-    created = await authored.create(
-        await scoping.planned(services, callers.caller_of(request), body.plan(idempotency_key))
-    )
+    new = await scoping.planned(services, callers.caller_of(request), body.plan(idempotency_key))
+    created = await authored.create(new, await callers.run_of(services, request, new.parent_run_id))
     return shown(created.plan, 200 if created.existed else 201, place=True)
 
 

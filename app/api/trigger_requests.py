@@ -153,3 +153,7 @@ class FireBody(BaseModel):
     model_config = request_models.strict({}, {"args": {"scene_path": "Story/Scenes/SCN-the-arrival.md"}})
 
     args: dict[str, Any] = Field(default_factory=dict, description="Arguments put over those of the trigger.")
+    parent_run_id: str | None = Field(
+        None, description="Run that asks; by default that of the agent or command that asks, where it is known."
+    )
+    runs_above: request_models.RunsAbove = None

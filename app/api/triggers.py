@@ -8,7 +8,7 @@ from fastapi import Body, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import refusals, request_models, responses, routers, trigger_requests
+from app.api import callers, refusals, request_models, responses, routers, trigger_requests
 from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import json_text, triggers
@@ -103,14 +103,16 @@ async def remove_trigger(services: ServicesDep, trigger_id: TriggerId, author: A
 @router.post("/{trigger_id}/fire", status_code=201, summary="Start a run of a trigger now", responses=_FIRED)
 async def fire_trigger(
     services: ServicesDep,
+    request: Request,
     trigger_id: TriggerId,
     author: AuthorDep,
     body: Annotated[trigger_requests.FireBody | None, Body()] = None,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run, whether or not the trigger is paused or an earlier run is unfinished."""
-    order = orders.Fire(args=body.args if body else {}, idempotency_key=idempotency_key)
-    started = await services.triggers.fire(trigger_id, order, author)
+    order = orders.Fire(**dict(body) if body else {}, idempotency_key=idempotency_key)
+    asked_by = await callers.run_of(services, request, order.parent_run_id)
+    started = await services.triggers.fire(trigger_id, order, author, asked_by=asked_by)
     headers = {"Location": f"/api/runs/{started.run_id}"}
     return as_json(started, status=200 if started.existed else 201, headers=headers)
 
@@ -142,4 +144,5 @@ async def deliver(
     is_form = request_models.is_form(request.headers.get("content-type", ""))
     content = request_models.form_payload(body) if body and is_form else body
     value = json_text.read(content.decode(), exact=True) if content else None
-    return as_json(await services.hooks.deliver(trigger_id, secret, request.headers, body, value), status=202)
+    asked_by = await callers.run_of(services, request)
+    return as_json(await services.hooks.deliver(trigger_id, secret, request.headers, body, value, asked_by), status=202)

@@ -134,7 +134,12 @@ def fire(
     """Start a run of a trigger now; without --server it executes in this process."""
     from app.services.triggers import triggers as control_triggers
 
-    order = control_triggers.Fire(args=arguments.collect(given, None), idempotency_key=idempotency_key)
+    order = control_triggers.Fire(
+        args=arguments.collect(given, None),
+        idempotency_key=idempotency_key,
+        parent_run_id=arguments.parent_run_id(),
+        runs_above=arguments.runs_above(),
+    )
 
     async def work(client: Client) -> int:
         from app.cli import following

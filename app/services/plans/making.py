@@ -40,15 +40,19 @@ class Maker:
         maker = f"plan#{removed}" if removed else "plan"
         return f"sp_{plain.sha256(f'{maker} {new.idempotency_key}'.encode())[:_DIGITS]}"
 
-    async def plan(self, session_id: str, new: NewPlan, at: str) -> plans.Plan:
+    async def plan(self, session_id: str, new: NewPlan, at: str, asked_by: str | None = None) -> plans.Plan:
         """Return a new plan: a draft with its tasks, or one that waits for the chief's.
+
+        Args:
+            asked_by: Run whose agent or command asks, if the request names no parent.
 
         Raises:
             errors.RequestInvalid: `no_chief`, `tasks_invalid`, or a field cannot be what it is; with every flaw found.
             errors.NotReady: the chief's backend cannot work here.
         """
         requests.check(new)
-        plan = await self._framed(session_id, new, at)
+        plan = _frame(session_id, new, at, asked_by)
+        plan = dataclasses.replace(plan, runs_above=await self._above(plan, new))
         if not new.tasks:
             self._chief.check()
             return dataclasses.replace(plan, created_by=plans.BY_CHIEF, awaits_chief=True)
@@ -107,11 +111,9 @@ class Maker:
         given = {"args": answer.args, "recipe_id": answer.recipe_id, "description": answer.answer}
         return self._scoper.scoped(plan, self._scoper.answered(task, answer), scoping.given("$", given))
 
-    async def _framed(self, session_id: str, new: NewPlan, at: str) -> plans.Plan:
-        plan = _frame(session_id, new, at)
+    async def _above(self, plan: plans.Plan, new: NewPlan) -> int:
         asked = tasks.of_plan(plan, StartRequest(description="a plan"))
-        above = await self._runs.check(dataclasses.replace(asked, runs_above=new.runs_above))
-        return dataclasses.replace(plan, runs_above=above)
+        return await self._runs.check(dataclasses.replace(asked, runs_above=new.runs_above))
 
     def _scoped(
         self, plan: plans.Plan, wanted: Sequence[plans.Task], asked: Sequence[NewTask]
@@ -135,7 +137,7 @@ class Maker:
         return self._scoper.unrouted(task) if {"description", "recipe_id"} & changes.keys() else task.args
 
 
-def _frame(session_id: str, new: NewPlan, at: str) -> plans.Plan:
+def _frame(session_id: str, new: NewPlan, at: str, asked_by: str | None) -> plans.Plan:
     return plans.Plan(
         session_id=session_id,
         intent=new.intent,
@@ -144,7 +146,7 @@ def _frame(session_id: str, new: NewPlan, at: str) -> plans.Plan:
         working_dir=new.working_dir,
         labels=dict(new.labels),
         priority=new.priority,
-        parent_run_id=new.parent_run_id,
+        parent_run_id=new.parent_run_id or asked_by,
         review=new.review,
         request_sha256=new.sha256() if new.idempotency_key else None,
     )

@@ -63,8 +63,11 @@ class Plans(PlanQueries):
         mine._author = author
         return mine
 
-    async def create(self, new: NewPlan) -> Created:
+    async def create(self, new: NewPlan, asked_by: str | None = None) -> Created:
         """Make a plan of tasks, or one that the chief makes of an intent; a repetition with the same key finds it.
+
+        Args:
+            asked_by: Run whose agent or command asks, if the request names no parent.
 
         Raises:
             errors.RequestInvalid, errors.Conflict: flaws, `unsupported_on_engine`; `idempotency_conflict`.
@@ -79,8 +82,8 @@ class Plans(PlanQueries):
                         return _repeated(known, new)
                     self._plan_runs.refuse(session_id)
                     if not await self._repository.was_removed(session_id):
-                        plan = self._reviews.announced(await self._maker.plan(session_id, new, self._repository.now()))
-                        plan = dataclasses.replace(plan, changed_by=self._author.to_json())
+                        plan = await self._maker.plan(session_id, new, self._repository.now(), asked_by)
+                        plan = dataclasses.replace(self._reviews.announced(plan), changed_by=self._author.to_json())
                         return Created(plan=await self._made(plan), existed=False)
         raise AssertionError("there is always another id")
 

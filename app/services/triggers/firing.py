@@ -46,15 +46,20 @@ class Firing:
                 trigger = await self._noted(trigger, outcome, waiting=trigger.waiting[1:])
             return trigger
 
-    async def deliver(self, trigger: triggers.Trigger, arrived: triggers.Waiting) -> tuple[triggers.Occurrence, str]:
+    async def deliver(
+        self, trigger: triggers.Trigger, arrived: triggers.Waiting, asked_by: str | None = None
+    ) -> tuple[triggers.Occurrence, str]:
         """Start the run of something that has just arrived, or let it wait; return what came of it, and its state.
 
         The caller holds the trigger's lock.
 
+        Args:
+            asked_by: Run whose agent or command has sent it.
+
         Raises:
             errors.ControlRoomError: its run cannot be started.
         """
-        outcome = await self._outcome(trigger, arrived)
+        outcome = await self._outcome(trigger, arrived, asked_by)
         if outcome is not None:
             await self._noted(trigger, outcome)
         elif len(trigger.waiting) >= triggers.MOST_WAITING:
@@ -69,16 +74,24 @@ class Firing:
         return outcome, status
 
     async def fire(
-        self, trigger: triggers.Trigger, arrived: triggers.Waiting, request: StartRequest, author: authors.Author
+        self,
+        trigger: triggers.Trigger,
+        arrived: triggers.Waiting,
+        request: StartRequest,
+        author: authors.Author,
+        asked_by: str | None = None,
     ) -> Started:
         """Start a run that a person orders, paused or not, beside any other.
 
         The caller holds the trigger's lock.
 
+        Args:
+            asked_by: Run whose agent or command asks, if the request names no parent.
+
         Raises:
             errors.ControlRoomError: the run cannot be started.
         """
-        started = await self._runs.start(request, author=author)
+        started = await self._runs.start(request, author=author, asked_by=asked_by)
         if not started.existed:
             await self._noted(trigger, arrived.ended("started", self._now(), started.run_id))
         return started
@@ -94,7 +107,9 @@ class Firing:
         """
         return await self._store.unfinished_under(requests.key_prefix(trigger.trigger_id))
 
-    async def _outcome(self, trigger: triggers.Trigger, one: triggers.Waiting) -> triggers.Occurrence | None:
+    async def _outcome(
+        self, trigger: triggers.Trigger, one: triggers.Waiting, asked_by: str | None = None
+    ) -> triggers.Occurrence | None:
         request = requests.start_request(trigger, one.occurrence, one.args)
         made = await self._made(request)
         if made is not None:
@@ -109,13 +124,13 @@ class Firing:
             if trigger.overlap == "skip":
                 return one.ended("skipped", self._now(), None, f"run {run_id} is unfinished")
             await self._cancel(run_id, trigger)
-        return await self._started(trigger, one, request)
+        return await self._started(trigger, one, request, asked_by)
 
     async def _started(
-        self, trigger: triggers.Trigger, one: triggers.Waiting, request: StartRequest
+        self, trigger: triggers.Trigger, one: triggers.Waiting, request: StartRequest, asked_by: str | None
     ) -> triggers.Occurrence:
         try:
-            started = await self._runs.start(request, author=author_of(trigger))
+            started = await self._runs.start(request, author=author_of(trigger), asked_by=asked_by)
         except (errors.DiskFull, errors.Unavailable):
             raise
         except errors.ControlRoomError as refused:

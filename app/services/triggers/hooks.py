@@ -52,13 +52,20 @@ class Hooks:
         self._ids = ids
 
     async def deliver(
-        self, trigger_id: str, secret: str, headers: Mapping[str, str], body: bytes, value: plain.Json
+        self,
+        trigger_id: str,
+        secret: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        value: plain.Json,
+        asked_by: str | None = None,
     ) -> HookOutcome:
         """Start the run of a delivery; one that repeats another finds its run.
 
         Args:
             headers: Headers of the request, by their names in small letters.
             value: What the body holds.
+            asked_by: Run whose agent or command has sent it.
 
         Raises:
             errors.NotFound: `hook_not_found`: there is no such address.
@@ -83,7 +90,7 @@ class Hooks:
             known = next((each for each in trigger.history[::-1] if each.occurrence == arrived.occurrence), None)
             if known is not None and known.result in ("started", "repeated"):
                 return await self._noted(trigger, arrived.ended("repeated", arrived.due_at, known.run_id))
-            outcome, status = await self._firing.deliver(trigger, arrived)
+            outcome, status = await self._firing.deliver(trigger, arrived, asked_by)
         if outcome.result == "refused":
             message = "the delivery started no run; the history of the trigger says why"
             raise errors.RequestInvalid(message, code="hook_refused")

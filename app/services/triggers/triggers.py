@@ -38,6 +38,8 @@ class Fire:
     args: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
     """Arguments put over those of the trigger."""
     idempotency_key: str | None = None  # Key under which a repetition finds the same run.
+    parent_run_id: str | None = None  # Run that orders it.
+    runs_above: int | None = None  # How many runs are above, where that one may be of another project.
 
 
 class TriggerQueries:
@@ -156,8 +158,19 @@ class Triggers(TriggerQueries):
             await self._repository.remove(trigger_id)
         self._repository.changed.set()
 
-    async def fire(self, trigger_id: str, order: Fire, author: authors.Author, *, owner: str = "service") -> Started:
+    async def fire(
+        self,
+        trigger_id: str,
+        order: Fire,
+        author: authors.Author,
+        *,
+        owner: str = "service",
+        asked_by: str | None = None,
+    ) -> Started:
         """Start a run of a trigger now, whether or not it is paused or an earlier run is unfinished.
+
+        Args:
+            asked_by: Run whose agent or command asks, if the order names no parent.
 
         Raises:
             errors.NotFound: `trigger_not_found`.
@@ -168,9 +181,14 @@ class Triggers(TriggerQueries):
             key = order.idempotency_key
             name = f"by-hand-{self._ids.token('') if key is None else plain.sha256(key.encode())[:32]}"
             wanted = requests.start_request(trigger, name, order.args)
-            wanted = dataclasses.replace(wanted, owner=owner)  # type: ignore[arg-type]
-            now = clock.stamp(self._clock.now())
-            return await self._firing.fire(trigger, triggers.Waiting(occurrence=name, due_at=now), wanted, author)
+            wanted = dataclasses.replace(
+                wanted,
+                owner=owner,  # type: ignore[arg-type]
+                parent_run_id=order.parent_run_id,
+                runs_above=order.runs_above,
+            )
+            arrived = triggers.Waiting(occurrence=name, due_at=clock.stamp(self._clock.now()))
+            return await self._firing.fire(trigger, arrived, wanted, author, asked_by)
 
     async def _check(self, trigger: triggers.Trigger) -> None:
         async def examine(request: run_requests.StartRequest) -> object:
