@@ -30,6 +30,7 @@ from app.flows.session_plan.rules import RunFact
 NAME = "session_plan"  # Name of the driver, of its one recipe, and of the inputs of a plan.
 MOST_INPUTS = 500  # Inputs after which a plan continues in a new journal.
 MOST_PROPOSALS = 50  # Most proposals that a plan keeps.
+MOST_EARLIER = 500  # Most earlier versions of a plan's file that a further journal knows.
 
 
 class SessionPlan:
@@ -49,9 +50,7 @@ class SessionPlan:
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Take inputs until the plan is deleted, or continues in a new journal."""
         args: Mapping[str, Any] = ctx.run.args
-        course = _Course(ctx, plan_files.from_json(args["plan"]))
-        if args.get("adopted"):
-            course.on_file = course.plan
+        course = _Course(ctx, args)
         for number in itertools.count(1):
             over = await course.take(number, last=number > MOST_INPUTS)
             if over is not None:
@@ -60,17 +59,19 @@ class SessionPlan:
 
 
 class _Course:
-    def __init__(self, ctx: ports.Context, plan: plans.Plan) -> None:
+    def __init__(self, ctx: ports.Context, args: Mapping[str, Any]) -> None:
         self._ctx = ctx
-        self.plan = plan
+        self.plan = plan_files.from_json(args["plan"])
         """The plan as it is."""
-        self.on_file: plans.Plan | None = None
+        self.on_file: plans.Plan | None = self.plan if args.get("adopted") else None
         """Content of its file according to the journal; None before it is made."""
-        self._earlier: set[str | None] = set()
-        """Hashes of what the file has held."""
+        self._earlier: dict[str | None, None] = dict.fromkeys(args.get("earlier", ()))
+        """Hashes of what the file has held, in order."""
+        self._tells_earlier = "earlier" in args
+        """Whether the next journal receives them; journals of earlier versions do not pass them on."""
         self._by_person: plans.Plan | None = None
         """Content of the file that a person wrote last, if the plan is just that."""
-        self._attempts: dict[int, int] = {}
+        self._attempts: dict[int, int] = {int(each): most for each, most in args.get("attempts", {}).items()}
         """Highest attempt of each number, also of tasks that a person has removed from the file and written anew."""
         self._is_stale = False
         """Whether the file holds an earlier version of the plan."""
@@ -78,10 +79,12 @@ class _Course:
     async def take(self, number: int, *, last: bool) -> str | None:
         """Wait for an input and do what it says; return why the run is over, if it is."""
         on_file = sha256(self.on_file)
-        self._earlier.add(on_file)
+        self._earlier[on_file] = None
         shown: dict[str, plain.Json] = {"plan": self.plan.to_json(), "on_file": on_file, "last": last}
         if self._is_stale:
             shown["stale"] = True
+        if last and self._tells_earlier:
+            shown["earlier"] = [each for each in self._earlier if each is not None][-MOST_EARLIER:]
         record = await self._ctx.perform(f"input#{number}", operations.Input(name=NAME, shown=shown))
         value, known = (await self._output(record))["value"], self.plan
         if value["kind"] != "file":
@@ -91,7 +94,7 @@ class _Course:
             case "change":
                 self.plan = plan_files.from_json(value["plan"])
             case "file":
-                self._take_file(plan_files.from_json(value["plan"]), value.get("at_start"))
+                self._take_file(plan_files.from_json(value["plan"]), value.get("at_start"), value.get("seen_at"))
             case "look":
                 await self._look(value, number, record.completed_at)
                 self.plan = rules.renewed(known, self.plan, record.completed_at)
@@ -101,8 +104,8 @@ class _Course:
                 return "continued"
         return None
 
-    def _take_file(self, theirs: plans.Plan, at_start: bool | None) -> None:
-        self._earlier.add(sha256(self.plan))
+    def _take_file(self, theirs: plans.Plan, at_start: bool | None, seen_at: str | None) -> None:
+        self._earlier[sha256(self.plan)] = None
         # A power cut can undo replacements of the file, and an editor can save what it read long ago. A person who
         # undoes their own edit writes an earlier version, too; but at a start a power cut may have undone that edit.
         is_ours = at_start or self.plan is not self._by_person
@@ -110,14 +113,20 @@ class _Course:
         if self._is_stale:
             self.on_file = theirs
             return
-        self._merge(theirs)
-        self._by_person = self.plan if self.plan is theirs else None
+        self._merge(theirs, seen_at)
+        as_written = dataclasses.replace(self.plan, revision=theirs.revision, updated_at=theirs.updated_at)
+        self._by_person = self.plan if as_written == theirs else None
 
-    def _merge(self, theirs: plans.Plan) -> None:
+    def _merge(self, theirs: plans.Plan, seen_at: str | None) -> None:
         # A merge of three. The person has edited the plan as it is, or an older state that the file still shows; what
         # has changed in the plan since then must outlast that edit.
-        base = self.plan if self.on_file is None or theirs.revision == self.plan.revision else self.on_file
-        self.on_file, self.plan = theirs, rules.settled(merging.merged(base, self.plan, theirs), {})
+        known = self.plan
+        base = known if self.on_file is None or theirs.revision == known.revision else self.on_file
+        self.on_file, self.plan = theirs, rules.settled(merging.merged(base, known, theirs), {})
+        # A person may leave the revision as it is; an order for that revision must not count after the edit.
+        if seen_at is not None and (self.plan != theirs or theirs.revision <= known.revision):
+            newest = max(known.revision, theirs.revision)
+            self.plan = dataclasses.replace(self.plan, revision=newest + 1, updated_at=seen_at)
 
     async def _remove(self, number: int) -> str:
         shown = {"plan": self.plan.to_json(), "on_file": sha256(self.on_file), "removed": True}

@@ -138,6 +138,19 @@ def answerable(plan: plans.Plan, task_id: int) -> plans.Task:
     return task
 
 
+def is_repeated(task: plans.Task, answered: plans.Task) -> bool:
+    """Return whether an answer repeats the one before and leaves the question that we asked then as open as it was.
+
+    Args:
+        task: As it asks.
+        answered: With the answer.
+    """
+    known, now = task.scoping_before, answered.scoping_before
+    again = bool(known) and len(now) > len(known) and now[-1].answer == known[-1].answer
+    same = (task.recipe_id, task.args) == (answered.recipe_id, answered.args)
+    return again and same and task.asked_by == plans.BY_SYSTEM and answered.asks
+
+
 def with_answer(plan: plans.Plan, answered: plans.Task, at: str) -> plans.Plan:
     """Put a task with an answer in place of the one that asks.
 

@@ -159,7 +159,11 @@ class PlanInputs:
             await self._repository.remove(plan.session_id)
             self._agreed.discard(plan.session_id)
             return {"kind": "removed"}
-        edit = await self._published(plan, shown)
+        found = await self._repository.find(plan.session_id)
+        if found is None and await self._repository.was_removed(plan.session_id):
+            # By an order that found no file any more.
+            return {"kind": "delete"}
+        edit = await self._published(plan, shown, found)
         if edit is not None:
             at_start = plan.session_id not in self._agreed
             if at_start and edit.revision > plan.revision:
@@ -171,7 +175,8 @@ class PlanInputs:
                     plan.revision,
                     extra={"session_id": plan.session_id},
                 )
-            return {"kind": "file", "plan": edit.to_json(), "at_start": at_start}
+            seen_at = self._repository.now()
+            return {"kind": "file", "plan": edit.to_json(), "at_start": at_start, "seen_at": seen_at}
         if await self._repository.find(plan.session_id) is None:
             waiting.open = None
             self._repository.tell(plan.session_id)
@@ -179,13 +184,12 @@ class PlanInputs:
         self._agreed.add(plan.session_id)
         if shown["last"]:
             self.tell_full(plan.session_id)
-            return {"kind": "continue"}
+            return {"kind": "continue"} | ({"earlier": shown["earlier"]} if "earlier" in shown else {})
         self._show(waiting, plan)
         return await self._look(plan, waiting)
 
-    async def _published(self, plan: plans.Plan, shown: Any) -> plans.Plan | None:
+    async def _published(self, plan: plans.Plan, shown: Any, found: plans.Plan | None) -> plans.Plan | None:
         """Write the plan's file; return what a person has made of it, if that is something else."""
-        found = await self._repository.find(plan.session_id)
         if found is None:
             if shown["on_file"] is None and not await self._repository.was_lost(plan.session_id):
                 await self._repository.make(plan)

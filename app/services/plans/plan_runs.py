@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import re
+from collections.abc import Mapping
+from typing import Any
 from weakref import WeakValueDictionary
 
 from app import clock, errors
@@ -15,6 +18,9 @@ from app.flows.session_plan import driver
 
 _LONGEST = 50
 _DIGITS = 24
+_PAGE = 1_000
+_UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
+_BEGUN = re.compile(r"task(\d+)\.(\d+)")  # Keys of the steps that start the runs of tasks.
 
 
 class PlanRuns:
@@ -58,6 +64,17 @@ class PlanRuns:
     async def has_run(self, session_id: str) -> bool:
         """Return whether a plan has a run that has not ended; one that was written by hand has none at first."""
         return (await self._find(session_id))[1]
+
+    async def unfinished(self) -> set[str]:
+        """Return the plans whose runs have not ended, whether or not their files are there."""
+        query = stores.RunQuery(recipe_id=driver.NAME, internal=True, status=_UNFINISHED, limit=_PAGE)
+        found = set[str]()
+        while True:
+            page = await self._store.list_runs(query)
+            found |= {row.session_id for row in page}
+            if len(page) < _PAGE:
+                return found
+            query = dataclasses.replace(query, cursor=(page[-1].created_at, page[-1].run_id))
 
     async def wake(self, session_id: str) -> None:
         """Load the run of a plan that has not ended; a loaded one repeats failed writes and reads now.
@@ -110,11 +127,33 @@ class PlanRuns:
             await self._engine.wake(run_id)
 
     async def _make(self, plan: plans.Plan, run_id: str, *, adopted: bool) -> None:
-        start = self._start(plan.session_id, run_id, {"plan": plan.to_json(), "adopted": adopted})
+        known = await self._carried(plan.session_id, run_id)
+        start = self._start(plan.session_id, run_id, {"plan": plan.to_json(), "adopted": adopted, **known})
         self._engine.refuse(start)
         self._engine.expect(run_id)
         await self._store.create(start)
         self._known[plan.session_id] = run_id
+
+    async def _carried(self, session_id: str, run_id: str) -> dict[str, plain.Json]:
+        """Return what the next run of a plan must know of the run before: the hashes of earlier versions of the file,
+        and the highest attempt of each task.
+        """
+        number = _number(session_id, run_id) - 1
+        try:
+            before = await self._store.read(_run_id(session_id, number)) if number else None
+        except (errors.NotFound, errors.JournalCorrupt):
+            before = None
+        if before is None:
+            return {"earlier": [], "attempts": {}}
+        args: Mapping[str, Any] = before.start.args
+        attempts: dict[str, plain.Json] = dict(args.get("attempts", {}))
+        earlier: plain.Json = []
+        for record in before.records:
+            if begun := _BEGUN.fullmatch(record.key):
+                attempts[begun[1]] = max(int(begun[2]), attempts.get(begun[1], 0))
+            elif isinstance(record.output, dict):
+                earlier = record.output.get("value", {}).get("earlier", earlier)
+        return {"earlier": earlier, "attempts": attempts}
 
     def _start(self, session_id: str, run_id: str, args: dict[str, plain.Json]) -> runs.RunStart:
         return runs.RunStart(
@@ -148,10 +187,12 @@ class PlanRuns:
 
     async def _last_number(self, session_id: str) -> int:
         """Return the number of the newest run of a plan, since earlier ones may have been deleted; 0 without one."""
-        query = stores.RunQuery(recipe_id=driver.NAME, session_id=session_id, internal=True, limit=1_000)
-        stem = _run_id(session_id, 1)
-        found = {row.run_id.removeprefix(stem) for row in await self._store.list_runs(query)}
-        return max((int(end[1:] or "1") for end in found), default=0)
+        query = stores.RunQuery(recipe_id=driver.NAME, session_id=session_id, internal=True, limit=_PAGE)
+        return max((_number(session_id, row.run_id) for row in await self._store.list_runs(query)), default=0)
+
+
+def _number(session_id: str, run_id: str) -> int:
+    return int(run_id.removeprefix(_run_id(session_id, 1))[1:] or "1")
 
 
 def _run_id(session_id: str, number: int) -> str:

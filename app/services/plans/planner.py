@@ -211,14 +211,20 @@ class Planner:
 
     async def _wake_all(self, *, partial: bool = False) -> None:
         cursor: tuple[str, str] | None = None
+        listed = set[str]()
         while True:
             page = await self._repository.page(plans.PlanQuery(limit=_PAGE, cursor=cursor, partial=partial))
             for summary in page:
+                listed.add(summary.session_id)
                 if _may_go_on(summary) or await self._may_be_behind(summary):
                     self.look_at(summary.session_id)
             if len(page) < _PAGE:
-                return
+                break
             cursor = (page[-1].created_at, page[-1].session_id)
+        for session_id in await self._plan_runs.unfinished() - listed:
+            # A deletion that was cut off leaves a run without a file.
+            if await self._repository.was_removed(session_id):
+                self.look_at(session_id)
 
     async def _may_be_behind(self, plan: plans.PlanSummary) -> bool:
         # The journal has an order as soon as that is given, and the file only later: one that is shown as a draft,
@@ -234,6 +240,8 @@ class Planner:
                 if plan is not None:
                     await self._plan_runs.ensure(plan)
                     await self._until_waiting(session_id)
+                elif await self._repository.was_removed(session_id):
+                    await self._plan_runs.wake(session_id)
             except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault) as error:
                 pause = self._inputs.hindered(session_id, error, pause)
                 await aio.wait_first(self._clock.sleep(pause), self._inputs.stopped.wait())

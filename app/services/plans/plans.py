@@ -95,8 +95,8 @@ class Plans(PlanQueries):
         with faults.as_errors():
             async with self._repository.turn(session_id):
                 if await self._repository.was_lost(session_id):
-                    await self._repository.audit.append(self._author, "plan.deleted", session_id)
                     await self._repository.remove(session_id)
+                    await self._repository.audit.append(self._author, "plan.deleted", session_id)
                     self._planner.look_at(session_id)
                 else:
                     await self._removed(session_id, revision)
@@ -249,6 +249,7 @@ class Plans(PlanQueries):
 
     async def answer(self, session_id: str, task_id: int, answer: Answer, revision: int | None = None) -> plans.Plan:
         """Answer the open question about a task; where that leaves something open, the next one is asked.
+        A repetition of the answer before, which says nothing to the next question, changes nothing.
 
         Raises:
             errors.NotFound: `task_not_found`.
@@ -258,7 +259,8 @@ class Plans(PlanQueries):
 
         async def change(plan: plans.Plan, at: str) -> plans.Plan:
             task = edits.answerable(plan, task_id)
-            return edits.with_answer(plan, await asyncio.to_thread(self._maker.answered, plan, task, answer), at)
+            answered = await asyncio.to_thread(self._maker.answered, plan, task, answer)
+            return plan if edits.is_repeated(task, answered) else edits.with_answer(plan, answered, at)
 
         return await self._change(session_id, revision, change)
 
@@ -311,8 +313,8 @@ class Plans(PlanQueries):
                 raise
             rules.expect(opened.plan, revision)
             transitions.expect_rest(await self._facts.settled(opened.plan))
-            await self._repository.audit.append(self._author, "plan.deleted", session_id)
             if await self._delivered(session_id, opened, {"kind": "delete"}):
+                await self._repository.audit.append(self._author, "plan.deleted", session_id)
                 await self._planner.orders.ended(session_id)
                 return
             await self._planner.orders.after(session_id, opened, self._planner.orders.following(session_id, opened))

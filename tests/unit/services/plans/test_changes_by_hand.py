@@ -64,7 +64,7 @@ async def test_a_persons_change_builds_on_what_another_one_wrote(harness: plan_h
 
     assert (changed.tasks[0].dod, changed.tasks[1].description) == ("it shines", "sweep the attic")
     assert await harness.show(session_id) == changed
-    assert changed.revision == 2
+    assert changed.revision == 3
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -294,3 +294,44 @@ async def test_plans_are_no_runs(harness: Harness, tmp_path: Path) -> None:
     for order in (harness.application.runs.cancel, harness.application.runs.pause, harness.application.runs.delete):
         with pytest.raises(errors.NotFound):
             await order(session_id)
+
+
+async def test_a_further_run_knows_the_earlier_ones(place: plan_harness.Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a full journal, an old file is still no edit, and a number written again still gets a run of its own."""
+    monkeypatch.setattr(driver, "MOST_INPUTS", 6)
+    harness = await Harness(place).open()
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2"))
+    done = await harness.rested(session_id)
+    harness.put(session_id, dataclasses.replace(done, tasks=done.tasks[:1]).to_json())
+    while not (await harness.store.summary(session_id)).completed_at:
+        left = await harness.application.plans.edit(session_id, review="off")
+        left = await harness.application.plans.edit(session_id, review="on")
+    harness.put(session_id, done.to_json())
+    shown = await harness.application.plans.edit(session_id, review="off")
+
+    assert [each.id for each in shown.tasks] == [each.id for each in left.tasks] == [1]
+
+    again = dataclasses.replace(given.task(2), recipe_id="sweep", description="sweep room 4")
+    harness.put(session_id, dataclasses.replace(shown, tasks=(*shown.tasks, again)).to_json())
+    await harness.application.plans.start(session_id)
+
+    assert [each.attempt for each in (await harness.rested(session_id)).tasks] == [1, 2]
+
+    await harness.close()
+
+
+async def test_an_edit_by_hand_counts_as_a_change(harness: Harness) -> None:
+    """Whoever saw the plan before an edit of its file has seen another revision, also if the file kept the number."""
+    session_id = await harness.create(task("sweep room 1"))
+    content = (await harness.show(session_id)).to_json()
+    content["tasks"][0]["description"] = "sweep the attic"
+    harness.put(session_id, content)
+    with pytest.raises(errors.Conflict) as refused:
+        await harness.application.plans.approve(session_id, 1)
+    plan = await harness.show(session_id)
+    harness.put(session_id, {**content, "tasks": [{**content["tasks"][0], "description": "sweep room 1"}]})
+    undone = await harness.application.plans.approve(session_id)
+
+    assert refused.value.code == "plan_changed"
+    assert (plan.revision, plan.tasks[0].description) == (2, "sweep the attic")
+    assert (undone.revision, undone.tasks[0].description) == (4, "sweep room 1")

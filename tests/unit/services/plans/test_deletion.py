@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app import errors
-from app.domain import plans
+from app.domain import audit, plans
 from app.engine import stores
 from app.services.plans import requests
 from tests.unit.services.plans import plan_harness
@@ -175,5 +175,25 @@ async def test_a_deletion_that_is_cut_off_is_asked_again(place: plan_harness.Pla
         await harness.application.plans.delete(session_id)
 
     assert await gone(harness, session_id)
+
+    await harness.close()
+
+
+async def test_a_plan_whose_file_is_gone_leaves_no_run(place: plan_harness.Place) -> None:
+    """The run of a plan whose file a person has removed ends with its deletion, at the next start at the latest."""
+    harness = await plan_harness.Harness(place).open()
+    loaded, left = [await harness.create(task("sweep room 1")) for _ in range(2)]
+    for session_id in (loaded, left):
+        harness.store.disk.remove(f"sessions/{session_id}/plan.json")
+    await harness.application.plans.delete(loaded)
+    await plan_harness.soon(harness.application.engine.ended(loaded))
+    await harness.application.planner.stop()
+    await harness.application.plans.delete(left)
+    await harness.crash()
+    await harness.restart()
+    await plan_harness.soon(harness.application.engine.ended(left))
+    told, _ = await harness.store.audit.page(audit.AuditQuery(action="plan.deleted"))
+
+    assert {entry.target for entry in told} == {loaded, left}
 
     await harness.close()

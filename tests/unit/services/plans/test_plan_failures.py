@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app import clock, errors
-from app.domain import plans
+from app.domain import audit, plans
 from app.engine import stores
 from app.flows.session_plan import rules
 from app.services.plans import plan_inputs, requests
@@ -71,8 +71,15 @@ async def test_a_change_that_cannot_be_written_changes_nothing(harness: plan_har
 async def test_a_plan_that_cannot_be_removed_is_refused_and_removed_later(
     harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deletion whose file cannot be removed is answered while the disk fails; repeated, it is carried out at once."""
+    """A deletion is in the audit log once it counts, is answered while the disk fails, and then is carried out."""
     session_id = await harness.create(task("sweep room 1"))
+    with monkeypatch.context() as failing_disk:
+        failing_disk.setattr(harness.application.plans._repository, "try_writing", refuse)
+        with pytest.raises(errors.DiskFull):
+            await pools.soon(harness.application.plans.delete(session_id))
+
+    assert await harness.store.audit.page(audit.AuditQuery(action="plan.deleted")) == ([], None)
+
     with monkeypatch.context() as failing_disk:
         failing_disk.setattr(harness.application.plans._repository, "remove", refuse)
         for _ in range(2):
@@ -82,6 +89,10 @@ async def test_a_plan_that_cannot_be_removed_is_refused_and_removed_later(
 
     with pytest.raises(errors.NotFound):
         await harness.show(session_id)
+
+    told, _ = await harness.store.audit.page(audit.AuditQuery(action="plan.deleted"))
+
+    assert [entry.target for entry in told] == [session_id]
 
 
 async def refuse(session_id: str) -> None:

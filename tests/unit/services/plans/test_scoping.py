@@ -9,7 +9,7 @@ import pytest
 from app import errors
 from app.domain import plans
 from app.services.plans import requests
-from tests.unit.services.plans import given, plan_harness
+from tests.unit.services.plans import chores, given, plan_harness
 from tests.unit.services.plans.plan_harness import task
 
 NEEDS = plans.TaskState.NEEDS_SCOPING
@@ -334,6 +334,21 @@ async def test_an_unknown_plan_is_told(harness: plan_harness.Harness, session_id
         await harness.show(session_id)
 
     assert refused.value.code == "plan_not_found"
+
+
+async def test_an_answer_given_twice_is_no_answer_to_the_next_question(harness: plan_harness.Harness) -> None:
+    """A repeated answer leaves the next question open, unless a recipe has come meanwhile that it names."""
+    session_id, _ = await only(harness, task("make it nice", scoping_question="How nice?"))
+    asked = await harness.application.plans.answer(session_id, 1, requests.Answer(answer="late"))
+
+    assert await harness.application.plans.answer(session_id, 1, requests.Answer(answer="late")) == asked
+    assert [each.answer for each in asked.tasks[0].scoping_before] == ["late"]
+
+    harness.place.add_recipe(chores.recipe("late"))
+    named = await harness.application.plans.answer(session_id, 1, requests.Answer(answer="late"))
+    harness.place.remove_recipe("late")
+
+    assert named.tasks[0].recipe_id == "late"
 
 
 async def test_an_answer_that_settles_nothing_is_told(harness: plan_harness.Harness) -> None:
