@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
 import hypothesis
 import pytest
@@ -32,6 +33,10 @@ LONG = (
     "integration/test_killed.py",
 )
 """Files whose tests take tens of seconds."""
+
+# Images of containers forbid compiled files, and each process of a test would compile the whole program again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Looking for garbage among modules and cases that all stay took a third of the time of collecting them.
 gc.disable()
