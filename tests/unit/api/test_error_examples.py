@@ -47,35 +47,59 @@ def _is_made_of_templates(message: str) -> bool:
     return _covered(message) >= LITERAL_SHARE * len(NAMES.sub("", message))
 
 
-@cache
-def _covered(message: str, depth: int = 4) -> int:
+def _covered(message: str) -> int:
     """Return how many characters literal parts of templates cover, in a message as a whole or joined of parts."""
-    if not depth:
-        return 0
-    found = [(match, size) for pattern, size in _templates() if (match := pattern.fullmatch(message))]
-    best = sorted(found, key=lambda each: -each[1])[:6]
-    sums = [size + sum(_covered(part, depth - 1) for part in match.groups()) for match, size in best]
-    halves = [re.split(mark, message, maxsplit=1) for mark in JOINTS]
-    return max(
-        [*sums, *(sum(_covered(half, depth - 1) for half in pair) for pair in halves if len(pair) == 2)], default=0
-    )
+    # What does not fit into the message fits into none of its parts.
+    patterns = _patterns([parts for parts in _templates() if _may_fit(parts, message)])
+
+    @cache
+    def covered(text: str, depth: int) -> int:
+        if not depth:
+            return 0
+        found = [(match, size) for pattern, size in patterns if (match := pattern.fullmatch(text))]
+        best = sorted(found, key=lambda each: -each[1])[:6]
+        sums = [size + sum(covered(part, depth - 1) for part in match.groups()) for match, size in best]
+        halves = [re.split(mark, text, maxsplit=1) for mark in JOINTS]
+        joined = [sum(covered(half, depth - 1) for half in pair) for pair in halves if len(pair) == 2]
+        return max([*sums, *joined], default=0)
+
+    return covered(message, 4)
 
 
 @cache
-def _templates() -> tuple[tuple[re.Pattern[str], int], ...]:
-    """Return every text of the program as a pattern, with the length of its literal parts."""
-    found: dict[str, int] = {}
-    longest = max(len(str(example.to_json()["detail"])) for example in refusals.EXAMPLES.values())
-    for module in sources.modules(sources.APP):
-        if module.name not in (refusals.__name__, refusal_examples.__name__):
-            for node in sources.walk(module.tree):
-                parts = _parts(node)
-                size = sum(len(part) for part in parts if part is not None)
-                # A longer text is in none of the examples, and making patterns of them takes seconds.
-                if SHORTEST <= size <= longest:
-                    for hole in ("(.*)", "(.*?)"):
-                        found["".join(hole if part is None else re.escape(part) for part in parts)] = size
-    return tuple((re.compile(pattern, re.DOTALL), size) for pattern, size in found.items())
+def _templates() -> frozenset[tuple[str | None, ...]]:
+    """Return every text of the program as its literal parts; None is a placeholder."""
+    modules = [
+        module
+        for module in sources.modules(sources.APP)
+        if module.name not in (refusals.__name__, refusal_examples.__name__)
+    ]
+    texts = {tuple(_parts(node)) for module in modules for node in sources.walk(module.tree)}
+    return frozenset(parts for parts in texts if _size(parts) >= SHORTEST)
+
+
+def _size(parts: tuple[str | None, ...]) -> int:
+    return sum(len(part) for part in parts if part is not None)
+
+
+def _may_fit(parts: tuple[str | None, ...], message: str) -> bool:
+    """Tell whether a message has all literal parts in their order: making a pattern of each template takes seconds."""
+    position = 0
+    for part in parts:
+        if part is not None:
+            position = message.find(part, position)
+            if position < 0:
+                return False
+            position += len(part)
+    return True
+
+
+def _patterns(templates: list[tuple[str | None, ...]]) -> list[tuple[re.Pattern[str], int]]:
+    return [
+        (re.compile("".join(hole if part is None else re.escape(part) for part in parts), re.DOTALL), _size(parts))
+        for parts in templates
+        for hole in ("(.*)", "(.*?)")
+    ]
 
 
 def _parts(node: ast.AST) -> list[str | None]:
