@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from app import errors
-from app.agents import configuration, entries, local, rate_limits, scripted, silence
+from app.agents import configuration, rate_limits
 from app.agents.configuration import BackendConfig, BackendContext
 from app.agents.json_files import nearest
-from app.agents.programs import backend as program_backend
 from app.agents.programs import catalogue, template
 from app.agents.programs.program import Program
-from app.agents.scripted import RecordingBackend, ScriptedBackend
-from app.agents.servers import acp_backend, anthropic_http, openai_http, services
+from app.agents.servers import anthropic_http, openai_http, services
 from app.engine import ports
 
 
@@ -75,6 +74,8 @@ class Backends:
         idle_seconds = None if config is None else configuration.with_idle(config, prompt).idle_seconds
         if config is None or idle_seconds is None or type_of(config.type).ends_silence:
             return backend.prompt(prompt)
+        from app.agents import silence
+
         limit = self._limit(name, prompt)
         return silence.ended(backend, prompt, idle_seconds, lambda: limit.until is not None)
 
@@ -175,19 +176,32 @@ def _lack(config: BackendConfig, surroundings: BackendContext) -> str | None:
         return error.message
 
 
+# A service imports the backends that it uses, not all that there are.
+
+
 def _local(config: BackendConfig, _: BackendContext) -> ports.AgentBackend:
+    from app.agents import local
+
     return local.LocalBackend(config.name)
 
 
+def _local_lacks(_: BackendConfig, __: BackendContext) -> str | None:
+    from app.agents import local
+
+    return local.lacks()
+
+
 def _scripted(config: BackendConfig, surroundings: BackendContext) -> ports.AgentBackend:
+    from app.agents import scripted
+
     if config.record is not None:
         recording = config.record
-        return RecordingBackend(
+        return scripted.RecordingBackend(
             config.name, scripted.Script(recording.file, recorded=True), lambda: surroundings.get(recording.backend)
         )
     if config.file is None:
         raise errors.ConfigurationError(f"The backend {config.name} is scripted and names no file.")
-    return ScriptedBackend(config.name, scripted.Script(config.file), surroundings.clock, config.models)
+    return scripted.ScriptedBackend(config.name, scripted.Script(config.file), surroundings.clock, config.models)
 
 
 def _model_forgets(config: BackendConfig) -> str | None:
@@ -203,6 +217,8 @@ def _template_forgets(config: BackendConfig) -> str | None:
 def _script_lacks(config: BackendConfig, _: BackendContext) -> str | None:
     if config.file is None:
         return None
+    from app.agents import entries
+
     try:
         entries.read(config.file)
     except errors.InputRefused as invalid:
@@ -210,11 +226,35 @@ def _script_lacks(config: BackendConfig, _: BackendContext) -> str | None:
     return None
 
 
+def _acp(config: BackendConfig, context: BackendContext) -> ports.AgentBackend:
+    from app.agents.servers import acp_backend
+
+    return acp_backend.AcpBackend(config, context)
+
+
+def _acp_lacks(config: BackendConfig, context: BackendContext) -> str | None:
+    from app.agents.servers import acp_backend
+
+    return _message(acp_backend.lacks(config, context.environ))
+
+
+def _of_program(program: Program, config: BackendConfig, context: BackendContext) -> ports.AgentBackend:
+    from app.agents.programs import backend
+
+    return backend.ProgramBackend(program, config, context)
+
+
+def _program_lacks(program: Program, config: BackendConfig, context: BackendContext) -> str | None:
+    from app.agents.programs import backend
+
+    return backend.lacks(program, config, context)
+
+
 def _program(program: Program) -> BackendType:
     of_service = {"base_url": program.endpoint_variable, "api_key_env": program.key_variable}
     return BackendType(
-        make=lambda config, context: program_backend.ProgramBackend(program, config, context),
-        lacks=lambda config, context: program_backend.lacks(program, config, context),
+        make=functools.partial(_of_program, program),
+        lacks=functools.partial(_program_lacks, program),
         fields=_OF_PROGRAMS | program.fields | {field for field, variable in of_service.items() if variable},
         key_variable=program.key_variable,
         models=program.models,
@@ -242,8 +282,8 @@ _OF_PROGRAMS = frozenset({"command", "arguments", "idle_seconds", "secrets"})
 TYPES: Mapping[str, BackendType] = {
     **{name: _program(program) for name, program in catalogue.PROGRAMS.items()},
     "template": BackendType(
-        make=lambda config, context: program_backend.ProgramBackend(template.program(config), config, context),
-        lacks=lambda config, context: program_backend.lacks(template.program(config), config, context),
+        make=lambda config, context: _of_program(template.program(config), config, context),
+        lacks=lambda config, context: _program_lacks(template.program(config), config, context),
         fields=frozenset({"command", "resume", "tools_on", "tools_off", "reply", "idle_seconds", "secrets"}),
         needed=frozenset({"command"}),
         forgets=_template_forgets,
@@ -252,15 +292,15 @@ TYPES: Mapping[str, BackendType] = {
     "openai": _service(openai_http.OPENAI),
     "anthropic": _service(anthropic_http.ANTHROPIC),
     "acp": BackendType(
-        make=acp_backend.AcpBackend,
-        lacks=lambda config, context: _message(acp_backend.lacks(config, context.environ)),
+        make=_acp,
+        lacks=_acp_lacks,
         fields=_OF_PROGRAMS,
         needed=frozenset({"command"}),
         ends_silence=True,
     ),
     "local": BackendType(
         make=_local,
-        lacks=lambda _, __: local.lacks(),
+        lacks=_local_lacks,
         fields=frozenset({"idle_seconds"}),
         forgets=_model_forgets,
     ),

@@ -52,7 +52,7 @@ def catalogue_of(
 
     registry = tools.bundled_tools(route)
     cache = definition_cache.DefinitionCache(
-        tools=registry.specs(),
+        tools=registry.specs,
         agents=people.agents,
         backends=backends.models(people.backends),
         prompt_folders=prompt_folders(project),

@@ -9,7 +9,7 @@ from functools import partial
 from app import clock, errors, settings
 from app.bootstrap.engines import Engine, EngineParts, Store, embedded
 from app.dialects import registry as dialects
-from app.engine import ports, probes
+from app.engine import ports, probes, registries
 from app.flows import registry as flows
 from app.storage import agent_sessions, data_directory, folder_store, store_mark
 from app.storage.objects import mark
@@ -67,7 +67,7 @@ class Platform:
     def drivers(self) -> Mapping[str, ports.Driver]:
         """Return all drivers: the recipe languages and the built-in flows."""
         found = (flows.DRIVERS, self.dialects)
-        return dialects.LazyRegistry({name: partial(known.__getitem__, name) for known in found for name in known})
+        return registries.LazyRegistry({name: partial(known.__getitem__, name) for known in found for name in known})
 
 
 def real_platform(environ: Mapping[str, str]) -> Platform:

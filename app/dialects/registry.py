@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import PurePath
-from typing import TypeVar
 
 from app.domain import library
-from app.engine import ports
-
-T = TypeVar("T")
-
-
-class LazyRegistry(Mapping[str, T]):
-    """Values by name, each imported and made when first asked for: a command that shows one run loads one driver."""
-
-    def __init__(self, makers: Mapping[str, Callable[[], T]]) -> None:
-        self._makers = {name: functools.cache(make) for name, make in makers.items()}
-
-    def __getitem__(self, name: str) -> T:
-        return self._makers[name]()
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._makers
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
+from app.engine import ports, registries
 
 
 def _control_room() -> ports.Dialect:
@@ -56,7 +33,7 @@ def _orchestrate() -> ports.Dialect:
     return Orchestrate()
 
 
-DIALECTS: Mapping[str, ports.Dialect] = LazyRegistry(
+DIALECTS: Mapping[str, ports.Dialect] = registries.LazyRegistry(
     {
         "control_room": _control_room,
         "agent_recipes": _agent_recipes,

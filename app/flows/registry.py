@@ -4,18 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.engine import ports
-from app.flows.conference import Conference
-from app.flows.decomposition import Decomposition
-from app.flows.prompt import Prompt
-from app.flows.review import Review
-from app.flows.session_plan.driver import SessionPlan
+from app.engine import ports, registries
 
-DRIVERS: Mapping[str, ports.Driver] = {
-    "conference": Conference(),
-    "decomposition": Decomposition(),
-    "prompt": Prompt(),
-    "review": Review(),
-    "session_plan": SessionPlan(),
-}
+
+def _conference() -> ports.Driver:
+    from app.flows.conference import Conference
+
+    return Conference()
+
+
+def _decomposition() -> ports.Driver:
+    from app.flows.decomposition import Decomposition
+
+    return Decomposition()
+
+
+def _prompt() -> ports.Driver:
+    from app.flows.prompt import Prompt
+
+    return Prompt()
+
+
+def _review() -> ports.Driver:
+    from app.flows.review import Review
+
+    return Review()
+
+
+def _session_plan() -> ports.Driver:
+    from app.flows.session_plan.driver import SessionPlan
+
+    return SessionPlan()
+
+
+DRIVERS: Mapping[str, ports.Driver] = registries.LazyRegistry(
+    {
+        "conference": _conference,
+        "decomposition": _decomposition,
+        "prompt": _prompt,
+        "review": _review,
+        "session_plan": _session_plan,
+    }
+)
 """Drivers of runs that no recipe file describes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from app import clock
@@ -17,13 +17,14 @@ class DefinitionCache:
     def __init__(
         self,
         *,
-        tools: Mapping[str, library.ToolSpec],
+        tools: Callable[[], Mapping[str, library.ToolSpec]],
         agents: Sequence[library.Agent],
         backends: Mapping[str, Mapping[str, str]] | None = None,
         prompt_folders: Sequence[Path],
         clock: clock.Clock,
     ) -> None:
         """Args:
+        tools: Returns the tools by name; called when the library is first asked for.
         backends: Their models for haiku, sonnet and opus, by name; None: they are not known.
         prompt_folders: Layers of prompts, the bundled one first; that one belongs to the program and never changes.
         """
@@ -52,7 +53,7 @@ class DefinitionCache:
             found = prompts.load(self._prompt_folders)
             if marks != self._marks or found.unread != self._library.unread_prompts:
                 self._library = library.Library(
-                    tools=self._tools,
+                    tools=self._tools(),
                     agents=self._agents,
                     prompts=found.templates,
                     unread_prompts=found.unread,

@@ -8,22 +8,24 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from app import clock, errors
 from app.agents import json_files
-from app.dialects import control_room
 from app.domain import json_words, keys, library, plain, policies, runs
 from app.domain.approvals import Approvals
 from app.domain.limits import RunLimits
 from app.flows import registry as flows
-from app.services import arguments, requests, story_args, worst_cases
+from app.services import arguments, requests, worst_cases
 from app.services.recipe_versions import RecipeVersion
-from app.services.recipes import Catalogue
+from app.services.recipes import PROJECT_DIALECT, Catalogue
 from app.services.requests import ResumeRequest, StartRequest
 from app.services.routing import RoutingResult
 from app.services.workspaces import Workspaces
 from app.tools import reserved
+
+if TYPE_CHECKING:
+    from app.services import story_args
 
 _RECIPES_NAMED = 20
 _AT_ONCE = 500  # Values in arguments and options that are looked at without leaving the loop.
@@ -99,7 +101,7 @@ class Starter:
             except errors.ControlRoomError:
                 # A refusal is worded by another look.
                 return self.prepare(request, parent)
-            if seeds or (_is_answered(own.recipe) and story_args.wanted(own.recipe, request.args)):
+            if seeds or _is_answered(own.recipe, request.args):
                 return await asyncio.to_thread(self.prepare, request, parent)
         return self.prepare(request, parent, own)
 
@@ -317,7 +319,9 @@ class Starter:
         self, recipe: library.Recipe, request: StartRequest, seeds: Mapping[str, plain.Json], working_dir: str
     ) -> story_args.Found:
         """Look in the project for what neither the request nor its words give."""
-        if not _is_answered(recipe):
+        from app.services import story_args
+
+        if recipe.dialect != PROJECT_DIALECT:
             return story_args.Found()
         return story_args.find(
             recipe,
@@ -356,9 +360,13 @@ class Starter:
         return self._catalogue.dialect(start.dialect).parse(source, start.recipe_id)
 
 
-def _is_answered(recipe: library.Recipe) -> bool:
-    """Return whether the files of the project can answer arguments of a recipe."""
-    return recipe.dialect == control_room.ControlRoom.name
+def _is_answered(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> bool:
+    """Return whether the files of the project are looked at for arguments of a recipe."""
+    if recipe.dialect != PROJECT_DIALECT:
+        return False
+    from app.services import story_args
+
+    return bool(story_args.wanted(recipe, args))
 
 
 def _unchangeable(start: runs.RunStart, request: ResumeRequest) -> errors.RequestInvalid:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import functools
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from app import errors
 from app.domain import library, operations, plain, records
 from app.engine import ports
 from app.tools import arguments, bounds
-from app.tools.story.canon_checker import CanonChecker
-from app.tools.story.consistency_checker import ConsistencyChecker
-from app.tools.story.file_locator import FileLocator
-from app.tools.story.outline_analyzer import OutlineAnalyzer
-from app.tools.story.prose_analyzer import ProseAnalyzer
-from app.tools.story.reader_experience_simulator import ReaderExperienceSimulator
-from app.tools.story.scene_draft_validator import SceneDraftValidator
-from app.tools.story.stakes_mapper import StakesMapper
-from app.tools.task_router import RoutingResult, TaskRouter
 from app.tools.threads import Threads
 from app.tools.workspace import Workspace, Workspaces
+
+if TYPE_CHECKING:
+    from app.tools.task_router import RoutingResult
 
 
 class Tool(Protocol):
@@ -38,8 +33,15 @@ class Tool(Protocol):
 class ToolRegistry:
     """The tools by name."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+    def __init__(self, load: Callable[[], Iterable[Tool]]) -> None:
+        """Args:
+        load: Returns the tools; called when one is first asked for.
+        """
+        self._load = load
+
+    @functools.cached_property
+    def _tools(self) -> dict[str, Tool]:
+        return {tool.name: tool for tool in self._load()}
 
     def names(self) -> list[str]:
         """Return the names of all tools, sorted."""
@@ -78,9 +80,20 @@ class ToolRegistry:
 
 
 def bundled_tools(route: Callable[[str], RoutingResult]) -> ToolRegistry:
-    """Return the registry of all bundled tools."""
-    return ToolRegistry(
-        [
+    """Return the registry of all bundled tools, which are imported when one is first asked for."""
+
+    def load() -> list[Tool]:
+        from app.tools.story.canon_checker import CanonChecker
+        from app.tools.story.consistency_checker import ConsistencyChecker
+        from app.tools.story.file_locator import FileLocator
+        from app.tools.story.outline_analyzer import OutlineAnalyzer
+        from app.tools.story.prose_analyzer import ProseAnalyzer
+        from app.tools.story.reader_experience_simulator import ReaderExperienceSimulator
+        from app.tools.story.scene_draft_validator import SceneDraftValidator
+        from app.tools.story.stakes_mapper import StakesMapper
+        from app.tools.task_router import TaskRouter
+
+        return [
             CanonChecker(),
             ConsistencyChecker(),
             FileLocator(),
@@ -91,7 +104,8 @@ def bundled_tools(route: Callable[[str], RoutingResult]) -> ToolRegistry:
             StakesMapper(),
             TaskRouter(route),
         ]
-    )
+
+    return ToolRegistry(load)
 
 
 def _spec(tool: Tool) -> library.ToolSpec:

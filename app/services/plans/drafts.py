@@ -9,7 +9,6 @@ from typing import Any
 from app import errors
 from app.domain import library, plain, runs, views
 from app.engine import stores
-from app.services import story_args
 from app.services.plans import run_outputs
 from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
@@ -83,6 +82,8 @@ def _redrafts(recipe: library.Recipe | None) -> bool:
 
 
 def _scenes_read(recipe: library.Recipe | None) -> list[str]:
+    from app.services import story_args
+
     if recipe is None:
         return []
     declared: Any = recipe.args_schema.get("properties") or {}

@@ -19,7 +19,7 @@ class Shelved:
         self.folders = prompts.layers(root / "bundled", root / "home", root / "project")
         self.clock = clock.FakeClock()
         self.definition_cache = definition_cache.DefinitionCache(
-            tools=small_recipes.TOOLS, agents=(), prompt_folders=self.folders, clock=self.clock
+            tools=lambda: small_recipes.TOOLS, agents=(), prompt_folders=self.folders, clock=self.clock
         )
 
     def write(self, layer: int, text: str) -> Path:
