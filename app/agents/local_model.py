@@ -102,7 +102,7 @@ def _answer(model: Any, question: Mapping[str, Any], hear: Callable[[str], None]
         **_PENALTY,
         **({"json_schema": question["schema"]} if question["schema"] is not None else _PENALTY_OF_LOOPS),
     }
-    answer = _Answer(question["most_prompt_tokens"], hear)
+    answer = _Generation(question["most_prompt_tokens"], hear)
     try:
         model.handle_chat_completions(request, answer.take)
     except (RuntimeError, ValueError) as error:
@@ -110,7 +110,7 @@ def _answer(model: Any, question: Mapping[str, Any], hear: Callable[[str], None]
     return answer.reply
 
 
-class _Answer:
+class _Generation:
     def __init__(self, most_prompt_tokens: int, hear: Callable[[str], None]) -> None:
         self._hear = hear
         self._most_prompt_tokens = most_prompt_tokens

@@ -22,6 +22,7 @@ from app.domain import access, authors, keys, plain
 
 HEADER = "X-Control-Room-Author"  # Header in which a caller may give its name.
 CALLER = "control_room.caller"  # Key of a connection's scope that holds who asks, as the guard has let it in.
+BODY = "control_room.body"  # Key that holds the value of the body, if there is one.
 SIGN_IN_PATH = "/api/session"  # Address of the sign-in; it needs no token.
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", SIGN_IN_PATH})

@@ -96,7 +96,7 @@ class Gateway:
         if scope["type"] == "lifespan":
             await self.router(scope, receive, send)
             return
-        answer = _Answer(scope, send, self._clock)
+        answer = _NotedResponse(scope, send, self._clock)
         try:
             # Before CORS, whose middleware answers preflights by itself.
             refusal = self._site.refusal(scope)
@@ -164,6 +164,7 @@ class Gateway:
                 await body.response()(scope, receive, send)
                 return
             receive, value = body.again, body.value
+            scope[callers.BODY] = value
         await self._answered(scope, receive, send, value)
 
     async def _load_forms(self) -> request_models.BodyLimits:
@@ -221,7 +222,7 @@ class Gateway:
         )
 
 
-class _Answer:
+class _NotedResponse:
     """An answer on its way to the client, noted when it begins."""
 
     def __init__(self, scope: Scope, send: Send, clock: clock.Clock) -> None:

@@ -178,7 +178,7 @@ async def try_endpoint(
     responses=declared(list[notifications.FailingMessage], "endpoint_not_found"),
 )
 async def list_failing(services: ServicesDep, endpoint_id: EndpointId) -> Response:
-    """List the messages whose newest try failed, the one that is tried next first."""
+    """List the messages whose newest attempt failed, the one that is tried next first."""
     return as_json([each.to_json() for each in await services.endpoints.list_failing(endpoint_id)])
 
 
@@ -193,7 +193,7 @@ async def give_up(
     author: AuthorDep,
     body: Annotated[MessageBody | None, Body()] = None,
 ) -> Response:
-    """End the tries of one message, or of all whose newest try failed. They become dead letters."""
+    """Give up one message, or all whose newest attempt failed. They become dead letters."""
     count = await services.endpoints.give_up(endpoint_id, body.message_id if body else None, author)
     return as_json(GivenUp(given_up=count))
 

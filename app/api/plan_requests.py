@@ -180,9 +180,9 @@ class ScopingAnswerBody(RevisedBody):
     args: dict[str, Any] = Field(default_factory=dict, description="Arguments put over those that the task has.")
     recipe_id: _RecipeId | None = Field(None, description="Recipe that does it, where the question was which.")
 
-    def answered(self) -> requests.Answer:
+    def answered(self) -> requests.ScopingAnswer:
         """Return the answer that the body holds."""
-        return requests.Answer(answer=self.answer, args=self.args, recipe_id=self.recipe_id)
+        return requests.ScopingAnswer(answer=self.answer, args=self.args, recipe_id=self.recipe_id)
 
 
 class RetryBody(RevisedBody):

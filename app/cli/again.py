@@ -8,7 +8,7 @@ import click
 
 from app import printable
 from app.cli import arguments, exit_codes, formats, options, use_cases
-from app.cli.client import Access, Answer, Client, use_case
+from app.cli.client import Access, Client, JsonObject, use_case
 from app.domain import authors
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _body(run_id: str, request: fork_requests.ForkRequest) -> dict[str, Any]:
 
 
 @use_case("POST /api/runs/{run_id}/fork", Access.CHANGE, body=_body)
-async def fork_run(folder: FolderClient, run_id: str, request: fork_requests.ForkRequest) -> Answer:
+async def fork_run(folder: FolderClient, run_id: str, request: fork_requests.ForkRequest) -> JsonObject:
     """Fork a run; the new one executes in this process."""
     found = await folder.application.store.summary(run_id)
     if found.exclusive_workspace:
@@ -44,7 +44,7 @@ def _preview_body(run_id: str, order: fork_requests.Order, request: fork_request
 @use_case("POST /api/runs/{run_id}/preview", Access.EXAMINE, body=_preview_body)
 async def preview_order(
     folder: FolderClient, run_id: str, order: fork_requests.Order, request: fork_requests.ForkRequest
-) -> Answer:
+) -> JsonObject:
     """Return what a resume or a fork would do."""
     return (await folder.application.runs.previews.report(run_id, order, request)).to_json()
 
@@ -160,12 +160,12 @@ def fork(
     return place.work(work, Access.CHANGE)
 
 
-def _forked(found: Answer) -> str:
+def _forked(found: JsonObject) -> str:
     taken = f"{printable.counted(found['taken_over'], 'step')} taken over"
     return printable.one_line(f"run {found['run_id']} {found['status']}: {taken} from {found['forked_from']}")
 
 
-def _report(found: Answer) -> str:
+def _report(found: JsonObject) -> str:
     problems = [f"{flaw['path']}: {flaw['message']}" for flaw in found["problems"]]
     if problems:
         return "\n".join(["refused:", *map(printable.one_line, problems)])
@@ -185,7 +185,7 @@ def _report(found: Answer) -> str:
     )
 
 
-async def _follow_here(client: Client, moved: Answer, as_json: bool) -> int:
+async def _follow_here(client: Client, moved: JsonObject, as_json: bool) -> int:
     from app.cli import following
 
     if not client.executes:

@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 from app import errors, printable
 from app.cli import terminal, use_cases
-from app.cli.client import Answer, Client
+from app.cli.client import Client, JsonObject
 from app.services import gate_inbox, gates
 
 _ALIASES = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}
@@ -49,7 +49,7 @@ class Asker:
             self._tell_times(found)
         return expires
 
-    def _tell_times(self, found: Sequence[Answer]) -> None:
+    def _tell_times(self, found: Sequence[JsonObject]) -> None:
         for gate in found:
             if gate["gate_id"] not in self._told:
                 self._told.add(gate["gate_id"])
@@ -57,7 +57,7 @@ class Asker:
                     f"{gate['key']}: no terminal to ask at; {gate['default']!r} is decided at {gate['expires_at']}"
                 )
 
-    async def _ask(self, gate: Answer, after: int) -> bool:
+    async def _ask(self, gate: JsonObject, after: int) -> bool:
         async with aclosing(self._client.follow(self._run_id, after)) as stream:
             news = asyncio.ensure_future(anext(stream, None))
             try:
@@ -69,7 +69,7 @@ class Asker:
                 with contextlib.suppress(asyncio.CancelledError):
                     await news
 
-    async def _until_answered(self, gate: Answer, news: asyncio.Future[Answer | None]) -> bool:
+    async def _until_answered(self, gate: JsonObject, news: asyncio.Future[JsonObject | None]) -> bool:
         """Ask until there is an answer, or something else has happened to the run."""
         self._clear()
         terminal.say("")
@@ -89,7 +89,7 @@ class Asker:
             if await self._answered(gate, said):
                 return True
 
-    async def _answered(self, gate: Answer, said: str) -> bool:
+    async def _answered(self, gate: JsonObject, said: str) -> bool:
         decision, message = understood(said, gate["options"])
         if decision is None:
             if said.strip():
@@ -103,12 +103,12 @@ class Asker:
         return True
 
 
-async def open_gates(client: Client, run_id: str) -> list[Answer]:
+async def open_gates(client: Client, run_id: str) -> list[JsonObject]:
     """Return what a run asks."""
     return await client.call(use_cases.list_gates, gate_inbox.GateQuery(run_id=run_id))
 
 
-async def gates_of_session(client: Client, session_id: str) -> list[Answer]:
+async def gates_of_session(client: Client, session_id: str) -> list[JsonObject]:
     """Return what the runs of a work session ask."""
     return await client.call(use_cases.list_gates, gate_inbox.GateQuery(session_id=session_id))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli import arguments, exit_codes, formats, options
-from app.cli.client import Answer, use_case
+from app.cli.client import JsonObject, use_case
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @use_case("GET /api/audit", answers=list)
-async def list_audit(folder: FolderClient, query: AuditQuery) -> list[Answer]:
+async def list_audit(folder: FolderClient, query: AuditQuery) -> list[JsonObject]:
     """Return who changed what, newest first."""
     found, _ = await folder.application.store.audit.page(query)
     return [entry.to_json() for entry in found]

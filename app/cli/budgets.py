@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli import arguments, exit_codes, formats, options, terminal
-from app.cli.client import Access, Answer, Client, use_case
+from app.cli.client import Access, Client, JsonObject, use_case
 from app.cli.plain_commands import shown
 from app.domain import authors
 from app.domain.limits import RANGES, RunLimits
@@ -30,13 +30,13 @@ def _limits_body(run_id: str, given: Mapping[str, float | None]) -> Mapping[str,
 
 
 @use_case("GET /api/budgets", Access.EXAMINE, answers=list)
-async def list_budgets(folder: FolderClient) -> list[Answer]:
+async def list_budgets(folder: FolderClient) -> list[JsonObject]:
     """Return all budgets, by name."""
     return [found.to_json() for found in await folder.application.budgets.list()]
 
 
 @use_case("PUT /api/budgets/{name}", Access.START, body=_budget_body)
-async def put_budget(folder: FolderClient, name: str, budget: Budget) -> Answer:
+async def put_budget(folder: FolderClient, name: str, budget: Budget) -> JsonObject:
     """Create a budget, or replace the one of its name."""
     return (await folder.application.budgets.put(budget, authors.LOCAL)).to_json()
 
@@ -48,7 +48,7 @@ async def remove_budget(folder: FolderClient, name: str) -> None:
 
 
 @use_case("PATCH /api/runs/{run_id}/limits", Access.CHANGE, body=_limits_body)
-async def limit_run(folder: FolderClient, run_id: str, given: Mapping[str, float | None]) -> Answer:
+async def limit_run(folder: FolderClient, run_id: str, given: Mapping[str, float | None]) -> JsonObject:
     """Change limits of a run."""
     return (await folder.application.budgets.limit(run_id, given, authors.LOCAL)).to_json()
 
@@ -96,7 +96,7 @@ def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...]
     if given["label"]:
         given["label"] = arguments.label(given["label"])
 
-    async def put(client: Client) -> Answer:
+    async def put(client: Client) -> JsonObject:
         known = {budget["name"]: budget for budget in await client.call(list_budgets)}
         changed = _changed(name, known.get(name, {}), given, lifted)
         if not values.limits_money(changed.limits):

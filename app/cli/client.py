@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Answer = dict[str, Any]  # A JSON object, as the REST interface documents it.
+JsonObject = dict[str, Any]  # A JSON object, as the REST interface documents it.
 
 
 class Access(Enum):
@@ -58,11 +58,11 @@ class Client(Protocol):
     async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the answer of a use case."""
 
-    def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
+    def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[JsonObject, None]:
         """Yield the run's events numbered above `after` until it stops."""
 
     def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
         """Yield the texts of a log while it grows, until its run has ended."""
 
-    def verify_all(self) -> AsyncGenerator[list[Answer], None]:
+    def verify_all(self) -> AsyncGenerator[list[JsonObject], None]:
         """Check everything that is stored and yield the reports page by page."""

@@ -8,7 +8,7 @@ import click
 
 from app import errors
 from app.cli import arguments, exit_codes, options, terminal, use_cases
-from app.cli.client import Access, Answer, Client
+from app.cli.client import Access, Client, JsonObject
 
 if TYPE_CHECKING:
     from app.services import conferences
@@ -87,16 +87,16 @@ async def _show(client: Client, run_id: str, as_json: bool) -> None:
         terminal.say_reply((await client.call(use_cases.show_slot, run_id, "transcript"))["text"])
 
 
-async def _record(client: Client, run_id: str) -> Answer | None:
+async def _record(client: Client, run_id: str) -> JsonObject | None:
     steps = await client.call(use_cases.list_steps, run_id)
     issue_id = next(step["output"]["issue_id"] for step in reversed(steps) if step["key"] == "transcript")
     try:
-        facts: Answer = (await client.call(use_cases.show_issue, issue_id))["facts"]
+        facts: JsonObject = (await client.call(use_cases.show_issue, issue_id))["facts"]
     except (errors.NotFound, errors.Conflict):
         # It was deleted or damaged meanwhile; the run is shown nevertheless.
         return None
     return {"issue_id": issue_id, **facts}
 
 
-def _accepted(started: Answer) -> str:
+def _accepted(started: JsonObject) -> str:
     return f"run {started['run_id']} {started['status']}"

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli import exit_codes, formats, options, terminal
-from app.cli.client import Answer, use_case
+from app.cli.client import JsonObject, use_case
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
 
 
 @use_case("GET /api/runs/{run_id}/why")
-async def explain_run(folder: FolderClient, run_id: str) -> Answer:
+async def explain_run(folder: FolderClient, run_id: str) -> JsonObject:
     """Return why a run does not move."""
     return (await folder.application.explanations.why(run_id)).to_json()
 
 
 @use_case("GET /api/runs/{run_id}/request")
-async def show_request(folder: FolderClient, run_id: str, key: str) -> Answer:
+async def show_request(folder: FolderClient, run_id: str, key: str) -> JsonObject:
     """Return what an open step asks."""
     return (await folder.application.explanations.request(run_id, key)).to_json()
 

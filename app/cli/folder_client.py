@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from app import bootstrap, errors, settings
 from app.cli import terminal
-from app.cli.client import Access, Answer, P, T, UseCase
+from app.cli.client import Access, JsonObject, P, T, UseCase
 
 if TYPE_CHECKING:
     from app.engine import stores
@@ -47,7 +47,7 @@ class FolderClient:
         """Return the answer of the services."""
         return await wanted.perform(self, *args, **kwargs)
 
-    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[JsonObject, None]:
         """Yield the events as they are written; after a stop, those of the stop too."""
         async for event in await self.application.runs.follow(run_id, after):
             after = event.seq
@@ -62,7 +62,7 @@ class FolderClient:
         async for piece in await self.application.runs.follow_log(run_id, name, 0):
             yield piece.text
 
-    async def verify_all(self) -> AsyncGenerator[list[Answer], None]:
+    async def verify_all(self) -> AsyncGenerator[list[JsonObject], None]:
         """Check everything that is stored."""
         cursor: str | None = None
         while True:

@@ -9,10 +9,10 @@ from enum import Enum
 from typing import Any
 
 from app.cli import asking, exit_codes, formats, options, terminal, use_cases
-from app.cli.client import Answer, Client
+from app.cli.client import Client, JsonObject
 from app.domain import events
 
-Show = Callable[[Answer], Awaitable[None]]  # Shows one event.
+Show = Callable[[JsonObject], Awaitable[None]]  # Shows one event.
 
 _OVER = ("done", "failed", "cancelled")
 _AT_REST = (*_OVER, "paused", "waiting")
@@ -38,7 +38,7 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
     """
     progress = EventPrinter(live=terminal.is_live())
 
-    async def show(event: Answer) -> None:
+    async def show(event: JsonObject) -> None:
         if output is Shown.TEXT:
             progress.show(event)
         elif output is Shown.EVENTS:
@@ -55,7 +55,9 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
     return _tell_rest(detail, output, client)
 
 
-async def watch(client: Client, run_id: str, show: Show, after: int = 0, asker: asking.Asker | None = None) -> Answer:
+async def watch(
+    client: Client, run_id: str, show: Show, after: int = 0, asker: asking.Asker | None = None
+) -> JsonObject:
     """Show every event of a run until it rests; return the run as it stands then.
 
     Args:
@@ -75,7 +77,7 @@ async def watch(client: Client, run_id: str, show: Show, after: int = 0, asker: 
             return detail
 
 
-async def _until_rest(client: Client, run_id: str, after: int) -> AsyncGenerator[Answer, None]:
+async def _until_rest(client: Client, run_id: str, after: int) -> AsyncGenerator[JsonObject, None]:
     stream, resting = client.follow(run_id, after), True
     while True:
         coming = asyncio.ensure_future(anext(stream))
@@ -92,14 +94,14 @@ async def _until_rest(client: Client, run_id: str, after: int) -> AsyncGenerator
         yield event
 
 
-def _tell_gates(found: Sequence[Answer]) -> None:
+def _tell_gates(found: Sequence[JsonObject]) -> None:
     for gate in found:
         terminal.warn(f"{gate['key']}: {formats.cell(gate['prompt'])}")
         terminal.warn(f"  read it whole with: control-room gates show {gate['gate_id']}{options.again()}")
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")
 
 
-def _tell_rest(detail: Answer, output: Shown, client: Client) -> int:
+def _tell_rest(detail: JsonObject, output: Shown, client: Client) -> int:
     status = detail["status"]
     # A run that waits for a person looks the same whether this process let go of it or still has it.
     left = exit_codes.is_interrupted(status) or (client.stopping and status == "waiting")

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx
 
 from app import errors, settings
-from app.cli.client import Answer, P, T, UseCase
+from app.cli.client import JsonObject, P, T, UseCase
 from app.domain import shapes
 from app.services import requests
 
@@ -102,7 +102,7 @@ class HttpClient:
             return None
         return self._json(answer, expected), answer.headers.get("ETag")
 
-    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[JsonObject, None]:
         """Read the run's Server-Sent Events."""
         path = f"/api/runs/{_quoted(run_id)}/events"
         async with aclosing(self._events(path, {"Last-Event-ID": str(after)})) as found:
@@ -115,7 +115,7 @@ class HttpClient:
             async for piece in found:
                 yield piece.get("text", "")
 
-    async def _events(self, path: str, headers: Mapping[str, str]) -> AsyncGenerator[Answer, None]:
+    async def _events(self, path: str, headers: Mapping[str, str]) -> AsyncGenerator[JsonObject, None]:
         headers = {**headers, "Accept": "text/event-stream"}
         timeout = httpx.Timeout(_QUIET_STREAM_SECONDS, connect=_CONNECT_SECONDS)
         try:
@@ -138,7 +138,7 @@ class HttpClient:
         except ValueError as error:
             raise self._strange(answer) from error
 
-    async def verify_all(self) -> AsyncGenerator[list[Answer], None]:
+    async def verify_all(self) -> AsyncGenerator[list[JsonObject], None]:
         """Get the verification of everything, page by page."""
         path: str | None = "/api/verification?limit=100"
         while path is not None:

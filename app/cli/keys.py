@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli import arguments, exit_codes, formats, options
-from app.cli.client import Access, Answer, use_case
+from app.cli.client import Access, JsonObject, use_case
 from app.cli.plain_commands import shown
 from app.domain import authors
 from app.domain.access import Role
@@ -24,19 +24,19 @@ _SHOWN = ("name", "role", "recipes", "labels", "expires_at", "rotates_until")
 
 
 @use_case("GET /api/keys", answers=list)
-async def list_keys(folder: FolderClient) -> list[Answer]:
+async def list_keys(folder: FolderClient) -> list[JsonObject]:
     """Return all keys, by name."""
     return [key.to_json() for key in folder.application.keys.list()]
 
 
 @use_case("POST /api/keys", Access.START)
-async def add_key(folder: FolderClient, new: key_requests.NewKey) -> Answer:
+async def add_key(folder: FolderClient, new: key_requests.NewKey) -> JsonObject:
     """Add a key, and return it with its secret."""
     return (await folder.application.keys.add(new, authors.LOCAL)).to_json()
 
 
 @use_case("POST /api/keys/{name}/rotate", Access.START)
-async def rotate_key(folder: FolderClient, name: str, grace_seconds: int) -> Answer:
+async def rotate_key(folder: FolderClient, name: str, grace_seconds: int) -> JsonObject:
     """Give a key another secret, and return it."""
     return (await folder.application.keys.rotate(name, authors.LOCAL, grace_seconds)).to_json()
 

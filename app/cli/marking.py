@@ -9,7 +9,7 @@ import click
 
 from app import printable
 from app.cli import arguments, exit_codes, options
-from app.cli.client import Access, Answer, use_case
+from app.cli.client import Access, JsonObject, use_case
 from app.domain import authors
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ def _body(run_id: str, labels: Mapping[str, str | None], pinned: bool | None) ->
 
 
 @use_case("PATCH /api/runs/{run_id}", Access.CHANGE, body=_body)
-async def mark_run(folder: FolderClient, run_id: str, labels: Mapping[str, str | None], pinned: bool | None) -> Answer:
+async def mark_run(
+    folder: FolderClient, run_id: str, labels: Mapping[str, str | None], pinned: bool | None
+) -> JsonObject:
     """Change a run's labels or its pin."""
     from app.engine import run_engine
 
@@ -55,6 +57,6 @@ pin = _pinning("pin", "Keep a run whatever its age: no retention removes it.", p
 unpin = _pinning("unpin", "Let retention remove a run again.", pinned=False)
 
 
-def _shown(found: Answer) -> str:
+def _shown(found: JsonObject) -> str:
     labels = ", ".join(f"{name}={text}" for name, text in sorted(found["labels"].items())) or "no labels"
     return printable.one_line(f"run {found['run_id']}{' (pinned)' if found['pinned'] else ''}: {labels}")

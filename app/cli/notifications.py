@@ -10,7 +10,7 @@ import click
 
 from app import printable
 from app.cli import arguments, exit_codes, formats, options
-from app.cli.client import Access, Answer, use_case
+from app.cli.client import Access, JsonObject, use_case
 from app.cli.plain_commands import removed, shown
 from app.domain import authors
 
@@ -25,19 +25,19 @@ _NO_LETTERS = "no dead letters; `notifications failing` lists messages that are 
 
 
 @use_case("GET /api/notifications/endpoints", answers=list)
-async def list_endpoints(folder: FolderClient) -> list[Answer]:
+async def list_endpoints(folder: FolderClient) -> list[JsonObject]:
     """Return all endpoints, newest first."""
     return [endpoint.to_json() for endpoint in await folder.application.unattended.endpoints.list_endpoints()]
 
 
 @use_case("POST /api/notifications/endpoints", Access.CHANGE)
-async def add_endpoint(folder: FolderClient, new: requests.NewEndpoint) -> Answer:
+async def add_endpoint(folder: FolderClient, new: requests.NewEndpoint) -> JsonObject:
     """Add an endpoint."""
     return (await folder.application.unattended.endpoints.add(new, authors.LOCAL))[0].to_json()
 
 
 @use_case("PATCH /api/notifications/endpoints/{endpoint_id}", Access.CHANGE, body=lambda _, changes: changes)
-async def edit_endpoint(folder: FolderClient, endpoint_id: str, changes: Mapping[str, Any]) -> Answer:
+async def edit_endpoint(folder: FolderClient, endpoint_id: str, changes: Mapping[str, Any]) -> JsonObject:
     """Change an endpoint."""
     from app.services.notifications import requests
 
@@ -52,32 +52,32 @@ async def remove_endpoint(folder: FolderClient, endpoint_id: str) -> None:
 
 
 @use_case("POST /api/notifications/endpoints/{endpoint_id}/test", Access.CHANGE)
-async def try_endpoint(folder: FolderClient, endpoint_id: str) -> Answer:
+async def try_endpoint(folder: FolderClient, endpoint_id: str) -> JsonObject:
     """Send a test message."""
     return (await folder.application.unattended.endpoints.test(endpoint_id)).to_json()
 
 
 @use_case("GET /api/notifications/endpoints/{endpoint_id}/dead", answers=list)
-async def list_dead(folder: FolderClient, endpoint_id: str) -> list[Answer]:
+async def list_dead(folder: FolderClient, endpoint_id: str) -> list[JsonObject]:
     """Return the messages that were given up."""
     return [letter.to_json() for letter in await folder.application.unattended.endpoints.list_dead(endpoint_id)]
 
 
 @use_case("POST /api/notifications/endpoints/{endpoint_id}/replay", Access.CHANGE)
-async def replay_letters(folder: FolderClient, endpoint_id: str, message_id: str | None) -> Answer:
+async def replay_letters(folder: FolderClient, endpoint_id: str, message_id: str | None) -> JsonObject:
     """Deliver dead letters again, when the service runs."""
     return {"replayed": await folder.application.unattended.endpoints.replay(endpoint_id, message_id, authors.LOCAL)}
 
 
 @use_case("GET /api/notifications/endpoints/{endpoint_id}/failing", answers=list)
-async def list_failing(folder: FolderClient, endpoint_id: str) -> list[Answer]:
+async def list_failing(folder: FolderClient, endpoint_id: str) -> list[JsonObject]:
     """Return the messages that are tried again."""
     return [each.to_json() for each in await folder.application.unattended.endpoints.list_failing(endpoint_id)]
 
 
 @use_case("POST /api/notifications/endpoints/{endpoint_id}/give-up", Access.CHANGE)
-async def give_up_messages(folder: FolderClient, endpoint_id: str, message_id: str | None) -> Answer:
-    """End the tries of messages."""
+async def give_up_messages(folder: FolderClient, endpoint_id: str, message_id: str | None) -> JsonObject:
+    """Give up messages."""
     return {"given_up": await folder.application.unattended.endpoints.give_up(endpoint_id, message_id, authors.LOCAL)}
 
 
@@ -177,7 +177,7 @@ def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: st
 @options.as_json
 @options.anywhere
 def give_up(place: options.Place, as_json: bool, endpoint_id: str, message_id: str | None) -> int:
-    """End the tries of a message, or without MESSAGE_ID of all that fail; they become dead letters."""
+    """Give up a message, or without MESSAGE_ID all that fail; they become dead letters."""
     found = place.ask(give_up_messages, endpoint_id, message_id)
     return exit_codes.shown(found, as_json, lambda answer: f"{_messages(answer['given_up'])} will not be tried again")
 
@@ -187,7 +187,7 @@ def _messages(count: int) -> str:
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:
-    names = ("endpoint_id", "name", "channel", "kinds", "waiting", "dead", "attempts", "next_try_at", "last_error")
+    names = ("endpoint_id", "name", "channel", "kinds", "waiting", "dead", "attempts", "next_attempt_at", "last_error")
     rows = [[_kinds(one) if name == "kinds" else one[name] for name in names] for one in found]
     return formats.table(names, rows, none="no endpoints", whole=True)
 
@@ -219,7 +219,7 @@ notifications.add_command(
 
 
 def _failing(found: Sequence[Mapping[str, Any]]) -> str:
-    names = ("message_id", "run_id", "kind", "attempts", "next_try_at", "error")
+    names = ("message_id", "run_id", "kind", "attempts", "next_attempt_at", "error")
     rows = [[one[name] for name in names] for one in found]
     return formats.table(names, rows, none="no message is tried again", whole=True)
 

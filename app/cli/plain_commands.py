@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from app.cli import arguments, exit_codes, options
-from app.cli.client import Answer, UseCase
+from app.cli.client import JsonObject, UseCase
 
 Table = Callable[[Any], str]  # Makes of an answer what a person reads.
 
@@ -40,7 +40,7 @@ def removed(wanted: UseCase[[str], None], meaning: str, of: str, name: str = "re
     return remove
 
 
-def replaced(wanted: UseCase[[Mapping[str, Any]], Answer], table: Table, meaning: str) -> click.Command:
+def replaced(wanted: UseCase[[Mapping[str, Any]], JsonObject], table: Table, meaning: str) -> click.Command:
     """Return the command `set FILE`, which replaces a document by that of a file."""
 
     @click.command("set", help=meaning)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from app import errors
 from app.cli import asking, exit_codes, formats, options, plan_formats, terminal, use_cases
-from app.cli.client import Answer, Client
+from app.cli.client import Client, JsonObject
 from app.domain import stop_reasons
 
 _SILENCE_SECONDS = 2.0  # Silence after which it is looked whether the runs of a plan only wait for people.
@@ -18,7 +18,7 @@ _SILENCE_SECONDS = 2.0  # Silence after which it is looked whether the runs of a
 _WAITING = ("waiting", "paused")
 
 
-async def follow(client: Client, plan: Answer, as_json: bool) -> int:
+async def follow(client: Client, plan: JsonObject, as_json: bool) -> int:
     """Show the changes of a plan until it rests; return the exit code for its state.
 
     Args:
@@ -26,7 +26,7 @@ async def follow(client: Client, plan: Answer, as_json: bool) -> int:
     """
     told = _Told(quiet=as_json)
     told.show(plan)
-    waiting: list[Answer] = []
+    waiting: list[JsonObject] = []
     while not rests(plan) and not waiting and not client.stopping:
         found = await client.call(use_cases.wait_for_plan, plan["session_id"], _SILENCE_SECONDS, plan["revision"])
         if found is None or found["revision"] == plan["revision"]:
@@ -43,7 +43,7 @@ async def follow(client: Client, plan: Answer, as_json: bool) -> int:
     return await _tell_rest(client, plan, waiting)
 
 
-def rests(plan: Answer) -> bool:
+def rests(plan: JsonObject) -> bool:
     """Return whether nothing of a plan runs or is begun by itself."""
     from app.domain import plan_files
     from app.flows.session_plan import rules
@@ -63,7 +63,7 @@ class _Told:
         self.remarks: set[str] = set()
         """What was said of failures, and need not be said again."""
 
-    def show(self, plan: Answer) -> None:
+    def show(self, plan: JsonObject) -> None:
         if not self._begun:
             self._show_plan(plan)
         for task in plan["tasks"]:
@@ -72,17 +72,17 @@ class _Told:
             self._show_plan(plan)
         self._begun = True
 
-    def rest(self, plan: Answer) -> None:
+    def rest(self, plan: JsonObject) -> None:
         if plan["tasks"] and self._last != plan_formats.standing(plan):
             self._say(plan_formats.standing(plan))
 
-    def _show_plan(self, plan: Answer) -> None:
+    def _show_plan(self, plan: JsonObject) -> None:
         remarks = [] if plan["tasks"] else [*plan_formats.remarks(plan)]
         standing = plan_formats.standing(plan) if plan["tasks"] else f"plan {plan['session_id']} {plan['status']}"
         self._say(": ".join([standing, *remarks]), *remarks)
         self._status = plan["status"]
 
-    def _show_task(self, task: Answer) -> None:
+    def _show_task(self, task: JsonObject) -> None:
         status, run_id, review = task["status"], task["run_id"], (task.get("review") or {}).get("status")
         if status == "running" and run_id is None:
             # The run is about to be made; then there is more to print.
@@ -100,7 +100,7 @@ class _Told:
         self._last = line
 
 
-async def _waiting(client: Client, plan: Answer) -> list[Answer]:
+async def _waiting(client: Client, plan: JsonObject) -> list[JsonObject]:
     """Return the runs of a plan if all of them wait for people, and for nothing that comes by itself."""
     begun = [plan_formats.deciding_run(task) for task in plan["tasks"] if task["status"] == "running"]
     begun += [plan["chief_run_id"]] if plan_formats.chief_is_at_work(plan) else []
@@ -115,14 +115,14 @@ async def _waiting(client: Client, plan: Answer) -> list[Answer]:
     return details if all(stuck) else []
 
 
-async def _is_stuck(client: Client, detail: Answer) -> bool:
+async def _is_stuck(client: Client, detail: JsonObject) -> bool:
     if detail["status"] not in _WAITING:
         return False
     gates = await asking.open_gates(client, detail["run_id"])
     return not gates or not all(gate["expires_at"] for gate in gates)
 
 
-async def _tell_rest(client: Client, plan: Answer, waiting: Sequence[Answer]) -> int:
+async def _tell_rest(client: Client, plan: JsonObject, waiting: Sequence[JsonObject]) -> int:
     for detail in waiting:
         await _tell_waiting(client, detail)
     interrupted = client.stopping and not rests(plan)
@@ -135,7 +135,7 @@ async def _tell_rest(client: Client, plan: Answer, waiting: Sequence[Answer]) ->
     return exit_codes.ExitCode.FAILED if waiting else exit_codes.of_plan(plan["status"])
 
 
-async def _tell_waiting(client: Client, detail: Answer) -> None:
+async def _tell_waiting(client: Client, detail: JsonObject) -> None:
     run_id = detail["run_id"]
     if detail["status"] == "paused":
         terminal.warn(f"run {run_id} is paused: {detail.get('reason') or 'a person unpauses it'}")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from app.cli import arguments, exit_codes, options, plan_formats, use_cases
-from app.cli.client import Access, Answer, Client
+from app.cli.client import Access, Client, JsonObject
 
 revision = click.option(
     "--revision", type=click.IntRange(1), metavar="N", help="Reject the change if the plan's revision is newer."
@@ -47,12 +47,12 @@ _ASK = click.option(
 
 def changed(
     place: options.Place,
-    change: Callable[[Client], Awaitable[Answer]],
+    change: Callable[[Client], Awaitable[JsonObject]],
     as_json: bool,
     *,
     detach: bool = False,
     follows: bool = False,
-    goes_on: Callable[[Answer], bool] = plan_formats.goes_on,
+    goes_on: Callable[[JsonObject], bool] = plan_formats.goes_on,
 ) -> int:
     """Change a plan and show it; if that makes it continue, follow it.
 
@@ -170,7 +170,7 @@ def answer(
     """Answer a task's scoping question; if the plan is running, follow it."""
     from app.services.plans import requests
 
-    answered = requests.Answer(answer=text, args=arguments.collect(given, args_file), recipe_id=recipe_id)
+    answered = requests.ScopingAnswer(answer=text, args=arguments.collect(given, args_file), recipe_id=recipe_id)
     return changed(
         place,
         lambda client: client.call(use_cases.answer_task, session_id, task_id, answered, revision),

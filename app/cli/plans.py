@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli import arguments, exit_codes, options, plan_formats, plan_tasks, use_cases
-from app.cli.client import Access, Answer, Client, UseCase
+from app.cli.client import Access, Client, JsonObject, UseCase
 from app.cli.plan_tasks import changed, detach, revision
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
     """Show a plan as a checklist, with open questions and the next command to type."""
     from app.cli import asking
 
-    async def work(client: Client) -> tuple[Answer, list[Answer]]:
+    async def work(client: Client) -> tuple[JsonObject, list[JsonObject]]:
         found = await client.call(use_cases.show_plan, session_id)
         return found, await asking.gates_of_session(client, session_id)
 
@@ -133,7 +133,7 @@ def review(place: options.Place, as_json: bool, session_id: str, review: str, re
     return changed(place, lambda client: client.call(use_cases.set_review, session_id, review, revision), as_json)
 
 
-def _add_decision(name: str, decide: UseCase[[str, int, int | None], Answer], meaning: str) -> None:
+def _add_decision(name: str, decide: UseCase[[str, int, int | None], JsonObject], meaning: str) -> None:
     @plan.command(name, help=meaning)
     @click.argument("session_id")
     @click.argument("proposal_id", type=click.IntRange(1), metavar="PROPOSAL")
@@ -148,7 +148,7 @@ _add_decision("accept", use_cases.accept_proposal, "Make a change that the chief
 _add_decision("dismiss", use_cases.dismiss_proposal, "Dismiss a change that the chief has proposed.")
 
 
-def _add_move(name: str, move: UseCase[[str, int | None], Answer], meaning: str, *, follows: bool = False) -> None:
+def _add_move(name: str, move: UseCase[[str, int | None], JsonObject], meaning: str, *, follows: bool = False) -> None:
     @options.as_json
     @options.anywhere
     def moved(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool = False) -> int:

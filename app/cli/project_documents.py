@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli import formats
-from app.cli.client import Access, Answer, use_case
+from app.cli.client import Access, JsonObject, use_case
 from app.cli.plain_commands import replaced, shown
 from app.domain import authors
 from app.domain import retention as rules
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 
 
 @use_case("GET /api/prices", Access.EXAMINE)
-async def show_prices(folder: FolderClient) -> Answer:
+async def show_prices(folder: FolderClient) -> JsonObject:
     """Return the prices."""
     return (await folder.application.budgets.prices.show()).to_json()
 
 
 @use_case("PUT /api/prices", Access.START, body=lambda document: document)
-async def set_prices(folder: FolderClient, document: Mapping[str, Any]) -> Answer:
+async def set_prices(folder: FolderClient, document: Mapping[str, Any]) -> JsonObject:
     """Replace the prices."""
     return (await folder.application.budgets.prices.replace(dict(document), authors.LOCAL)).to_json()
 
 
 @use_case("GET /api/policies", Access.EXAMINE)
-async def show_policies(folder: FolderClient) -> Answer:
+async def show_policies(folder: FolderClient) -> JsonObject:
     """Return the policies."""
     return (await folder.application.budgets.policies.show()).to_json()
 
 
 @use_case("PUT /api/policies", Access.START, body=lambda document: document)
-async def set_policies(folder: FolderClient, document: Mapping[str, Any]) -> Answer:
+async def set_policies(folder: FolderClient, document: Mapping[str, Any]) -> JsonObject:
     """Replace the policies."""
     return (await folder.application.budgets.policies.replace(dict(document), authors.LOCAL)).to_json()
 
 
 @use_case("GET /api/retention", Access.CHANGE)
-async def show_retention(folder: FolderClient) -> Answer:
+async def show_retention(folder: FolderClient) -> JsonObject:
     """Return the rules of retention."""
     return (await folder.application.unattended.retention.policy()).to_json()
 
 
 @use_case("PUT /api/retention", Access.CHANGE, body=lambda policy: policy)
-async def set_retention(folder: FolderClient, policy: Mapping[str, Any]) -> Answer:
+async def set_retention(folder: FolderClient, policy: Mapping[str, Any]) -> JsonObject:
     """Replace the rules of retention."""
     read = rules.Policy.of(policy)
     return (await folder.application.unattended.retention.set_policy(read, authors.LOCAL)).to_json()
@@ -69,14 +69,14 @@ def retention() -> None:
     """Show or set the rules by which a service removes old runs, once an hour."""
 
 
-def _prices(found: Answer) -> str:
+def _prices(found: JsonObject) -> str:
     names = ("input_per_million_usd", "output_per_million_usd", "context_tokens", "max_output_tokens")
     rows = [[model, *(price.get(name) for name in names)] for model, price in found["models"].items()]
     listed = formats.table(("model", "input", "output", *names[2:]), rows)
     return f"version {found['version']}\n{listed}" if rows else "no prices"
 
 
-def _policies(found: Answer) -> str:
+def _policies(found: JsonObject) -> str:
     rows = []
     for policy in found["policies"]:
         limits = ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())
@@ -86,7 +86,7 @@ def _policies(found: Answer) -> str:
     return formats.table(("recipe", "limits", "approvals"), rows, none="no policies")
 
 
-def _rules(found: Answer) -> str:
+def _rules(found: JsonObject) -> str:
     rows = [
         (
             "" if rule["older_than_seconds"] is None else f"{rule['older_than_seconds']} s",

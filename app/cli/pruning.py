@@ -9,7 +9,7 @@ import click
 
 from app import printable
 from app.cli import arguments, exit_codes, formats, options
-from app.cli.client import Access, Answer, use_case
+from app.cli.client import Access, JsonObject, use_case
 from app.domain import authors, retention
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _rule(rule: retention.Rule) -> dict[str, Any]:
 
 
 @use_case("POST /api/runs/prune", Access.CHANGE, body=_body)
-async def prune_runs(folder: FolderClient, rule: retention.Rule, expected: int | None) -> Answer:
+async def prune_runs(folder: FolderClient, rule: retention.Rule, expected: int | None) -> JsonObject:
     """Remove the runs that a rule means; without a number only say which."""
     report = await folder.application.unattended.retention.prune(
         rule, dry_run=expected is None, expected=expected, author=authors.LOCAL
@@ -95,7 +95,7 @@ def prune(
     Access.CHANGE,
     body=lambda seconds, dry_run: {"older_than_seconds": seconds, "dry_run": dry_run},
 )
-async def collect_objects(folder: FolderClient, older_than_seconds: int, dry_run: bool) -> Answer:
+async def collect_objects(folder: FolderClient, older_than_seconds: int, dry_run: bool) -> JsonObject:
     """Remove objects that no run names, or count them."""
     return await folder.application.upkeep.collect(older_than_seconds, authors.LOCAL, dry_run=dry_run)
 
@@ -116,13 +116,13 @@ def collect(place: options.Place, as_json: bool, older_than: int, yes: bool) -> 
     return exit_codes.shown(found, as_json, _collected)
 
 
-def _collected(found: Answer) -> str:
+def _collected(found: JsonObject) -> str:
     told = f"{found['unnamed']} of {found['objects']} objects are named by no run, {found['size_bytes']} bytes"
     more = "; more are left for another order" if found["more"] else ""
     return f"{told}{more}: {'repeat with --yes to remove them' if found['dry_run'] else 'removed'}"
 
 
-def _report(found: Answer) -> str:
+def _report(found: JsonObject) -> str:
     names = ("run_id", "status", "completed_at", "size_bytes", "why")
     rows = [tuple(str(run[name]) for name in names) for run in found["runs"]]
     kept = ", ".join(f"{count} {reason}" for reason, count in found["kept"].items()) or "none"

@@ -9,7 +9,7 @@ import click
 
 from app import errors
 from app.cli import arguments, exit_codes, formats, options, terminal, use_cases
-from app.cli.client import Answer, Client
+from app.cli.client import Client, JsonObject
 
 
 @click.group()
@@ -55,7 +55,7 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
     Exit code 2 if one is invalid; 5 if a named recipe lacks a backend or program that a run could need.
     """
 
-    async def work(client: Client) -> list[Answer]:
+    async def work(client: Client) -> list[JsonObject]:
         return [await _examine(client, target, dialect) for target in targets] or await _examine_all(client)
 
     verdicts = place.work(work)

@@ -18,7 +18,7 @@ from app.cli import (
     terminal,
     use_cases,
 )
-from app.cli.client import Answer, Client
+from app.cli.client import Client, JsonObject
 from app.cli.lazy_commands import LazyCommands
 from app.cli.plain_commands import removed, shown
 
@@ -26,7 +26,7 @@ _MODULES = {
     "resume": "again",
     "unpause": "again",
     "fork": "again",
-    "bulk": "bulk_orders",
+    "bulk": "bulk",
     "label": "marking",
     "pin": "marking",
     "unpin": "marking",
@@ -154,7 +154,7 @@ def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes:
     """Cut a damaged run back to its intact prefix; the damaged files are kept."""
     if dry_run and yes:
         raise click.UsageError("--dry-run changes nothing, --yes does: give one of them.")
-    found: Answer = place.ask(use_cases.repair_run if yes else use_cases.plan_repair, run_id)
+    found: JsonObject = place.ask(use_cases.repair_run if yes else use_cases.plan_repair, run_id)
     return exit_codes.shown(found, as_json, formats.repaired)
 
 

@@ -10,7 +10,7 @@ import click
 
 from app import errors, printable
 from app.cli import arguments, exit_codes, formats, options
-from app.cli.client import Access, Answer, use_case
+from app.cli.client import Access, JsonObject, use_case
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -22,11 +22,11 @@ _MOST_GATES = 1000
 
 
 @use_case("GET /api/stats", Access.EXAMINE)
-async def show_stats(folder: FolderClient) -> Answer:
+async def show_stats(folder: FolderClient) -> JsonObject:
     """Return counts over all runs; the gates that runs of any process have left open are read from their files."""
     from app.services import gate_inbox
 
-    shown: Answer = json.loads((await folder.application.statistics.stats()).body)
+    shown: JsonObject = json.loads((await folder.application.statistics.stats()).body)
     open_gates, _ = await folder.application.gates.page(gate_inbox.GateQuery(limit=_MOST_GATES))
     shown["waits"]["gates"] = len(open_gates)
     return shown
@@ -35,7 +35,7 @@ async def show_stats(folder: FolderClient) -> Answer:
 @use_case("GET /api/usage", Access.EXAMINE)
 async def show_usage(
     folder: FolderClient, by: run_sums.By, label_key: str | None, utc_offset: str, query: stores.RunQuery
-) -> Answer:
+) -> JsonObject:
     """Return sums of usage."""
     from app.engine import run_sums
 

@@ -21,7 +21,7 @@ class PipeClosed(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class OutputOptions:
     """What a program prints and logs of a run that it executes."""
 
     quiet: bool = False  # Whether stdout gets the run's id alone.

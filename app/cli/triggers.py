@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli import arguments, exit_codes, formats, options
-from app.cli.client import Access, Answer, Client, use_case
+from app.cli.client import Access, Client, JsonObject, use_case
 from app.cli.plain_commands import removed, shown
 from app.domain import authors
 
@@ -25,25 +25,25 @@ SCHEMES = ("none", "github", "standard")  # Kinds of signatures; a test compares
 
 
 @use_case("GET /api/triggers", answers=list)
-async def list_triggers(folder: FolderClient) -> list[Answer]:
+async def list_triggers(folder: FolderClient) -> list[JsonObject]:
     """Return all triggers, newest first."""
     return [trigger.to_json() for trigger in await folder.application.unattended.triggers.list_triggers()]
 
 
 @use_case("GET /api/triggers/{trigger_id}")
-async def show_trigger(folder: FolderClient, trigger_id: str) -> Answer:
+async def show_trigger(folder: FolderClient, trigger_id: str) -> JsonObject:
     """Return a trigger."""
     return (await folder.application.unattended.triggers.show(trigger_id)).to_json()
 
 
 @use_case("POST /api/triggers", Access.CHANGE)
-async def add_trigger(folder: FolderClient, new: requests.NewTrigger) -> Answer:
+async def add_trigger(folder: FolderClient, new: requests.NewTrigger) -> JsonObject:
     """Create a trigger."""
     return (await folder.application.unattended.triggers.add(new, authors.LOCAL)).trigger.to_json()
 
 
 @use_case("PATCH /api/triggers/{trigger_id}", Access.CHANGE)
-async def edit_trigger(folder: FolderClient, trigger_id: str, edit: requests.TriggerEdit) -> Answer:
+async def edit_trigger(folder: FolderClient, trigger_id: str, edit: requests.TriggerEdit) -> JsonObject:
     """Change a trigger."""
     return (await folder.application.unattended.triggers.edit(trigger_id, edit, authors.LOCAL)).to_json()
 
@@ -55,7 +55,7 @@ async def remove_trigger(folder: FolderClient, trigger_id: str) -> None:
 
 
 @use_case("POST /api/triggers/{trigger_id}/fire", Access.CHANGE)
-async def fire_trigger(folder: FolderClient, trigger_id: str, order: orders.Fire) -> Answer:
+async def fire_trigger(folder: FolderClient, trigger_id: str, order: orders.Fire) -> JsonObject:
     """Start a run of a trigger now, which belongs to this process."""
     use_cases = folder.application.unattended.triggers
     return (await use_cases.fire(trigger_id, order, authors.LOCAL, owner="process")).to_json()

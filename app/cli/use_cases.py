@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from app.cli.client import Access, Answer, UseCase, use_case
+from app.cli.client import Access, JsonObject, UseCase, use_case
 from app.domain import authors
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @use_case("POST /api/runs", Access.START)
-async def start_run(folder: FolderClient, request: requests.StartRequest) -> Answer:
+async def start_run(folder: FolderClient, request: requests.StartRequest) -> JsonObject:
     """Start a run that belongs to this process; it holds an exclusive workspace before it is created."""
     application = folder.application
     wanted = application.starter.prepare(request)
@@ -35,7 +35,7 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Ans
 
 
 @use_case("POST /api/preflight", Access.EXAMINE)
-async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Answer:
+async def plan_run(folder: FolderClient, request: requests.StartRequest) -> JsonObject:
     """Check a request and return what would run, without starting it."""
     from app.services import preflight
 
@@ -43,34 +43,34 @@ async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Answ
 
 
 @use_case("GET /api/runs", answers=list)
-async def list_runs(folder: FolderClient, query: stores.RunQuery) -> list[Answer]:
+async def list_runs(folder: FolderClient, query: stores.RunQuery) -> list[JsonObject]:
     """Return runs, newest first."""
     found, _ = await folder.application.runs.page(query)
     return [run.to_json() for run in found]
 
 
 @use_case("GET /api/runs/{run_id}")
-async def show_run(folder: FolderClient, run_id: str) -> Answer:
+async def show_run(folder: FolderClient, run_id: str) -> JsonObject:
     """Return a run with its newest steps and its slots."""
-    shown: Answer = json.loads((await folder.application.runs.ready(run_id)).body)
+    shown: JsonObject = json.loads((await folder.application.runs.ready(run_id)).body)
     return shown
 
 
 @use_case("GET /api/runs/{run_id}/steps", answers=list)
-async def list_steps(folder: FolderClient, run_id: str) -> list[Answer]:
+async def list_steps(folder: FolderClient, run_id: str) -> list[JsonObject]:
     """Return the full step log."""
     return [dict(record.line) for record in await folder.application.runs.steps(run_id)]
 
 
 @use_case("GET /api/runs/{run_id}/graph")
-async def show_graph(folder: FolderClient, run_id: str) -> Answer:
+async def show_graph(folder: FolderClient, run_id: str) -> JsonObject:
     """Return the graph of the recipe as the run froze it, with the state of each node."""
-    shown: Answer = json.loads((await folder.application.runs.graph(run_id)).body)
+    shown: JsonObject = json.loads((await folder.application.runs.graph(run_id)).body)
     return shown
 
 
 @use_case("GET /api/runs/{run_id}/cache/{name}")
-async def show_slot(folder: FolderClient, run_id: str, name: str) -> Answer:
+async def show_slot(folder: FolderClient, run_id: str, name: str) -> JsonObject:
     """Return a slot."""
     return await folder.application.runs.slot(run_id, name)
 
@@ -88,20 +88,20 @@ async def show_log(folder: FolderClient, run_id: str, name: str) -> str:
 
 
 @use_case("POST /api/runs/{run_id}/cancel", Access.CHANGE)
-async def cancel_run(folder: FolderClient, run_id: str) -> Answer:
+async def cancel_run(folder: FolderClient, run_id: str) -> JsonObject:
     """Cancel an unfinished run and wait until it has ended."""
     await folder.application.runs.cancel(run_id, authors.LOCAL)
     return {"run_id": run_id, "status": (await folder.application.engine.ended(run_id)).value}
 
 
 @use_case("POST /api/runs/{run_id}/pause", Access.CHANGE)
-async def pause_run(folder: FolderClient, run_id: str, interrupt: bool = False) -> Answer:
+async def pause_run(folder: FolderClient, run_id: str, interrupt: bool = False) -> JsonObject:
     """Pause a run at its next step boundary, or at once."""
     return (await folder.application.runs.pause(run_id, authors.LOCAL, interrupt=interrupt)).to_json()
 
 
 @use_case("POST /api/runs/{run_id}/unpause", Access.CHANGE)
-async def unpause_run(folder: FolderClient, run_id: str) -> Answer:
+async def unpause_run(folder: FolderClient, run_id: str) -> JsonObject:
     """Continue a paused run, in this process."""
     await folder.claim_workspace(run_id)
     return (await folder.application.runs.unpause(run_id, authors.LOCAL)).to_json()
@@ -115,7 +115,7 @@ def _resume_body(run_id: str, request: requests.ResumeRequest) -> dict[str, Any]
 
 
 @use_case("POST /api/runs/{run_id}/resume", Access.CHANGE, body=_resume_body)
-async def resume_run(folder: FolderClient, run_id: str, request: requests.ResumeRequest) -> Answer:
+async def resume_run(folder: FolderClient, run_id: str, request: requests.ResumeRequest) -> JsonObject:
     """Resume a run in this process; one that was only interrupted continues as it was."""
     found = await folder.claim_workspace(run_id)
     if found.owner == "service" and found.status in _IN_FLIGHT and request == type(request)():
@@ -133,49 +133,48 @@ async def delete_run(folder: FolderClient, run_id: str) -> None:
 
 
 @use_case("GET /api/runs/{run_id}/verification")
-async def verify_run(folder: FolderClient, run_id: str) -> Answer:
+async def verify_run(folder: FolderClient, run_id: str) -> JsonObject:
     """Check a run's start, journals and blobs."""
     return await folder.application.upkeep.verify(run_id)
 
 
 @use_case("POST /api/runs/{run_id}/repair", body=lambda run_id: {"dry_run": True})
-async def plan_repair(folder: FolderClient, run_id: str) -> Answer:
+async def plan_repair(folder: FolderClient, run_id: str) -> JsonObject:
     """Return what a repair would cut off."""
     return await folder.application.upkeep.repair(run_id, dry_run=True)
 
 
 @use_case("POST /api/runs/{run_id}/repair", Access.CHANGE)
-async def repair_run(folder: FolderClient, run_id: str) -> Answer:
+async def repair_run(folder: FolderClient, run_id: str) -> JsonObject:
     """Cut a damaged run back to its intact prefix."""
     return await folder.application.upkeep.repair(run_id, authors.LOCAL)
 
 
 @use_case("POST /api/conferences", Access.START)
-async def confer(folder: FolderClient, new: conferences.NewConference) -> Answer:
+async def confer(folder: FolderClient, new: conferences.NewConference) -> JsonObject:
     """Start a conference that belongs to this process."""
-    return (
-        await folder.application.conferences.start(dataclasses.replace(new, owner="process"), authors.LOCAL)
-    ).to_json()
+    own = dataclasses.replace(new, owner="process")
+    return (await folder.application.conferences.start(own, authors.LOCAL)).to_json()
 
 
 # -- gates
 
 
 @use_case("GET /api/gates", answers=list)
-async def list_gates(folder: FolderClient, query: gate_inbox.GateQuery) -> list[Answer]:
+async def list_gates(folder: FolderClient, query: gate_inbox.GateQuery) -> list[JsonObject]:
     """Return the open gates."""
     found, _ = await folder.application.gates.page(query)
     return [gate.to_json() for gate in found]
 
 
 @use_case("GET /api/gates/{gate_id}")
-async def show_gate(folder: FolderClient, gate_id: str) -> Answer:
+async def show_gate(folder: FolderClient, gate_id: str) -> JsonObject:
     """Return a gate, open or not, with the content to decide on in parts."""
     return (await folder.application.gates.detail(gate_id)).to_json()
 
 
 @use_case("POST /api/gates/{gate_id}", Access.CHANGE)
-async def answer_gate(folder: FolderClient, gate_id: str, reply: gates.Reply) -> Answer:
+async def answer_gate(folder: FolderClient, gate_id: str, reply: gates.Reply) -> JsonObject:
     """Answer a gate; its run continues in this process."""
     application = folder.application
     found = await application.gates.show(gate_id)
@@ -189,39 +188,39 @@ async def answer_gate(folder: FolderClient, gate_id: str, reply: gates.Reply) ->
 
 
 @use_case("GET /api/issues", answers=list)
-async def list_issues(folder: FolderClient, query: issues.IssueQuery) -> list[Answer]:
+async def list_issues(folder: FolderClient, query: issues.IssueQuery) -> list[JsonObject]:
     """Return issues, newest first."""
     found, _ = await folder.application.issues.page(query)
     return [summary.to_json() for summary in found]
 
 
 @use_case("GET /api/issues/{issue_id}")
-async def show_issue(folder: FolderClient, issue_id: str) -> Answer:
+async def show_issue(folder: FolderClient, issue_id: str) -> JsonObject:
     """Return an issue."""
     return dict(await folder.application.issues.show(issue_id))
 
 
 @use_case("POST /api/issues", Access.CHANGE)
-async def open_issue(folder: FolderClient, new: issue_requests.NewIssue) -> Answer:
+async def open_issue(folder: FolderClient, new: issue_requests.NewIssue) -> JsonObject:
     """Create an issue."""
     return dict((await folder.application.issues.add(new, authors.LOCAL)).issue)
 
 
 @use_case("PATCH /api/issues/{issue_id}", Access.CHANGE)
-async def edit_issue(folder: FolderClient, issue_id: str, edit: issue_requests.Edit) -> Answer:
+async def edit_issue(folder: FolderClient, issue_id: str, edit: issue_requests.Edit) -> JsonObject:
     """Change an issue."""
     return dict(await folder.application.issues.edit(issue_id, edit, authors.LOCAL))
 
 
 @use_case("GET /api/audit/receipts", answers=list)
-async def list_receipts(folder: FolderClient, query: receipts.ReceiptQuery) -> list[Answer]:
+async def list_receipts(folder: FolderClient, query: receipts.ReceiptQuery) -> list[JsonObject]:
     """Return receipts of tool executions, without their payloads."""
     found, _ = await folder.application.runs.receipts(query)
     return [receipt.to_json() for receipt in found]
 
 
 @use_case("GET /api/audit/receipts/{receipt_id}")
-async def show_receipt(folder: FolderClient, receipt_id: str) -> Answer:
+async def show_receipt(folder: FolderClient, receipt_id: str) -> JsonObject:
     """Return a receipt, and whether it is unchanged."""
     return await folder.application.runs.receipt(receipt_id)
 
@@ -230,38 +229,34 @@ async def show_receipt(folder: FolderClient, receipt_id: str) -> Answer:
 
 
 @use_case("GET /api/recipes", answers=list)
-async def list_recipes(folder: FolderClient) -> list[Answer]:
+async def list_recipes(folder: FolderClient) -> list[JsonObject]:
     """Return all recipes, invalid ones with their flaws."""
     return folder.application.catalogue.listed()
 
 
 @use_case("GET /api/recipes/{recipe_id}")
-async def show_recipe(folder: FolderClient, recipe_id: str) -> Answer:
+async def show_recipe(folder: FolderClient, recipe_id: str) -> JsonObject:
     """Return a recipe with the schema of its arguments and its graph."""
     return folder.application.catalogue.describe(recipe_id)
 
 
-def _recipe_body(source: str, dialect: str, stem: str) -> dict[str, Any]:
-    return {"recipe": source, "dialect": dialect}
-
-
-@use_case("POST /api/recipes/validate", body=_recipe_body)
-async def validate_recipe(folder: FolderClient, source: str, dialect: str, stem: str) -> Answer:
+@use_case("POST /api/recipes/validate", body=lambda source, dialect, stem: {"recipe": source, "dialect": dialect})
+async def validate_recipe(folder: FolderClient, source: str, dialect: str, stem: str) -> JsonObject:
     """Check the text of a recipe."""
     return folder.application.catalogue.examine(source, dialect, stem).to_json()
 
 
 @use_case("POST /api/route", Access.EXAMINE)
-async def route(folder: FolderClient, description: str) -> Answer:
+async def route(folder: FolderClient, description: str) -> JsonObject:
     """Choose a recipe for a description."""
     import asyncio
 
-    chosen: Answer = (await asyncio.to_thread(folder.application.route, description)).to_json()
+    chosen: JsonObject = (await asyncio.to_thread(folder.application.route, description)).to_json()
     return chosen
 
 
 @use_case("GET /api/agents", Access.EXAMINE, answers=list)
-async def list_agents(folder: FolderClient) -> list[Answer]:
+async def list_agents(folder: FolderClient) -> list[JsonObject]:
     """Return the agents."""
     return await folder.application.inventory.agents()
 
@@ -270,7 +265,7 @@ async def list_agents(folder: FolderClient) -> list[Answer]:
 
 
 @use_case("POST /api/sessions", Access.CHANGE)
-async def create_plan(folder: FolderClient, new: plan_requests.NewPlan) -> Answer:
+async def create_plan(folder: FolderClient, new: plan_requests.NewPlan) -> JsonObject:
     """Create a plan, or find it; the chief works in this process, even if another one has asked it."""
     plan = (await folder.application.plans.create(new)).plan
     if plan.awaits_chief:
@@ -279,14 +274,14 @@ async def create_plan(folder: FolderClient, new: plan_requests.NewPlan) -> Answe
 
 
 @use_case("GET /api/sessions", answers=list)
-async def list_plans(folder: FolderClient, query: plans.PlanQuery) -> list[Answer]:
+async def list_plans(folder: FolderClient, query: plans.PlanQuery) -> list[JsonObject]:
     """Return plans, newest first."""
     found, _ = await folder.application.plans.page(query)
     return [summary.to_json() for summary in found]
 
 
 @use_case("GET /api/sessions/{session_id}")
-async def show_plan(folder: FolderClient, session_id: str) -> Answer:
+async def show_plan(folder: FolderClient, session_id: str) -> JsonObject:
     """Return a plan."""
     return (await folder.application.plans.show(session_id)).to_json()
 
@@ -298,7 +293,7 @@ async def delete_plan(folder: FolderClient, session_id: str, revision: int | Non
 
 
 @use_case("GET /api/sessions/{session_id}", Access.CHANGE)
-async def continue_plan(folder: FolderClient, session_id: str) -> Answer:
+async def continue_plan(folder: FolderClient, session_id: str) -> JsonObject:
     """Return a plan and continue it in this process; a service continues its plans unasked."""
     found = (await folder.application.plans.show(session_id)).to_json()
     folder.application.planner.look_at(session_id)
@@ -306,7 +301,7 @@ async def continue_plan(folder: FolderClient, session_id: str) -> Answer:
 
 
 @use_case("GET /api/sessions/{session_id}", Access.CHANGE)
-async def wait_for_plan(folder: FolderClient, session_id: str, wait: float, unless_revision: int) -> Answer | None:
+async def wait_for_plan(folder: FolderClient, session_id: str, wait: float, unless_revision: int) -> JsonObject | None:
     """Return a plan once its revision differs, or after `wait` seconds; None if it is unchanged."""
     application = folder.application
     await application.plans.wait(session_id, wait, unless_revision)
@@ -315,8 +310,8 @@ async def wait_for_plan(folder: FolderClient, session_id: str, wait: float, unle
     return (await application.plans.show(session_id)).to_json()
 
 
-def _plan_move(verb: str) -> UseCase[[str, int | None], Answer]:
-    async def move(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
+def _plan_move(verb: str) -> UseCase[[str, int | None], JsonObject]:
+    async def move(folder: FolderClient, session_id: str, revision: int | None) -> JsonObject:
         plan: plans.Plan = await getattr(folder.application.plans, verb)(session_id, revision)
         return plan.to_json()
 
@@ -328,19 +323,21 @@ pause_plan, resume_plan = _plan_move("pause"), _plan_move("resume")
 
 
 @use_case("PATCH /api/sessions/{session_id}", Access.CHANGE)
-async def reorder_tasks(folder: FolderClient, session_id: str, order: Sequence[int], revision: int | None) -> Answer:
+async def reorder_tasks(
+    folder: FolderClient, session_id: str, order: Sequence[int], revision: int | None
+) -> JsonObject:
     """Reorder the tasks of a plan."""
     return (await folder.application.plans.edit(session_id, revision, order=order)).to_json()
 
 
 @use_case("PATCH /api/sessions/{session_id}", Access.CHANGE)
-async def set_review(folder: FolderClient, session_id: str, review: str, revision: int | None) -> Answer:
+async def set_review(folder: FolderClient, session_id: str, review: str, revision: int | None) -> JsonObject:
     """Say whether words of done are reviewed."""
     return (await folder.application.plans.edit(session_id, revision, review=review)).to_json()
 
 
-def _proposal_move(verb: str) -> UseCase[[str, int, int | None], Answer]:
-    async def move(folder: FolderClient, session_id: str, proposal_id: int, revision: int | None) -> Answer:
+def _proposal_move(verb: str) -> UseCase[[str, int, int | None], JsonObject]:
+    async def move(folder: FolderClient, session_id: str, proposal_id: int, revision: int | None) -> JsonObject:
         plan: plans.Plan = await getattr(folder.application.plans, verb)(session_id, proposal_id, revision)
         return plan.to_json()
 
@@ -351,7 +348,9 @@ accept_proposal, dismiss_proposal = _proposal_move("accept"), _proposal_move("di
 
 
 @use_case("POST /api/sessions/{session_id}/tasks", Access.CHANGE)
-async def add_task(folder: FolderClient, session_id: str, new: plan_requests.NewTask, revision: int | None) -> Answer:
+async def add_task(
+    folder: FolderClient, session_id: str, new: plan_requests.NewTask, revision: int | None
+) -> JsonObject:
     """Add a task, or find the one that an earlier request with the same key added."""
     return (await folder.application.plans.add_task(session_id, new, revision)).plan.to_json()
 
@@ -363,38 +362,39 @@ def _edit_body(session_id: str, task_id: int, edit: plan_requests.TaskEdit, revi
 @use_case("PATCH /api/sessions/{session_id}/tasks/{task_id}", Access.CHANGE, body=_edit_body)
 async def edit_task(
     folder: FolderClient, session_id: str, task_id: int, edit: plan_requests.TaskEdit, revision: int | None
-) -> Answer:
+) -> JsonObject:
     """Change a task."""
     return (await folder.application.plans.edit_task(session_id, task_id, edit, revision)).to_json()
 
 
 @use_case("DELETE /api/sessions/{session_id}/tasks/{task_id}", Access.CHANGE)
-async def remove_task(folder: FolderClient, session_id: str, task_id: int, revision: int | None) -> Answer:
+async def remove_task(folder: FolderClient, session_id: str, task_id: int, revision: int | None) -> JsonObject:
     """Remove a task."""
     return (await folder.application.plans.remove_task(session_id, task_id, revision)).to_json()
 
 
 @use_case("POST /api/sessions/{session_id}/tasks/{task_id}/answer", Access.CHANGE)
 async def answer_task(
-    folder: FolderClient, session_id: str, task_id: int, answer: plan_requests.Answer, revision: int | None
-) -> Answer:
+    folder: FolderClient, session_id: str, task_id: int, answer: plan_requests.ScopingAnswer, revision: int | None
+) -> JsonObject:
     """Answer the question of a task."""
     return (await folder.application.plans.answer(session_id, task_id, answer, revision)).to_json()
 
 
 @use_case("POST /api/sessions/{session_id}/tasks/{task_id}/force-start", Access.CHANGE)
-async def force_start_task(folder: FolderClient, session_id: str, task_id: int, revision: int | None) -> Answer:
+async def force_start_task(folder: FolderClient, session_id: str, task_id: int, revision: int | None) -> JsonObject:
     """Start a blocked task."""
     return (await folder.application.plans.force_start(session_id, task_id, revision)).to_json()
 
 
 @use_case("POST /api/sessions/{session_id}/tasks/{task_id}/retry", Access.CHANGE)
-async def retry_task(folder: FolderClient, session_id: str, task_id: int, fresh: bool, revision: int | None) -> Answer:
+async def retry_task(
+    folder: FolderClient, session_id: str, task_id: int, fresh: bool, revision: int | None
+) -> JsonObject:
     """Retry a failed task."""
     return (await folder.application.plans.retry(session_id, task_id, fresh, revision)).to_json()
 
 
 async def _is_repeated(folder: FolderClient, request: requests.StartRequest) -> bool:
-    if request.idempotency_key is None:
-        return False
-    return await folder.application.store.find_repeated(request.idempotency_key, request.sha256()) is not None
+    key, store = request.idempotency_key, folder.application.store
+    return key is not None and await store.find_repeated(key, request.sha256()) is not None

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from app.cli import exit_codes, formats, options, terminal, use_cases
-from app.cli.client import Answer, Client
+from app.cli.client import Client, JsonObject
 
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
 _KINDS |= {"conversation": "conversations", "audit": "audit log"}
@@ -35,9 +35,9 @@ def verify(place: options.Place, as_json: bool, run_id: str | None, everything: 
     return _verified(report, as_json, formats.verification)
 
 
-async def verify_everything(client: Client) -> Answer:
+async def verify_everything(client: Client) -> JsonObject:
     """Return the number of checked things of each kind, and the reports of unsound ones."""
-    checked, states, reports = Counter[str](), Counter[str](), list[Answer]()
+    checked, states, reports = Counter[str](), Counter[str](), list[JsonObject]()
     drawn = 0
     async with aclosing(client.verify_all()) as pages:
         async for page in pages:

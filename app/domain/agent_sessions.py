@@ -51,7 +51,7 @@ class AgentSession:
         """Return the sums that journals account for when a turn begins; None: unknown.
 
         Args:
-            recorded: Earlier tries of the step that left a line in the run's journal.
+            recorded: Earlier attempts of the step that left a line in the run's journal.
         """
         told = self.told
         if told is None or (told.run_id == run_id and told.key == key and told.attempt not in recorded):

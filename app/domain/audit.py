@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
@@ -102,16 +103,8 @@ class AuditEntry(shapes.Shape):
     @classmethod
     def of_order(cls, order: RunOrder) -> AuditEntry:
         """Return the entry of an order to a run."""
-        return cls(
-            number=order.line,
-            at=order.at,
-            author=order.author,
-            action=order.action,
-            target=order.target,
-            details=order.details,
-            run_id=order.run_id,
-            file=order.file,
-        )
+        fields = {item.name: getattr(order, item.name) for item in dataclasses.fields(order)}
+        return cls(number=fields.pop("line"), **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,13 +37,13 @@ class Message(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedTries:
-    """The tries of a message that waits."""
+class FailedAttempts:
+    """The failed attempts to deliver a message that waits."""
 
     run_id: str = ""  # The run of the message.
     kind: Kind | None = None  # Kind of the message.
     attempts: int  # How often it was tried.
-    error: str  # Why the newest try failed.
+    error: str  # Why the newest attempt failed.
     at: str  # When that was.
     next_at: str  # When it is tried again.
 
@@ -68,10 +68,10 @@ class Endpoint:
     since: str  # Everything before this instant was delivered, or is a dead letter.
     delivered: tuple[str, ...] = ()
     """Ids of the newest messages that were delivered or given up, oldest first."""
-    tried: Mapping[str, FailedTries] = field(default_factory=dict)
-    """Tries of the messages that were refused and wait, by their ids."""
+    tried: Mapping[str, FailedAttempts] = field(default_factory=dict)
+    """Failed attempts of the messages that were refused and wait, by their ids."""
     given_up: tuple[str, ...] = ()
-    """Those of them that a person has ordered to try no more; each becomes a dead letter."""
+    """Those of them that a person has ordered to attempt no more; each becomes a dead letter."""
 
     def wants(self, message: Message) -> bool:
         """Return whether it receives a message."""
@@ -105,10 +105,10 @@ class EndpointShown(shapes.Shape):
     label: str | None  # Only runs with this label, `name:value`.
     created_at: shapes.Instant  # When it was added.
     waiting: int  # Messages that are not delivered yet.
-    failing: int  # Those of them whose newest try failed.
+    failing: int  # Those of them whose newest attempt failed.
     attempts: int  # How often the one of them that was tried most was tried; 0: none fails.
-    last_error: str | None  # Why the newest of these tries failed.
-    next_try_at: shapes.Instant | None  # When the first of them is tried again.
+    last_error: str | None  # Why the newest of these attempts failed.
+    next_attempt_at: shapes.Instant | None  # When the first of them is tried again.
     dead: int  # Messages that were given up, and can be replayed.
     signing_secret: str | None = shapes.omitted()
     """Secret of the signatures, shown only in the answer that adds the endpoint."""
@@ -116,7 +116,7 @@ class EndpointShown(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingMessage(shapes.Shape):
-    """A message whose newest try failed, and that is tried again."""
+    """A message whose newest attempt failed, and that is tried again."""
 
     published_as: ClassVar[str] = "NotificationFailing"
 
@@ -124,9 +124,9 @@ class FailingMessage(shapes.Shape):
     run_id: str  # Its run.
     kind: Kind | None  # Its kind.
     attempts: int  # How often it was tried.
-    error: str  # Why the newest try failed.
-    tried_at: shapes.Instant  # When that was.
-    next_try_at: shapes.Instant  # When it is tried again.
+    error: str  # Why the newest attempt failed.
+    attempted_at: shapes.Instant  # When that was.
+    next_attempt_at: shapes.Instant  # When it is tried again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +135,14 @@ class DeadLetter(shapes.Shape):
 
     message: Message  # The message.
     attempts: int  # How often it was tried.
-    error: str  # Why the last try failed.
+    error: str  # Why the last attempt failed.
     given_up_at: shapes.Instant  # When it was given up.
     replayed: bool = False  # Whether it is being tried again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried(shapes.Shape):
-    """What came of a try to deliver."""
+    """What came of an attempt to deliver."""
 
     published_as: ClassVar[str] = "NotificationTried"
 
@@ -164,7 +164,7 @@ def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | Non
         failing=len(tried),
         attempts=max((each.attempts for each in tried), default=0),
         last_error=tried[-1].error if tried else None,
-        next_try_at=min((each.next_at for each in tried), default=None),
+        next_attempt_at=min((each.next_at for each in tried), default=None),
         dead=dead,
         signing_secret=signing_secret,
     )
@@ -175,17 +175,17 @@ def failing(endpoint: Endpoint) -> list[FailingMessage]:
     found = [
         FailingMessage(
             message_id=message_id,
-            run_id=tries.run_id,
-            kind=tries.kind,
-            attempts=tries.attempts,
-            error=tries.error,
-            tried_at=tries.at,
-            next_try_at=tries.next_at,
+            run_id=failed.run_id,
+            kind=failed.kind,
+            attempts=failed.attempts,
+            error=failed.error,
+            attempted_at=failed.at,
+            next_attempt_at=failed.next_at,
         )
-        for message_id, tries in endpoint.tried.items()
+        for message_id, failed in endpoint.tried.items()
         if message_id not in endpoint.given_up
     ]
-    return sorted(found, key=lambda each: each.next_try_at)
+    return sorted(found, key=lambda each: each.next_attempt_at)
 
 
 def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:
@@ -197,7 +197,7 @@ def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:
     known = {each.name for each in dataclasses.fields(Endpoint)}
     fields: dict[str, Any] = {name: value for name, value in kept.items() if name in known}
     fields |= {name: tuple(kept.get(name, ())) for name in ("to", "argv", "kinds", "delivered", "given_up")}
-    fields["tried"] = {message_id: FailedTries(**tries) for message_id, tries in kept.get("tried", {}).items()}
+    fields["tried"] = {message_id: FailedAttempts(**failed) for message_id, failed in kept.get("tried", {}).items()}
     return Endpoint(**fields)
 
 

@@ -50,7 +50,7 @@ class Operation:
     outside: ClassVar[bool] = False
     """Whether it leaves traces that a crash does not undo, so that its `started` line is synced."""
 
-    retry: RetryPolicy | None = None  # Further tries; None: the first try is final.
+    retry: RetryPolicy | None = None  # Further attempts; None: the first attempt is final.
     timeout_seconds: float | None = None  # Wall-clock limit of one try; None: the performer's own.
     idle_seconds: float | None = None  # Longest silence within one try; None: the performer's own.
     on_interrupted: OnInterrupted = "rerun"  # What a restart does when it finds the step in flight.

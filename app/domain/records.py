@@ -228,9 +228,9 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
 
 
 def retried(found: Iterable[Record]) -> dict[str, list[Record]]:
-    """Return the tries of each step that were not its last."""
-    tries: dict[str, list[Record]] = {}
+    """Return the attempts of each step that were not its last."""
+    earlier: dict[str, list[Record]] = {}
     for record in found:
         if not record.final:
-            tries.setdefault(record.key, []).append(record)
-    return tries
+            earlier.setdefault(record.key, []).append(record)
+    return earlier

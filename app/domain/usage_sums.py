@@ -98,7 +98,7 @@ class UsageTally:
         self, records: Iterable[Record] = (), reserved: Mapping[tuple[str, int], Reserved] | None = None
     ) -> None:
         self.total = Usage()
-        """Usage of all lines; dead ones and repeated tries were paid too."""
+        """Usage of all lines; dead ones and repeated attempts were paid too."""
         self._sums: dict[tuple[str, str, str], list[Any]] = {}
         for record in records:
             self.add(record, reserved.get((record.key, record.attempt)) if reserved else None)
@@ -188,7 +188,7 @@ def quarter_of(at: str) -> str:
 
 
 def total_usage(records: Iterable[Record]) -> Usage:
-    """Add up what all lines cost; dead ones and repeated tries were paid too."""
+    """Add up what all lines cost; dead ones and repeated attempts were paid too."""
     added = Usage()
     for record in records:
         added = added.plus(record.usage) if record.usage else added

@@ -87,7 +87,7 @@ class RunView:
     counted: Sequence[Record] | None = None
     """The records that count, if the maker of the view has them already."""
     open: Sequence[OpenStep] = ()  # Steps being performed.
-    usage: Usage = field(default_factory=Usage)  # What the run cost so far, dead and repeated tries included.
+    usage: Usage = field(default_factory=Usage)  # What the run cost so far, dead and repeated attempts included.
     usage_sums: Callable[[], tuple[UsageSum, ...]] = tuple
     """Returns its cost in parts; empty for a run at rest, whose row has it."""
     error: Mapping[str, plain.Json] | None = None  # Error of a failed or parked run.

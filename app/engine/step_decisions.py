@@ -28,9 +28,9 @@ class Rescue(Enum):
     FAIL = "fail"  # It fails.
 
 
-def rescue(operation: Operation, tries: Sequence[Started], recorded: Collection[int]) -> Rescue:
+def rescue(operation: Operation, attempts: Sequence[Started], recorded: Collection[int]) -> Rescue:
     """Decide about a step from the attempts begun and the attempts that left a line."""
-    interrupted = sum(begun.attempt not in recorded for begun in tries)
+    interrupted = sum(begun.attempt not in recorded for begun in attempts)
     if interrupted == 0 or operation.idle:
         return Rescue.PERFORM
     if operation.on_interrupted == "fail":
@@ -40,20 +40,20 @@ def rescue(operation: Operation, tries: Sequence[Started], recorded: Collection[
     return Rescue.CRASH_LOOP if interrupted >= CRASH_LOOP_TRIES else Rescue.PERFORM
 
 
-def retry_delay_seconds(policy: RetryPolicy | None, result: Result, tries: int) -> float | None:
+def retry_delay_seconds(policy: RetryPolicy | None, result: Result, attempts: int) -> float | None:
     """Decide whether a failed try is made again, and after how long; None: it is final.
 
     Args:
-        tries: Attempts recorded so far, this one included.
+        attempts: Attempts recorded so far, this one included.
     """
-    if result.status is not StepState.FAILED or policy is None or tries >= policy.max_attempts:
+    if result.status is not StepState.FAILED or policy is None or attempts >= policy.max_attempts:
         return None
     if not _worth_another(policy, result.error):
         return None
-    return _delay_seconds(policy, tries)
+    return _delay_seconds(policy, attempts)
 
 
-def _delay_seconds(policy: RetryPolicy, tries: int) -> float:
+def _delay_seconds(policy: RetryPolicy, attempts: int) -> float:
     import tenacity
 
     first, most = policy.initial_seconds, policy.max_seconds
@@ -62,7 +62,7 @@ def _delay_seconds(policy: RetryPolicy, tries: int) -> float:
         if policy.added_seconds
         else tenacity.wait_exponential(multiplier=first, exp_base=policy.factor, max=most)
     )
-    state: Any = SimpleNamespace(attempt_number=tries)
+    state: Any = SimpleNamespace(attempt_number=attempts)
     return float(strategy(state))
 
 
@@ -169,7 +169,9 @@ def _related(one: str, other: str) -> bool:
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
-def cut_off(key: str, code: str, what: str, tries: int) -> errors.StepError:
+def cut_off(key: str, code: str, what: str, attempts: int) -> errors.StepError:
     """Return why a run is parked at a step that was cut off."""
     message = f"the step {key!r} {what}; let the run continue to try again"
-    return errors.StepError(message, code=code, key=key, detail={"tries": tries})
+    # Clients of 0.1.0 read `tries`.
+    detail = {"attempts": attempts, "tries": attempts}
+    return errors.StepError(message, code=code, key=key, detail=detail)

@@ -133,7 +133,7 @@ class RunQueries:
         return await self.graphs.answer(await self._reader.view(run_id))
 
     async def steps(self, run_id: str) -> Sequence[records.Record]:
-        """Return all journal lines in order, those of dead and repeated tries included.
+        """Return all journal lines in order, those of dead and repeated attempts included.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.

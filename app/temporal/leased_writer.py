@@ -150,12 +150,10 @@ class LeasedWriter(run_writer.RunWriter):
     @asynccontextmanager
     async def use(self) -> AsyncIterator[run_writer.StepOwner]:
         """Use the log while a performer is at work."""
-        owner = await self.reach()
-        self._users += 1
         try:
-            yield owner
+            async with super().use() as owner:
+                yield owner
         finally:
-            self._users -= 1
             if not self._users:
                 await self._give_back_unused()
 

@@ -27,7 +27,7 @@ _NO_SECRETS = plain.Masker()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class StandardOutput:
     """What a program wrote to its standard output."""
 
     text: str  # Its beginning, as much as is held.
@@ -58,7 +58,7 @@ class Captured:
     keeps_log: bool = False  # Whether the logs must hold the whole output.
 
 
-def captured(output: Output, exit_code: int, rules: Rules) -> Captured:
+def captured(output: StandardOutput, exit_code: int, rules: Rules) -> Captured:
     """Return what an output becomes. A program that failed keeps its own exit code, whatever it has written."""
     match rules.mode:
         case "lines":
@@ -84,13 +84,13 @@ def tail(text: str) -> list[str]:
     return [line[-_TAIL_CHARACTERS:] for line in text.rstrip("\r\n").split("\n")[-_TAIL_LINES:]] if text.strip() else []
 
 
-def _beginning(output: Output) -> tuple[str, bool]:
+def _beginning(output: StandardOutput) -> tuple[str, bool]:
     content = output.text.encode()
     kept = content[:TEXT_BYTES].decode("utf-8", "ignore")
     return kept, len(content) > TEXT_BYTES or not output.complete
 
 
-def _lines(output: Output, exit_code: int) -> Captured:
+def _lines(output: StandardOutput, exit_code: int) -> Captured:
     lines = output.text.split("\n")
     # Behind the last end of a line there is none; and a line that was cut off is none either.
     if lines[-1] == "" or not output.complete:
@@ -102,7 +102,7 @@ def _lines(output: Output, exit_code: int) -> Captured:
     )
 
 
-def _json(output: Output, exit_code: int, rules: Rules) -> Captured:
+def _json(output: StandardOutput, exit_code: int, rules: Rules) -> Captured:
     try:
         value = rules.masker.mask(_parsed(output))
     except _Unreadable as error:
@@ -122,7 +122,7 @@ class _Unreadable(Exception):
         self.reason = reason
 
 
-def _parsed(output: Output) -> plain.Json:
+def _parsed(output: StandardOutput) -> plain.Json:
     if output.size_bytes > JSON_BYTES or not output.complete:
         raise _Unreadable("overflow", f"the output is larger than {JSON_BYTES} bytes, so it is not parsed as JSON")
     if not output.is_utf8:
@@ -133,7 +133,7 @@ def _parsed(output: Output) -> plain.Json:
         raise _Unreadable("invalid", f"the output cannot be parsed as JSON: {error.message}") from error
 
 
-def _unreadable(output: Output, exit_code: int, rules: Rules, error: _Unreadable) -> Captured:
+def _unreadable(output: StandardOutput, exit_code: int, rules: Rules, error: _Unreadable) -> Captured:
     kept, cut = _beginning(output)
     diagnosis = {"json_parse_error": {"reason": error.reason}}
     fields: dict[str, plain.Json] = {"output_capture": "json", "truncated": cut, "debug": diagnosis}
@@ -271,7 +271,7 @@ def made_of(output: commands.Output, text: str, exit_code: int, wanted: Rules) -
     """
     is_complete = len(output.content) == output.size_bytes
     is_utf8 = wanted.mode != "json" or output.size_bytes > JSON_BYTES or _is_utf8(output.content)
-    printed = Output(text=text, size_bytes=output.size_bytes, complete=is_complete, is_utf8=is_utf8)
+    printed = StandardOutput(text=text, size_bytes=output.size_bytes, complete=is_complete, is_utf8=is_utf8)
     return captured(printed, exit_code, wanted)
 
 

@@ -15,7 +15,7 @@ _LAST_WORDS_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedOutput:
+class Report:
     """A command that has ended, with its outputs made ready."""
 
     result: records.Result  # What its record says.
@@ -29,7 +29,7 @@ def heard(
     wanted: captures.Rules | None,
     masker: plain.Masker,
     env_count: int,
-) -> ParsedOutput:
+) -> Report:
     """Make the outputs of a command ready, and its result of them.
 
     Args:
@@ -42,7 +42,7 @@ def heard(
         stdout = said(ended.stdout, operation.output_limit_bytes, masker, at_end=False)
         output = {"stdout": stdout.text, "stdout_truncated": stdout.truncated, **facts}
         log = stdout.log if operation.log is None or stdout.truncated else ""
-        return ParsedOutput(result=_result(output, stdout.text, error), stdout_log=log, stderr_log=stderr.log)
+        return Report(result=_result(output, stdout.text, error), stdout_log=log, stderr_log=stderr.log)
     text = whole(ended.stdout, masker, at_end=False)
     made = captures.made_of(ended.stdout, text, _exit_code(ended, error), wanted)
     error = error or _breach(made)
@@ -50,7 +50,7 @@ def heard(
     if error is not None:
         output |= {"stdout_tail": captures.tail(text), "stderr_tail": captures.tail(stderr.text)}
     log = noted(ended.stdout, text, at_end=False) if operation.log is None or made.keeps_log else ""
-    return ParsedOutput(result=_result(output, text, error), stdout_log=log, stderr_log=stderr.log)
+    return Report(result=_result(output, text, error), stdout_log=log, stderr_log=stderr.log)
 
 
 def _facts(ended: commands.Ended, stderr: CapturedOutput) -> dict[str, plain.Json]:

@@ -218,7 +218,7 @@ async def _result(
     masker: plain.Masker,
     env_count: int,
 ) -> records.Result:
-    def make() -> command_results.ParsedOutput:
+    def make() -> command_results.Report:
         return command_results.heard(operation, ended, wanted, masker, env_count)
 
     much = len(ended.stdout.content) + len(ended.stderr.content) > _MUCH_BYTES

@@ -227,7 +227,7 @@ class ActiveRuns:
 
     def _give_up(self, evicted: evicted_runs.Evicted) -> None:
         if tasks := evicted.give_up():
-            self._abandoned.begin(asyncio.wait(tasks), "farewell")
+            self._abandoned.begin(asyncio.wait(tasks), "steps of an abandoned run")
 
     async def _all_left(self) -> None:
         while tasks := [
@@ -383,7 +383,7 @@ class ActiveRuns:
     def _wait_for_others(self) -> None:
         if not self._looking:
             self._looking = True
-            self._lookers.begin(self._look_for_workspaces(), "visit")
+            self._lookers.begin(self._look_for_workspaces(), "look for workspaces")
 
     async def _look_for_workspaces(self) -> None:
         waits = True

@@ -48,7 +48,7 @@ class IdleEvictor:
         """Evict for as long as more runs are loaded than stay loaded."""
         if not (self._running or self._over) and len(self._loaded) > self._kept:
             self._running = True
-            self._background_tasks.begin(self._evict_quiet(), "walk")
+            self._background_tasks.begin(self._evict_quiet(), "evict")
 
     def give_up(self) -> None:
         """Evict no more."""

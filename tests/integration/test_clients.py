@@ -13,7 +13,7 @@ import pytest
 
 from app import errors
 from app.cli import exit_codes, folder_client, http_client, running, use_cases
-from app.cli.client import Access, Answer, Client, UseCase
+from app.cli.client import Access, Client, JsonObject, UseCase
 from app.domain import issues, plans, receipts
 from app.engine import stores
 from app.services import conferences, gate_inbox, gates, requests
@@ -76,7 +76,7 @@ class Recorder:
                     return
         raise AssertionError(f"run {run_id} has ended otherwise")
 
-    async def plan_until(self, plan: Answer, *statuses: str) -> Answer:
+    async def plan_until(self, plan: JsonObject, *statuses: str) -> JsonObject:
         """Wait until a plan is in one of the states."""
         while plan["status"] not in statuses:
             call = self.client.call(use_cases.wait_for_plan, plan["session_id"], 5, plan["revision"])
@@ -194,7 +194,7 @@ async def tell_of_plans(ask: Recorder) -> None:
     plan = await ask("pause_plan", session, None)
     plan = await ask("resume_plan", session, None)
     await ask("continue_plan", session)
-    await ask("answer_task", session, 3, plan_requests.Answer(answer="Here"), None)
+    await ask("answer_task", session, 3, plan_requests.ScopingAnswer(answer="Here"), None)
     plan = await ask.plan_until(await ask("show_plan", session), "failed")
     await ask("force_start_task", session, 2, None)
     plan = await ask.plan_until(await ask.client.call(use_cases.show_plan, session), "failed")

@@ -34,7 +34,7 @@ class Messages:
         self._client: anthropic.AsyncAnthropic | None = None
         self._opening = asyncio.Lock()
 
-    async def ask(self, question: services.Question) -> services.Answer:
+    async def ask(self, question: services.Question) -> services.Completion:
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(_opened, self._account, self._clock)
@@ -70,7 +70,7 @@ def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnt
     return client
 
 
-async def _asked(client: anthropic.AsyncAnthropic, question: services.Question) -> services.Answer:
+async def _asked(client: anthropic.AsyncAnthropic, question: services.Question) -> services.Completion:
     import anthropic
     import httpx2
 
@@ -130,7 +130,7 @@ def _can_be_closed(schema: plain.Json) -> bool:
     return all(_can_be_closed(part) for part in schema.values())
 
 
-async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> services.Answer:
+async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> services.Completion:
     parts: list[str] = []
     usage: dict[str, Any] = {}
     size, started, whole, stop_reason = 0, False, False, None
@@ -155,7 +155,9 @@ async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> se
             raise failures.unreadable(f"it has more than {services.MAX_REPLY_BYTES} characters")
     if not whole:
         raise failures.unreadable("the stream ended before the reply did")
-    return services.Answer(text="".join(parts), usage=_usage(usage), ending=_ENDINGS.get(str(stop_reason), "complete"))
+    return services.Completion(
+        text="".join(parts), usage=_usage(usage), ending=_ENDINGS.get(str(stop_reason), "complete")
+    )
 
 
 def _usage(reported: Mapping[str, Any]) -> records.Usage | None:

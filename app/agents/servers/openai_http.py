@@ -29,7 +29,7 @@ class ChatCompletions:
         # OpenAI's newer models know the one name of the limit only, many other servers the other.
         self._limit = _NEW_LIMIT if account.base_url is None else _OLD_LIMIT
 
-    async def ask(self, question: services.Question) -> services.Answer:
+    async def ask(self, question: services.Question) -> services.Completion:
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(_opened, self._account, self._clock)
@@ -65,7 +65,7 @@ def _opened(account: services.Account, time: clock.Clock) -> openai.AsyncOpenAI:
     return client
 
 
-async def _asked(client: openai.AsyncOpenAI, question: services.Question, limit: str) -> services.Answer:
+async def _asked(client: openai.AsyncOpenAI, question: services.Question, limit: str) -> services.Completion:
     import httpx2
     import openai
 
@@ -121,17 +121,17 @@ async def _bounded(parts: AsyncIterator[bytes], hear: Callable[[str], None]) -> 
     return bytes(content)
 
 
-def _answer(content: bytes) -> services.Answer:
+def _answer(content: bytes) -> services.Completion:
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise failures.unreadable(error) from error
     match answer:
         case {"choices": [{"message": {"refusal": str(refusal)}}, *_]} if refusal:
-            return services.Answer(text=refusal, usage=_usage(answer), ending="refused")
+            return services.Completion(text=refusal, usage=_usage(answer), ending="refused")
         case {"choices": [{"message": {"content": str() | None as text}, **choice}, *_]}:
             ending = _ENDINGS.get(str(choice.get("finish_reason")), "complete")
-            return services.Answer(text=text or "", usage=_usage(answer), ending=ending)
+            return services.Completion(text=text or "", usage=_usage(answer), ending=ending)
         case {"error": {"message": str(message)}}:
             raise failures.unreadable(message)
     raise failures.unreadable(content[:200].decode("utf-8", "replace"))

@@ -52,8 +52,8 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a service answered."""
+class Completion:
+    """What a service replied."""
 
     text: str  # The reply, as far as it goes.
     usage: records.Usage | None  # Tokens; None if it reports none.
@@ -63,7 +63,7 @@ class Answer:
 class Service(Protocol):
     """One vendor's interface."""
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: Question) -> Completion:
         """Ask, and ask again as long as the service is busy; a cancellation closes the connection."""
 
     async def close(self) -> None:
@@ -166,7 +166,7 @@ def missing(backend: str, package: str, extra: str) -> errors.AgentFailed:
     return errors.AgentFailed(message, code="agent_missing", detail={"package": package, "install": install})
 
 
-def _error(answer: Answer) -> records.StepError | None:
+def _error(answer: Completion) -> records.StepError | None:
     if answer.ending != "refused":
         return None
     message = f"The model refused the prompt: {answer.text.strip() or 'it gave no reason'}"

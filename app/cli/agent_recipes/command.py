@@ -56,7 +56,7 @@ def agent_recipes(
     if listing and dry_run:
         raise click.UsageError("--dry-run needs a recipe.")
     project = projects.of(working_dir)
-    output = terminal.Output(as_json=as_json, verbose=given.pop("verbose"), events=given.pop("events"))
+    output = terminal.OutputOptions(as_json=as_json, verbose=given.pop("verbose"), events=given.pop("events"))
     if recipe_id is None:
         return showing.list_recipes(project, as_json)
     request = _request(recipe_id, project, **given)

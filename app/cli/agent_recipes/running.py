@@ -10,8 +10,8 @@ from app import errors
 from app.cli import exit_codes as common
 from app.cli import formats, terminal, use_cases
 from app.cli.agent_recipes import exit_codes, projects, showing, story
-from app.cli.client import Access, Answer
-from app.cli.terminal import Output
+from app.cli.client import Access, JsonObject
+from app.cli.terminal import OutputOptions
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -31,7 +31,7 @@ LIMITS = {
 """Arguments that set the guardrails, by the codes of their errors."""
 
 
-def run(project: projects.Project, request: requests.StartRequest, output: Output) -> int:
+def run(project: projects.Project, request: requests.StartRequest, output: OutputOptions) -> int:
     """Start a run, print it as it happens, and return the exit code for its final state.
 
     Raises:
@@ -52,7 +52,9 @@ async def _examine(client: FolderClient, project: projects.Project, request: req
     await client.call(use_cases.plan_run, request)
 
 
-async def _run(client: FolderClient, project: projects.Project, request: requests.StartRequest, output: Output) -> int:
+async def _run(
+    client: FolderClient, project: projects.Project, request: requests.StartRequest, output: OutputOptions
+) -> int:
     from app.cli import following
 
     run_id = (await client.call(use_cases.start_run, request))["run_id"]
@@ -76,7 +78,7 @@ async def _run(client: FolderClient, project: projects.Project, request: request
     return exit_codes.of_run(detail)
 
 
-def _tell_rest(detail: Answer, project: projects.Project, output: Output) -> None:
+def _tell_rest(detail: JsonObject, project: projects.Project, output: OutputOptions) -> None:
     reason = exit_codes.reason(detail)
     if output.as_json:
         terminal.say_json(detail)
@@ -88,7 +90,7 @@ def _tell_rest(detail: Answer, project: projects.Project, output: Output) -> Non
     _tell_way_on(detail, project)
 
 
-def _tell_cost(detail: Answer, output: Output) -> None:
+def _tell_cost(detail: JsonObject, output: OutputOptions) -> None:
     machine = detail.get("machine") or {}
     if machine.get("costUsd") is None:
         return
@@ -99,7 +101,7 @@ def _tell_cost(detail: Answer, output: Output) -> None:
         terminal.warn(told)
 
 
-def _tell_way_on(detail: Answer, project: projects.Project) -> None:
+def _tell_way_on(detail: JsonObject, project: projects.Project) -> None:
     status = detail["status"]
     if status in _UNDONE:
         what = "interrupted" if common.is_interrupted(status) else status

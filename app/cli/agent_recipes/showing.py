@@ -8,7 +8,7 @@ from app import errors, printable
 from app.cli import exit_codes as common
 from app.cli import formats, terminal, use_cases
 from app.cli.agent_recipes import projects
-from app.cli.client import Access, Answer
+from app.cli.client import Access, JsonObject
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -32,7 +32,7 @@ def list_recipes(project: projects.Project, as_json: bool) -> int:
 def draw(project: projects.Project, request: requests.StartRequest, as_json: bool) -> int:
     """Print a recipe as the arguments would have it; those that it requires may be missing."""
 
-    async def work(client: FolderClient) -> Answer | str:
+    async def work(client: FolderClient) -> JsonObject | str:
         from app.dialects import agent_recipes
 
         plan = await _planned(client, request, as_json)
@@ -66,7 +66,7 @@ async def of_this_language(client: FolderClient, recipe_id: str) -> None:
         raise errors.UnknownRecipe(f"there is no agent recipe {recipe_id!r:.80}{near}; --list shows all")
 
 
-def listing(found: list[Answer]) -> str:
+def listing(found: list[JsonObject]) -> str:
     """Return the recipes as lines of id and description."""
     if not found:
         return "no recipes"
@@ -74,23 +74,23 @@ def listing(found: list[Answer]) -> str:
     return printable.block(f"{entry['recipe_id']:<{width}}  {_description(entry)}" for entry in found)
 
 
-async def _described(client: FolderClient) -> list[Answer]:
+async def _described(client: FolderClient) -> list[JsonObject]:
     entries = [entry for entry in await client.call(use_cases.list_recipes) if entry["dialect"] == DIALECT]
     return [entry | {"description": await _description_of(client, entry)} for entry in entries]
 
 
-async def _description_of(client: FolderClient, entry: Answer) -> str | None:
+async def _description_of(client: FolderClient, entry: JsonObject) -> str | None:
     document = (await client.call(use_cases.show_recipe, entry["recipe_id"]))["document"]
     return document["description"] if document else None
 
 
-def _description(entry: Answer) -> str:
+def _description(entry: JsonObject) -> str:
     if entry["valid"]:
         return str(entry["description"])
     return f"(not valid) {formats.flaw(entry['flaws'][0])}"
 
 
-async def _planned(client: FolderClient, request: requests.StartRequest, as_json: bool) -> Answer | None:
+async def _planned(client: FolderClient, request: requests.StartRequest, as_json: bool) -> JsonObject | None:
     await of_this_language(client, request.recipe_id or "")
     try:
         return await client.call(use_cases.plan_run, request)

@@ -14,7 +14,7 @@ import click
 from app.cli import arguments
 from app.cli.orchestrate import cleaning, places
 from app.cli.orchestrate.running import Asked
-from app.cli.terminal import Output
+from app.cli.terminal import OutputOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -118,7 +118,7 @@ def _asked(
         "on_error": told["on_error"], "max_retries": told["max_retries"], "retry_delay_ms": told["retry_delay"],
         "debug": debug or None,
     }  # fmt: skip
-    output = Output(
+    output = OutputOptions(
         quiet=quiet, verbose=verbose, as_json=as_json, progress=progress, trace=trace,
         level=log_level or ("debug" if debug else "info"),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app import clock, errors
 from app.cli import exit_codes as common
 from app.cli import formats, terminal
-from app.cli.client import Answer
+from app.cli.client import JsonObject
 from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import drawing, exit_codes, keys, log
 from app.cli.orchestrate.places import STATE, Place
@@ -19,7 +19,7 @@ from app.cli.orchestrate.places import STATE, Place
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
     from app.cli.orchestrate.workflows import Workflow
-    from app.cli.terminal import Output
+    from app.cli.terminal import OutputOptions
 
 _SHOWN = {"done": "completed", "cancelled": "failed"}
 
@@ -27,7 +27,7 @@ _SHOWN = {"done": "completed", "cancelled": "failed"}
 class Telling:
     """Report one run."""
 
-    def __init__(self, place: Place, workflow: Workflow, run_id: str, output: Output) -> None:
+    def __init__(self, place: Place, workflow: Workflow, run_id: str, output: OutputOptions) -> None:
         self._place = place
         self._workflow = workflow
         self._run_id = run_id
@@ -35,7 +35,7 @@ class Telling:
         self._log = log.Log(run_id=run_id, trace=output.trace)
         self._steps: Sequence[str] = [step["name"] for step in workflow.recipe.document["steps"]]
 
-    async def follow(self, client: FolderClient, after: int | None) -> Answer:
+    async def follow(self, client: FolderClient, after: int | None) -> JsonObject:
         """Report the run until it rests; return its state then.
 
         Args:
@@ -48,7 +48,7 @@ class Telling:
             self._tell_begin("started" if after is None else "resumed")
             async with self._drawn(client) as drawn:
 
-                async def show(event: Answer) -> None:
+                async def show(event: JsonObject) -> None:
                     self._log.tell(event)
                     if drawn is not None:
                         await drawn.show(event)
@@ -59,7 +59,7 @@ class Telling:
             self._log_rest(detail)
         return detail
 
-    def tell_rest(self, detail: Answer, fault: errors.ControlRoomError | None = None) -> ExitCode:
+    def tell_rest(self, detail: JsonObject, fault: errors.ControlRoomError | None = None) -> ExitCode:
         """Report the state of the run; return its exit code.
 
         Args:
@@ -75,7 +75,7 @@ class Telling:
         self.tell_way_on(detail)
         return ending
 
-    def tell_way_on(self, detail: Answer) -> None:
+    def tell_way_on(self, detail: JsonObject) -> None:
         """Report the failure, if any, and how to continue."""
         status = detail["status"]
         if detail.get("error"):
@@ -140,11 +140,11 @@ class Telling:
 
     # -- at its rest
 
-    def _log_rest(self, detail: Answer) -> None:
+    def _log_rest(self, detail: JsonObject) -> None:
         level = log.LEVELS["info" if detail["status"] == "done" else "error"]
         self._log.say(level, f"run rests: {self._standing(detail)}", {"status": detail["status"]})
 
-    def _standing(self, detail: Answer) -> str:
+    def _standing(self, detail: JsonObject) -> str:
         status, ending = detail["status"], detail.get("ending") or {}
         if common.is_interrupted(status):
             return "interrupted"
@@ -153,7 +153,7 @@ class Telling:
         past = ", ".join(ending.get("failed_steps") or ()) if ending.get("partial") else ""
         return str(_SHOWN.get(status, status)) + (f", past failures of {past}" if past else "")
 
-    def _whole(self, detail: Answer, ending: ExitCode) -> dict[str, Any]:
+    def _whole(self, detail: JsonObject, ending: ExitCode) -> dict[str, Any]:
         state = _read(self._place.run_root(self._run_id))
         told = {name: detail.get(name) for name in ("error", "ending", "completed_at")}
         status = "interrupted" if ending is ExitCode.INTERRUPTED else _SHOWN.get(detail["status"])

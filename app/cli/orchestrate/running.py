@@ -16,7 +16,7 @@ from app.cli.client import Access
 from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import exit_codes, links, processed
 from app.cli.orchestrate.places import Place
-from app.cli.terminal import Output
+from app.cli.terminal import OutputOptions
 from app.domain import authors
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Asked:
     """How a run is to be gone about."""
 
     place: Place  # Where it works and is kept.
-    output: Output  # Its reports.
+    output: OutputOptions  # Its reports.
     options: Mapping[str, Any] = field(default_factory=dict)  # Options of the run, those that were given.
     backup: bool = False  # Whether the state is backed up before each step.
     heeds_late_stops: bool = False

@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from app import clock, errors, printable
 from app.cli import http_client, use_cases
-from app.cli.client import Answer
+from app.cli.client import JsonObject
 from app.cli.top import columns
 from app.services import gates
 
@@ -35,7 +35,7 @@ class AnswerScreen(ModalScreen[None]):
     ]
     AUTO_FOCUS = "#message"
 
-    def __init__(self, client: http_client.HttpClient, gate: Answer, decision: str | None) -> None:
+    def __init__(self, client: http_client.HttpClient, gate: JsonObject, decision: str | None) -> None:
         """Args:
         decision: Option that is chosen at first; None: none.
         """
@@ -110,7 +110,7 @@ class AnswerScreen(ModalScreen[None]):
         self.query_one("#told", Static).update(Text(columns.line(fault or whole)))
 
 
-def _content(gate: Answer) -> str:
+def _content(gate: JsonObject) -> str:
     """Return the content to decide on, as text."""
     parts = gate.get("shown") or ()
     # Where a part was cut, only the prompt is whole.

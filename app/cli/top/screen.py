@@ -16,7 +16,7 @@ from textual.widgets import DataTable, Footer, Static
 
 from app import errors
 from app.cli import asking, browser, use_cases
-from app.cli.client import Answer
+from app.cli.client import JsonObject
 from app.cli.top import KEYS, columns, feeds
 from app.cli.top.answering import AnswerScreen
 
@@ -152,7 +152,7 @@ class TopApp(App[None]):
     def _notify(self, line: str) -> None:
         self.notify(columns.line(line), markup=False)
 
-    async def _show_gate(self, gate: Answer, decision: str | None) -> None:
+    async def _show_gate(self, gate: JsonObject, decision: str | None) -> None:
         try:
             shown = await self._source.client.call(use_cases.show_gate, gate["gate_id"])
         except errors.ControlRoomError as error:
@@ -160,7 +160,7 @@ class TopApp(App[None]):
             return
         self.push_screen(AnswerScreen(self._source.client, shown, decision))
 
-    async def _show_run(self, run: Answer) -> None:
+    async def _show_run(self, run: JsonObject) -> None:
         try:
             shown = await self._source.client.call(use_cases.show_run, run["run_id"])
         except errors.ControlRoomError as error:
@@ -171,7 +171,7 @@ class TopApp(App[None]):
     def _has_focus(self, table: str) -> bool:
         return self.focused is not None and self.focused.id == table
 
-    def _chosen(self, table: str, rows: list[Any], name: str) -> Answer | None:
+    def _chosen(self, table: str, rows: list[Any], name: str) -> JsonObject | None:
         shown = self.screen_stack[0].query_one(f"#{table}", DataTable)
         if not shown.row_count:
             return None

@@ -22,7 +22,6 @@ _SIGNALLED = 128
 _ARGUMENT_CHARACTERS = 1000
 _WAITED = ("files", "wait_duration_ms", "poll_count", "timed_out")
 
-Output: TypeAlias = plain.Object
 Result: TypeAlias = dict[str, plain.Json]
 
 
@@ -42,7 +41,7 @@ def skipped() -> Result:
     return {"status": "skipped", "exit_code": 0}
 
 
-def of_command(taken: Sequence[records.Record], output: Output, argv: Sequence[str], *, provides: bool) -> Result:
+def of_command(taken: Sequence[records.Record], output: plain.Object, argv: Sequence[str], *, provides: bool) -> Result:
     """Return the result of a command or a provider."""
     record, captured = taken[-1], dict(output.get("captured") or {})
     result = _measured(taken) | left_behind(output) | captured
@@ -58,7 +57,7 @@ def of_command(taken: Sequence[records.Record], output: Output, argv: Sequence[s
     return result
 
 
-def left_behind(output: Output) -> Result:
+def left_behind(output: plain.Object) -> Result:
     """Return how many processes were left when a command had ended, and how many survived."""
     counts = {name: output.get(name, 0) for name in ("leftovers", "survivors")}
     return counts if any(counts.values()) else {}
@@ -69,7 +68,7 @@ def shown(argv: Iterable[str]) -> list[plain.Json]:
     return [argument[:_ARGUMENT_CHARACTERS] for argument in argv]
 
 
-def of_wait(taken: Sequence[records.Record], output: Output) -> Result:
+def of_wait(taken: Sequence[records.Record], output: plain.Object) -> Result:
     """Return the result of a wait for files."""
     result = _measured(taken) | {name: output[name] for name in _WAITED if name in output}
     result["metrics"] = {"queue_wait_ms": output.get("wait_duration_ms", 0)}
@@ -139,7 +138,7 @@ def _context(error: records.StepError) -> Result:
     return {name: value for name, value in error.detail.items() if name != "exit_code"}
 
 
-def _error(record: records.Record, output: Output, context: plain.Object) -> Result:
+def _error(record: records.Record, output: plain.Object, context: plain.Object) -> Result:
     message = record.error.message if record.error is not None else ""
     return {
         "message": message,

@@ -24,7 +24,7 @@ _FAULTY = frozenset({"empty_reply", "reply_cut_off", "reply_degenerate"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _CheckedReply:
     key: str
     text: str
     tasks: tuple[replies.TaskDraft, ...] = ()
@@ -93,12 +93,12 @@ class _Decomposing:
         requested = small.request(self._intent, parts, self._kinds, dod=self._is_whole)
         return requested, small.form(parts, self._size.tasks, dod=self._is_whole)
 
-    async def _ask(self, key: str, prompt: str, form: plain.Object) -> _Answer:
+    async def _ask(self, key: str, prompt: str, form: plain.Object) -> _CheckedReply:
         place = records.Place(step_id=CHIEF, step_index=1, output_slot=TASKS, input_slot_refs=(FOUND,))
         record = await self._ctx.perform(key, self._call(prompt, form), place)
         error = record.error
         if error is not None and error.code in _FAULTY:
-            return _Answer(key=key, text="", flaws=(json_schemas.flaw((), error.code, error.message),))
+            return _CheckedReply(key=key, text="", flaws=(json_schemas.flaw((), error.code, error.message),))
         if error is not None:
             raise errors.RunFailed(error.message, code=error.code, key=key, detail=error.detail, causes=(key,))
         reply_text = str(record.output if record.blob is None else await self._ctx.read(record.blob))
@@ -106,9 +106,9 @@ class _Decomposing:
             tasks = replies.read(
                 reply_text, self._size.tasks, whole=self._is_whole, exact=self._is_whole, outputs=self._outputs
             )
-            return _Answer(key=key, text=reply_text, tasks=tasks)
+            return _CheckedReply(key=key, text=reply_text, tasks=tasks)
         except errors.InputRefused as refused:
-            return _Answer(key=key, text=reply_text, flaws=refused.flaws)
+            return _CheckedReply(key=key, text=reply_text, flaws=refused.flaws)
 
     def _call(self, prompt: str, form: plain.Object) -> operations.AgentCall:
         return frozen_agents.call(
@@ -124,7 +124,7 @@ class _Decomposing:
             may_be_blank=True,
         )
 
-    def _keep(self, answer: _Answer) -> None:
+    def _keep(self, answer: _CheckedReply) -> None:
         text = replies.text(answer.tasks)
         slot = slots.Slot(
             type="artifact",
@@ -140,7 +140,7 @@ class _Decomposing:
         self._ctx.show(slots.Progress(finished_steps=finished, total_steps=STEPS))
 
 
-def _invalid(answer: _Answer) -> errors.RunFailed:
+def _invalid(answer: _CheckedReply) -> errors.RunFailed:
     first, reported = answer.flaws[0], [flaw.to_json() for flaw in answer.flaws]
     message = (
         f"The chief made no valid plan, and did not correct it when it was asked to: {first.path} {first.message}. "

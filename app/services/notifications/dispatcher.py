@@ -19,7 +19,7 @@ from app.services.notifications.repository import EndpointRepository
 from app.services.notifications.senders import NotDelivered, Sender
 
 RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0, 3 * 3600.0, 8 * 3600.0)
-"""Pauses between the tries of a message; after the last try it is a dead letter."""
+"""Pauses between the attempts to deliver a message; after the last one it is a dead letter."""
 
 MOST_PENDING = 1000  # Messages of an endpoint in memory; the others are read again when these are delivered.
 
@@ -252,26 +252,26 @@ class Dispatcher:
             outlet.lanes.pop(run_id, None)
 
     async def _tried(self, outlet: _Outlet, message: notifications.Message) -> notifications.DeadLetter | None:
-        """Try to deliver until it works; return a dead letter once no try is left, or a person wants none."""
-        tries, is_first = outlet.tried.get(message.message_id), True
+        """Try to deliver until it works; return a dead letter once no attempt is left, or a person wants none."""
+        failed, is_first = outlet.tried.get(message.message_id), True
         woken = outlet.woken[message.message_id] = asyncio.Event()
         while True:
-            if tries is not None and message.message_id in outlet.endpoint.given_up:
-                return _dead(message, tries.attempts, tries.error, self._clock.now())
+            if failed is not None and message.message_id in outlet.endpoint.given_up:
+                return _dead(message, failed.attempts, failed.error, self._clock.now())
             if (error := await self._refusal(outlet, message)) is None:
                 return None
             now = self._clock.now()
-            # A start tries what waits at once. That counts only once the next try was due: a service that is started
-            # again and again must neither give up early nor never.
-            is_early = is_first and tries is not None and clock.stamp(now) < tries.next_at
-            attempts = (tries.attempts if tries else 0) + (not is_early)
+            # A start tries what waits at once. That counts only once the next attempt was due: a service that is
+            # started again and again must neither give up early nor never.
+            is_early = is_first and failed is not None and clock.stamp(now) < failed.next_at
+            attempts = (failed.attempts if failed else 0) + (not is_early)
             _log.warning("message %s not delivered: %s", message.message_id, error, extra={"attempt": attempts})
             if attempts > len(RETRY_SECONDS):
                 return _dead(message, attempts, error, now)
             pause = RETRY_SECONDS[attempts - 1]
-            if is_early and tries is not None:
-                pause = min(pause, (clock.instant(tries.next_at) - now).total_seconds())
-            tries = notifications.FailedTries(
+            if is_early and failed is not None:
+                pause = min(pause, (clock.instant(failed.next_at) - now).total_seconds())
+            failed = notifications.FailedAttempts(
                 run_id=message.run_id,
                 kind=message.kind,
                 attempts=attempts,
@@ -279,7 +279,7 @@ class Dispatcher:
                 at=clock.stamp(now),
                 next_at=clock.stamp(now + timedelta(seconds=pause)),
             )
-            outlet.tried[message.message_id], outlet.is_dirty, is_first = tries, True, False
+            outlet.tried[message.message_id], outlet.is_dirty, is_first = failed, True, False
             self._repository.changed.set()
             await aio.wait_first(self._clock.sleep(pause), woken.wait())
 
@@ -330,7 +330,7 @@ class Dispatcher:
             if outlet.is_dirty or since < outlet.endpoint.since:
                 if outlet.behind is None:
                     # The endpoint does not want the others any more.
-                    outlet.tried = {name: tries for name, tries in outlet.tried.items() if name in outlet.pending}
+                    outlet.tried = {name: failed for name, failed in outlet.tried.items() if name in outlet.pending}
                 await self._advance(outlet, since)
 
     async def _save_last(self, outlet: _Outlet) -> None:

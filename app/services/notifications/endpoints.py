@@ -164,7 +164,7 @@ class Endpoints(EndpointQueries):
         return len(chosen)
 
     async def give_up(self, endpoint_id: str, message_id: str | None, author: authors.Author | None) -> int:
-        """End the tries of messages that are tried again, of one or all, and return of how many; that is durable then.
+        """Give up messages that are tried again, one or all, and return how many; that is durable then.
 
         Each becomes a dead letter, unless the try that is under way delivers it.
 

@@ -148,7 +148,7 @@ class EndpointRepository:
         endpoint_id: str,
         since: str,
         delivered: Iterable[str],
-        tried: Mapping[str, notifications.FailedTries],
+        tried: Mapping[str, notifications.FailedAttempts],
     ) -> notifications.Endpoint | None:
         """Keep how far an endpoint is, and return it as it is now; None: it is not there any more.
 

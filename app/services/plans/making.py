@@ -12,7 +12,7 @@ from app.domain import plain, plans
 from app.flows.session_plan import rules
 from app.services.plans import edits, requests, scoping, tasks
 from app.services.plans.adopt_tasks import Chief
-from app.services.plans.requests import Answer, NewPlan, NewTask, TaskEdit
+from app.services.plans.requests import NewPlan, NewTask, ScopingAnswer, TaskEdit
 from app.services.plans.scoping import Scoper
 from app.services.requests import StartRequest
 from app.services.runs import Runs
@@ -101,7 +101,7 @@ class Maker:
         given = changes | ({"args": changed.args} if "recipe_id" in changes else {})
         return self._scoper.scoped(plan, changed, scoping.given("$", given))
 
-    def answered(self, plan: plans.Plan, task: plans.Task, answer: Answer) -> plans.Task:
+    def answered(self, plan: plans.Plan, task: plans.Task, answer: ScopingAnswer) -> plans.Task:
         """Return a task with the answer to its question, and perhaps the next question.
 
         Raises:

@@ -12,8 +12,8 @@ from app.domain import plans, runs
 from app.engine import aio, run_engine
 from app.flows.session_plan import rules
 from app.services.plans.facts import Facts
+from app.services.plans.plan_commands import Command, PlanCommands
 from app.services.plans.plan_inputs import FIRST_PAUSE_SECONDS, PlanInputs, longer, running
-from app.services.plans.plan_orders import Order, PlanOrders
 from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.repository import PlanRepository
 from app.services.runs import Runs
@@ -44,7 +44,7 @@ class Planner:
         self._runs = runs
         self.inputs = self._inputs = inputs
         """What the runs of plans are given."""
-        self.orders = PlanOrders(repository=repository, plan_runs=plan_runs, inputs=inputs, engine=engine)
+        self.commands = PlanCommands(repository=repository, plan_runs=plan_runs, inputs=inputs, engine=engine)
         """What waits for plans on behalf of orders."""
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,12 +85,12 @@ class Planner:
         return self._works
 
     def check(self, session_id: str | None = None) -> None:
-        """Refuse an order when the work on its plan, or on all plans, has broken down.
+        """Refuse a command when the work on its plan, or on all plans, has broken down.
 
         Raises:
             errors.Unavailable: `planner_broken`; the log has the cause.
         """
-        self.orders.check(session_id)
+        self.commands.check(session_id)
 
     # -- plans
 
@@ -254,9 +254,9 @@ class Planner:
 
     async def _until_waiting(self, session_id: str) -> None:
         # A run that an older version began may have to be made anew first.
-        order = Order(session_id)
+        command = Command(session_id)
         while self._works and session_id not in self._inputs.waiting:
-            await self.orders.news(order, self._repository.news(session_id))
+            await self.commands.news(command, self._repository.news(session_id))
 
 
 def _may_go_on(plan: plans.PlanSummary) -> bool:

@@ -23,7 +23,7 @@ from app.services.plans.plan_queries import PlanQueries
 from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.planner import Planner
 from app.services.plans.repository import PlanRepository
-from app.services.plans.requests import Answer, Created, NewPlan, NewTask, TaskEdit, refuse
+from app.services.plans.requests import Created, NewPlan, NewTask, ScopingAnswer, TaskEdit, refuse
 from app.services.plans.reviews import Reviews
 
 _Change: TypeAlias = Callable[[plans.Plan, str], plans.Plan | Awaitable[plans.Plan]]
@@ -247,7 +247,9 @@ class Plans(PlanQueries):
         """
         return await self._change(session_id, revision, lambda plan, at: edits.without_task(plan, task_id, at))
 
-    async def answer(self, session_id: str, task_id: int, answer: Answer, revision: int | None = None) -> plans.Plan:
+    async def answer(
+        self, session_id: str, task_id: int, new: ScopingAnswer, revision: int | None = None
+    ) -> plans.Plan:
         """Answer the open question about a task; where that leaves something open, the next one is asked.
         A repetition of the answer before, which says nothing to the next question, changes nothing.
 
@@ -259,7 +261,7 @@ class Plans(PlanQueries):
 
         async def change(plan: plans.Plan, at: str) -> plans.Plan:
             task = edits.answerable(plan, task_id)
-            answered = await asyncio.to_thread(self._maker.answered, plan, task, answer)
+            answered = await asyncio.to_thread(self._maker.answered, plan, task, new)
             return plan if edits.is_repeated(task, answered) else edits.with_answer(plan, answered, at)
 
         return await self._change(session_id, revision, change)
@@ -284,28 +286,24 @@ class Plans(PlanQueries):
             errors.NotFound: `task_not_found`.
             errors.ControlRoomError: its run cannot be sent on.
         """
-
-        sent_on = set[str]()
-        retried = partial(self._retried, task_id=task_id, fresh=fresh, sent_on=sent_on)
-        return await self._change(session_id, revision, retried)
-
-    # -- how it is done
+        change = partial(self._retried, task_id=task_id, fresh=fresh, sent_on=set())
+        return await self._change(session_id, revision, change)
 
     async def _made(self, plan: plans.Plan) -> plans.Plan:
         session_id = plan.session_id
         self._planner.let_begin(session_id)
         await self._plan_runs.make(plan)
         while True:
-            opened = await self._planner.orders.shown(session_id)
+            opened = await self._planner.commands.shown(session_id)
             if not opened.plan.awaits_chief or opened.plan.chief_run_id is not None:
                 return opened.plan
-            await self._planner.orders.after(session_id, opened, self._planner.orders.following(session_id, opened))
+            await self._planner.commands.after(session_id, opened, self._planner.commands.following(session_id, opened))
 
     async def _removed(self, session_id: str, revision: int | None) -> None:
         await self._repository.get(session_id)
         while True:
             try:
-                opened = await self._planner.orders.opened(session_id)
+                opened = await self._planner.commands.opened(session_id)
             except errors.NotFound:
                 if await self._repository.was_removed(session_id):
                     # By an order that an earlier process took and could not carry out.
@@ -315,9 +313,9 @@ class Plans(PlanQueries):
             transitions.expect_rest(await self._facts.settled(opened.plan))
             if await self._delivered(session_id, opened, {"kind": "delete"}):
                 await self._repository.audit.append(self._author, "plan.deleted", session_id)
-                await self._planner.orders.ended(session_id)
+                await self._planner.commands.ended(session_id)
                 return
-            await self._planner.orders.after(session_id, opened, self._planner.orders.following(session_id, opened))
+            await self._planner.commands.after(session_id, opened, self._planner.commands.following(session_id, opened))
 
     async def _change(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
         with faults.as_errors():
@@ -326,18 +324,18 @@ class Plans(PlanQueries):
 
     async def _changed(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
         while True:
-            opened = await self._planner.orders.opened(session_id)
+            opened = await self._planner.commands.opened(session_id)
             rules.expect(opened.plan, revision)
             made = change(await self._facts.settled(opened.plan), self._repository.now())
             changed = made if isinstance(made, plans.Plan) else await made
             renewed = rules.renewed(opened.plan, self._reviews.announced(changed), self._repository.now())
             if renewed is opened.plan:
                 return renewed
-            following = self._planner.orders.following(session_id, opened)
+            following = self._planner.commands.following(session_id, opened)
             value = {"kind": "change", "plan": renewed.signed(opened.plan, self._author).to_json()}
             delivered = await self._delivered(session_id, opened, value)
             try:
-                plan = await self._planner.orders.after(session_id, opened, following)
+                plan = await self._planner.commands.after(session_id, opened, following)
             except errors.DiskFull as error:
                 if delivered:
                     told = "the change is journalled and takes effect once plan.json can be written"

@@ -102,7 +102,7 @@ class TaskEdit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ScopingAnswer:
     """What a person says to the open question about a task."""
 
     answer: str  # The answer.
@@ -162,7 +162,7 @@ def check_edit(edit: TaskEdit) -> None:
     refuse(_field_flaws(changes, "$"))
 
 
-def check_answer(answer: Answer) -> None:
+def check_answer(answer: ScopingAnswer) -> None:
     """Refuse an answer that says nothing or too much.
 
     Raises:

@@ -16,7 +16,7 @@ from app import errors
 from app.domain import library, plain, plans, task_outputs
 from app.services import arguments, recipes
 from app.services.plans import tasks
-from app.services.plans.requests import Answer
+from app.services.plans.requests import ScopingAnswer
 from app.services.recipes import Catalogue
 from app.services.routing import RoutingResult
 from app.services.starting import Starter
@@ -120,7 +120,7 @@ class Scoper:
         found = self._seeds(task.recipe_id, self._found(task))
         return {name: value for name, value in task.args.items() if name not in found or found[name] != value}
 
-    def answered(self, task: plans.Task, answer: Answer) -> plans.Task:
+    def answered(self, task: plans.Task, answer: ScopingAnswer) -> plans.Task:
         """Return a task with the answer to its open question, not scoped anew yet.
 
         Where a recipe is asked for, an answer that is the id of one names it.

@@ -10,8 +10,8 @@ from typing import Any, Protocol, cast
 from app import clock, errors
 from app.domain import plain, plan_files, plans, runs, states
 from app.engine import aio, run_engine, stores
+from app.services.plans.plan_commands import PlanCommands
 from app.services.plans.plan_inputs import OpenPlan, PlanInputs
-from app.services.plans.plan_orders import PlanOrders
 from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.planner import Planner
 from app.services.plans.repository import PlanRepository
@@ -35,7 +35,7 @@ class SharedEngine(run_engine.RunEngine, Protocol):
         """Return the input that a run waits for, with what it shows; None: it waits for none now."""
 
 
-class SharedOrders(PlanOrders):
+class SharedCommands(PlanCommands):
     """Wait for plans whose files workers write."""
 
     def __init__(
@@ -54,7 +54,7 @@ class SharedOrders(PlanOrders):
         self._clock = clock
 
     async def opened(self, session_id: str) -> OpenPlan:
-        """Return a plan that takes its next input, as its file has it now; raises as `PlanOrders.opened`."""
+        """Return a plan that takes its next input, as its file has it now; raises as `PlanCommands.opened`."""
         await self._plan_runs.ensure(await self._repository.get(session_id))
         return await self._other_than(session_id, None)
 
@@ -135,7 +135,7 @@ class SharedPlanner(Planner):
         super().__init__(engine=engine, clock=clock, **parts)
         shared = cast(SharedEngine, engine)
         shared.rest_listeners.append(self._note)
-        self.orders = SharedOrders(
+        self.commands = SharedCommands(
             repository=self._repository,
             plan_runs=self._plan_runs,
             inputs=self._inputs,

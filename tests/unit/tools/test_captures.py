@@ -14,7 +14,7 @@ from app.tools.captures import Rules
 
 
 def _output(text, *, more=0):
-    return captures.Output(text=text, size_bytes=len(text.encode()) + more, complete=not more)
+    return captures.StandardOutput(text=text, size_bytes=len(text.encode()) + more, complete=not more)
 
 
 def _captured(text, exit_code=0, *, more=0, mode="json", **rules):
@@ -249,7 +249,7 @@ def test_unique_items_in_linear_time():
 
 def test_what_is_no_utf8_is_no_json():
     """What had to be replaced to make text of it is not taken for what was written."""
-    output = captures.Output(text='"a\ufffd"', size_bytes=4, complete=True, is_utf8=False)
+    output = captures.StandardOutput(text='"a\ufffd"', size_bytes=4, complete=True, is_utf8=False)
     made = captures.captured(output, 0, Rules(mode="json"))
 
     assert made.exit_code == 2

@@ -81,7 +81,7 @@ class StubWork:
         if self.results.get(key):
             code = self.results[key].pop(0)
         assert command.capture is not None
-        output = captures.Output(text=said, size_bytes=len(said.encode()), complete=True)
+        output = captures.StandardOutput(text=said, size_bytes=len(said.encode()), complete=True)
         rules = captures.Rules(
             mode=command.capture.mode,
             allow_parse_error=command.capture.allow_parse_error,

@@ -285,7 +285,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         args = {"what": "a thing"} if what and task["recipe_id"] == "carry" else {}
         # A failed task may have a question since it was changed.
         allowed = None if task["status"] == "failed" else task["status"] == "needs_scoping"
-        answer = requests.Answer(answer=said, args=args)
+        answer = requests.ScopingAnswer(answer=said, args=args)
         self.order(self.harness.application.plans.answer(self.session_id, task["id"], answer), allowed)
 
     @stateful.rule(kind=_kinds, picks=_few)
@@ -374,7 +374,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             self.runner.run(self.harness.crash(left))
             # What was journalled before the crash comes into the file as soon as the plan's run has been replayed.
             if promised:
-                self.runner.run(self.harness.application.plans._planner.orders.shown(self.session_id))
+                self.runner.run(self.harness.application.plans._planner.commands.shown(self.session_id))
             at_rest = self.runner.run(self.harness.until(self._rests))
             assert promised == {} or self.runner.run(self.shown())["revision"] >= promised["revision"]
             self.last = {}
@@ -487,7 +487,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             case _ if asking is not None:
                 args = {"what": "this"} if asking["recipe_id"] == "carry" else {}
                 recipe = None if asking["recipe_id"] else "paint"
-                given = requests.Answer(answer="Whatever.", args=args, recipe_id=recipe)
+                given = requests.ScopingAnswer(answer="Whatever.", args=args, recipe_id=recipe)
                 await use.answer(self.session_id, asking["id"], given)
             case _ if failed is not None:
                 await use.retry(self.session_id, failed["id"])

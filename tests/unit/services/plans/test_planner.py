@@ -66,9 +66,9 @@ async def test_an_order_that_another_input_overtook_is_made_again(harness: plan_
     """An order finds its input taken and the plan at rest at the next one: it does not wait for what has happened."""
     session_id = await harness.create(task("sweep room 1"))
     planner = harness.application.plans._planner
-    opened = await planner.orders.opened(session_id)
+    opened = await planner.commands.opened(session_id)
     approved = await harness.application.plans.approve(session_id)
-    overtaken = planner.orders.after(session_id, opened, planner.inputs.following(session_id, opened))
+    overtaken = planner.commands.after(session_id, opened, planner.inputs.following(session_id, opened))
 
     assert await plan_harness.soon(overtaken) == approved
 

@@ -286,7 +286,7 @@ class TestOrders:
             "remove": lambda: asked.plans.remove_task(asked.session_id, 1),
             "retry": lambda: asked.plans.retry(asked.session_id, 1),
             "force": lambda: asked.plans.force_start(asked.session_id, 1),
-            "answer": lambda: asked.plans.answer(asked.session_id, 1, requests.Answer(answer="x")),
+            "answer": lambda: asked.plans.answer(asked.session_id, 1, requests.ScopingAnswer(answer="x")),
             "delete": lambda: asked.plans.delete(asked.session_id),
         }
         with pytest.raises(errors.Conflict) as refused:

@@ -46,9 +46,9 @@ async def test_the_router_chooses_and_fills_in(harness: plan_harness.Harness) ->
 async def test_no_recipe_is_asked_about(harness: plan_harness.Harness) -> None:
     """Where no recipe fits, a question names those there are; an answer that is routed, or names one, decides."""
     for answer in (
-        requests.Answer(answer="sweep the attic"),
-        requests.Answer(answer="sweep"),
-        requests.Answer(answer="the usual one", recipe_id="sweep"),
+        requests.ScopingAnswer(answer="sweep the attic"),
+        requests.ScopingAnswer(answer="sweep"),
+        requests.ScopingAnswer(answer="the usual one", recipe_id="sweep"),
     ):
         session_id, asking = await only(harness, task("make it nice"))
 
@@ -71,14 +71,14 @@ async def test_missing_arguments_are_asked_for(harness: plan_harness.Harness) ->
 
     with pytest.raises(errors.ArgsInvalid) as refused:
         await harness.application.plans.answer(
-            session_id, 1, requests.Answer(answer="ten times", args={"times": "ten"})
+            session_id, 1, requests.ScopingAnswer(answer="ten times", args={"times": "ten"})
         )
 
     assert [flaw.path for flaw in refused.value.flaws] == ["$.args.times"]
     assert await harness.task(session_id, 1) == asking
 
     plan = await harness.application.plans.answer(
-        session_id, 1, requests.Answer(answer="a box", args={"what": "a box"})
+        session_id, 1, requests.ScopingAnswer(answer="a box", args={"what": "a box"})
     )
 
     assert (plan.tasks[0].status.value, plan.tasks[0].args) == ("pending", {"what": "a box"})
@@ -87,10 +87,10 @@ async def test_missing_arguments_are_asked_for(harness: plan_harness.Harness) ->
 async def test_an_answer_that_leaves_something_open_asks_on(harness: plan_harness.Harness) -> None:
     """Answered questions move behind, the next one is asked; the run is told what people asked, and what they said."""
     session_id, first = await only(harness, task("make it nice", scoping_question="How nice?"))
-    second = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="very"))).tasks[0]
-    third = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="carry"))).tasks[0]
+    second = (await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="very"))).tasks[0]
+    third = (await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="carry"))).tasks[0]
     done = (
-        await harness.application.plans.answer(session_id, 1, requests.Answer(answer="it", args={"what": "it"}))
+        await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="it", args={"what": "it"}))
     ).tasks[0]
 
     assert [each.asked_by for each in (first, second, third)] == [plans.BY_USER, plans.BY_SYSTEM, plans.BY_SYSTEM]
@@ -113,12 +113,12 @@ async def test_a_persons_question_comes_first(harness: plan_harness.Harness) -> 
 
     assert (asking.recipe_id, asking.status, asking.asked_by) == ("sweep", NEEDS, plans.BY_USER)
 
-    plan = await harness.application.plans.answer(session_id, 1, requests.Answer(answer="now"))
+    plan = await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="now"))
 
     assert (plan.tasks[0].status.value, plan.tasks[0].scoping_question) == ("pending", "When?")
 
     with pytest.raises(errors.WrongState):
-        await harness.application.plans.answer(session_id, 1, requests.Answer(answer="later"))
+        await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="later"))
 
 
 async def test_what_a_person_gives_must_be(harness: plan_harness.Harness) -> None:
@@ -173,7 +173,9 @@ async def test_what_the_router_finds_is_nobodys_mistake(harness: plan_harness.Ha
     assert (asking.recipe_id, asking.args, asking.status) == ("lay", {"eggs": 5}, NEEDS)
     assert "eggs" in str(asking.scoping_question)
 
-    plan = await harness.application.plans.answer(session_id, 1, requests.Answer(answer="three then", args={"eggs": 3}))
+    plan = await harness.application.plans.answer(
+        session_id, 1, requests.ScopingAnswer(answer="three then", args={"eggs": 3})
+    )
 
     assert (plan.tasks[0].args, plan.tasks[0].status.value) == ({"eggs": 3}, "pending")
 
@@ -339,13 +341,13 @@ async def test_an_unknown_plan_is_told(harness: plan_harness.Harness, session_id
 async def test_an_answer_given_twice_is_no_answer_to_the_next_question(harness: plan_harness.Harness) -> None:
     """A repeated answer leaves the next question open, unless a recipe has come meanwhile that it names."""
     session_id, _ = await only(harness, task("make it nice", scoping_question="How nice?"))
-    asked = await harness.application.plans.answer(session_id, 1, requests.Answer(answer="late"))
+    asked = await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="late"))
 
-    assert await harness.application.plans.answer(session_id, 1, requests.Answer(answer="late")) == asked
+    assert await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="late")) == asked
     assert [each.answer for each in asked.tasks[0].scoping_before] == ["late"]
 
     harness.place.add_recipe(chores.recipe("late"))
-    named = await harness.application.plans.answer(session_id, 1, requests.Answer(answer="late"))
+    named = await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="late"))
     harness.place.remove_recipe("late")
 
     assert named.tasks[0].recipe_id == "late"
@@ -354,10 +356,14 @@ async def test_an_answer_given_twice_is_no_answer_to_the_next_question(harness: 
 async def test_an_answer_that_settles_nothing_is_told(harness: plan_harness.Harness) -> None:
     """The same question comes again with what was wrong with the answer, as often as that is so."""
     session_id, asking = await only(harness, task("make it nice"))
-    again = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="I do not know"))).tasks[0]
-    third = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="nor do I"))).tasks[0]
-    named = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="print"))).tasks[0]
-    unnamed = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="the long one"))).tasks[0]
+    again = (
+        await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="I do not know"))
+    ).tasks[0]
+    third = (await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="nor do I"))).tasks[0]
+    named = (await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="print"))).tasks[0]
+    unnamed = (
+        await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="the long one"))
+    ).tasks[0]
 
     for task_, said in ((again, "I do not know"), (third, "nor do I")):
         assert str(task_.scoping_question).startswith(f"The answer '{said}' names no recipe")

@@ -1,4 +1,4 @@
-"""Orders to plans: what they wait for, and how they are refused while the data directory fails."""
+"""Commands to plans: what they wait for, and how they are refused while the data directory fails."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MOST_LOADS = 10
 
 
 @dataclass(slots=True)
-class Order:
-    """What an order has had tried again, so that it waits for nothing that fails again."""
+class Command:
+    """What a command has had tried again, so that it waits for nothing that fails again."""
 
     session_id: str  # The plan.
     tried_again: Waiting | None = None  # Wait for an input whose fault was tried again.
@@ -26,8 +26,8 @@ class Order:
     taken_up: int = 0  # How often the run was loaded.
 
 
-class PlanOrders:
-    """Wait for plans on behalf of orders."""
+class PlanCommands:
+    """Wait for plans on behalf of commands."""
 
     def __init__(
         self, *, repository: PlanRepository, plan_runs: PlanRuns, inputs: PlanInputs, engine: run_engine.RunEngine
@@ -38,7 +38,7 @@ class PlanOrders:
         self._engine = engine
 
     def check(self, session_id: str | None = None) -> None:
-        """Refuse an order when the work on its plan, or on all plans, has broken down.
+        """Refuse a command when the work on its plan, or on all plans, has broken down.
 
         Raises:
             errors.Unavailable: `planner_broken`; the log has the cause.
@@ -58,7 +58,7 @@ class PlanOrders:
         """
         self._inputs.begins.add(session_id)
         self._inputs.broken.pop(session_id, None)
-        order = Order(session_id)
+        command = Command(session_id)
         while True:
             news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
             kept = await self._repository.get(session_id)
@@ -68,21 +68,21 @@ class PlanOrders:
             if waiting is None:
                 await self._plan_runs.ensure(kept)
             else:
-                self._refuse(order, waiting)
+                self._refuse(command, waiting)
                 waiting.open = None
                 waiting.bell.set()
-            await self.news(order, news)
+            await self.news(command, news)
 
     async def shown(self, session_id: str) -> OpenPlan:
         """Return a plan once its run has written its file; as `opened`, of a plan that has just been made."""
-        order = Order(session_id)
+        command = Command(session_id)
         while True:
             news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
             if waiting is not None and waiting.open is not None:
                 return waiting.open
             if waiting is not None:
-                self._refuse(order, waiting)
-            await self.news(order, news)
+                self._refuse(command, waiting)
+            await self.news(command, news)
 
     def following(self, session_id: str, opened: OpenPlan) -> asyncio.Future[plans.Plan]:
         """Return what will hold the plan that comes of an input; to be asked for before that is delivered."""
@@ -94,7 +94,7 @@ class PlanOrders:
         Raises:
             errors.NotFound, errors.Conflict, errors.DiskFull, errors.Unavailable: as `opened`.
         """
-        order = Order(session_id)
+        command = Command(session_id)
         while not following.done():
             news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
             if waiting is not None and waiting.key != opened.key:
@@ -102,9 +102,9 @@ class PlanOrders:
                     # Another input was taken before `following` was asked for: nothing will set it.
                     return waiting.open.plan
                 await self._repository.get(session_id)
-                self._refuse(order, waiting)
+                self._refuse(command, waiting)
             if not following.done():
-                await self.news(order, news)
+                await self.news(command, news)
         return following.result()
 
     async def ended(self, session_id: str) -> None:
@@ -113,65 +113,65 @@ class PlanOrders:
         Raises:
             errors.DiskFull, errors.StorageFault, errors.Unavailable: it cannot be removed now.
         """
-        order, ended = Order(session_id), asyncio.ensure_future(self._plan_runs.ended(session_id))
+        command, ended = Command(session_id), asyncio.ensure_future(self._plan_runs.ended(session_id))
         try:
             while not ended.done():
                 news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
                 if waiting is not None:
-                    self._refuse(order, waiting)
+                    self._refuse(command, waiting)
                 run_id = self._plan_runs.run_id(session_id)
                 number = self._engine.change_number(run_id)
-                if not await self._tried_again(order) and self._plan_runs.is_away(session_id):
+                if not await self._tried_again(command) and self._plan_runs.is_away(session_id):
                     await self._plan_runs.wake(session_id)
                 await aio.wait_first(asyncio.wait([ended]), news.wait(), self._engine.changed(run_id, number))
             ended.result()
         finally:
             ended.cancel()
 
-    def _refuse(self, order: Order, waiting: Waiting) -> None:
-        """Refuse an order whose plan's file cannot be read or written; a fault of before is tried again first."""
-        self.check(order.session_id)
+    def _refuse(self, command: Command, waiting: Waiting) -> None:
+        """Refuse a command whose plan's file cannot be read or written; a fault of before is tried again first."""
+        self.check(command.session_id)
         if isinstance(waiting.fault, errors.StorageFault | errors.DiskFull | errors.Unavailable):
-            if order.tried_again is waiting:
+            if command.tried_again is waiting:
                 _raise_hindered(waiting.fault)
             waiting.fault = None
             waiting.bell.set()
-        order.tried_again = waiting
+        command.tried_again = waiting
 
-    async def news(self, order: Order, news: asyncio.Event) -> None:
+    async def news(self, command: Command, news: asyncio.Event) -> None:
         """Wait until there may be something new of a plan; a run that the engine lacks is loaded first."""
-        session_id, run_id = order.session_id, self._plan_runs.run_id(order.session_id)
+        session_id, run_id = command.session_id, self._plan_runs.run_id(command.session_id)
         number, view = self._engine.change_number(run_id), self._engine.view(run_id)
-        if not await self._tried_again(order):
+        if not await self._tried_again(command):
             if view is not None and view.status is states.RunState.PAUSED:
                 await self._plan_runs.renew(await self._repository.get(session_id))
                 return
             if self._plan_runs.is_away(session_id) and not self._inputs.stopped.is_set():
                 # It could not be loaded, or has ended and is to be continued.
-                await self._take_up(order)
+                await self._take_up(command)
                 return
         await aio.wait_first(news.wait(), self._engine.changed(run_id, number), self._inputs.stopped.wait())
         if self._inputs.stopped.is_set():
             raise errors.Unavailable("the service is stopping; ask it again after its next start", code="stopping")
 
-    async def _tried_again(self, order: Order) -> bool:
-        """Let a run that waits for the data directory repeat what failed, once for an order."""
-        fault = self._plan_runs.obstacle(order.session_id)
+    async def _tried_again(self, command: Command) -> bool:
+        """Let a run that waits for the data directory repeat what failed, once for a command."""
+        fault = self._plan_runs.obstacle(command.session_id)
         if fault is None:
             return False
-        if order.hurried:
+        if command.hurried:
             _raise_hindered(fault)
-        order.hurried = True
-        await self._plan_runs.wake(order.session_id)
+        command.hurried = True
+        await self._plan_runs.wake(command.session_id)
         return True
 
-    async def _take_up(self, order: Order) -> None:
-        order.taken_up += 1
-        if order.taken_up > _MOST_LOADS:
-            told = f"the run of the plan {order.session_id} cannot be loaded; see the log"
+    async def _take_up(self, command: Command) -> None:
+        command.taken_up += 1
+        if command.taken_up > _MOST_LOADS:
+            told = f"the run of the plan {command.session_id} cannot be loaded; see the log"
             raise errors.Unavailable(told, code="planner_broken")
-        plan = await self._repository.find(order.session_id)
-        await (self._plan_runs.wake(order.session_id) if plan is None else self._plan_runs.ensure(plan))
+        plan = await self._repository.find(command.session_id)
+        await (self._plan_runs.wake(command.session_id) if plan is None else self._plan_runs.ensure(plan))
 
 
 def _raise_hindered(fault: errors.ControlRoomError | errors.Fault) -> NoReturn:

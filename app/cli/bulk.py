@@ -9,7 +9,7 @@ import click
 
 from app import errors
 from app.cli import arguments, exit_codes, formats, options
-from app.cli.client import Access, Answer, use_case
+from app.cli.client import Access, JsonObject, use_case
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -35,7 +35,7 @@ def _bulk_body(order: orders.BulkOrder) -> dict[str, Any]:
 
 
 @use_case("POST /api/runs/bulk", Access.CHANGE, body=_bulk_body)
-async def give_order(folder: FolderClient, order: orders.BulkOrder) -> Answer:
+async def give_order(folder: FolderClient, order: orders.BulkOrder) -> JsonObject:
     """Give one order to many runs; only a service lets runs continue in its own pool."""
     raise errors.RequestInvalid("an order to many runs needs the service: add --server", code="server_only")
 
