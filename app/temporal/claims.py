@@ -5,6 +5,7 @@ The journals say which runs have begun and not ended, so that a claim that is lo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 
@@ -18,6 +19,8 @@ from app.domain import runs, states
 from app.engine import stores
 from app.temporal import messages
 from app.temporal.placing import Placing
+
+_ANSWER_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -63,9 +66,10 @@ class Claims:
             return None
         place = loaded.decisions.placed if self._placing.places else None
         try:
-            holder = await self._holder(self._id(loaded.start, place))
-        except RPCError as error:
-            _log.info("not known who holds the workspace: %s", error.message, extra={"run_id": run_id})
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                holder = await self._holder(self._id(loaded.start, place))
+        except (RPCError, TimeoutError) as error:
+            _log.info("not known who holds the workspace: %s", error, extra={"run_id": run_id})
             return None
         return None if holder == run_id else holder
 

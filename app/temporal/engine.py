@@ -33,6 +33,8 @@ from app.temporal.slices import Contents
 
 KEPT_LINES = 200_000  # Lines of journals that a process keeps in memory.
 
+SERVER_WAIT_SECONDS = 2.0  # Longest time that an order waits for the server; then its workflow is notified later.
+
 _AGAIN_SECONDS = 1.0
 _RPC_TIMEOUT = timedelta(seconds=5)
 
@@ -173,9 +175,10 @@ class TemporalEngine:
         The journal has what the signal is about, so that no caller needs to wait for it.
         """
         try:
-            await self._signal(run_id, signal, arguments)
-        except RPCError as error:
-            _log.warning("the Temporal server cannot be reached: %s", error.message, extra={"run_id": run_id})
+            async with asyncio.timeout(SERVER_WAIT_SECONDS):
+                await self._signal(run_id, signal, arguments)
+        except (RPCError, TimeoutError) as error:
+            _log.warning("the Temporal server cannot be reached: %s", error, extra={"run_id": run_id})
             self._helpers.begin(self._tell_later(run_id, signal, arguments), f"{signal} {run_id}")
         self.follower.note(run_id)
 
@@ -384,10 +387,11 @@ class TemporalEngine:
     async def _nudge(self, run_id: str) -> None:
         handle: WorkflowHandle[Any, Any] = self._client.get_workflow_handle(messages.workflow_id(run_id))
         try:
-            await handle.signal("look", rpc_timeout=_RPC_TIMEOUT)
-        except RPCError as error:
+            async with asyncio.timeout(SERVER_WAIT_SECONDS):
+                await handle.signal("look", rpc_timeout=_RPC_TIMEOUT)
+        except (RPCError, TimeoutError) as error:
             # A run without a workflow looks by itself when it gets one.
-            _log.info("no workflow looks: %s", error.message, extra={"run_id": run_id})
+            _log.info("no workflow looks: %s", error, extra={"run_id": run_id})
 
     def _died(self, error: BaseException) -> None:
         _log.critical("the engine stops: a helper died", exc_info=error)

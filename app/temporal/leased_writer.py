@@ -37,6 +37,16 @@ class FencedLog:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
+    async def decide(
+        self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
+    ) -> bool:
+        """Append a control line, durable whatever `sync` is.
+
+        A line that waits in memory would be lost with the lease. The workflow would take the step for begun, and the
+        fence would refuse whatever comes of it.
+        """
+        return await self._log.decide(kind, facts, at=at)
+
     async def append_step(self, line: Mapping[str, plain.Json]) -> Record:
         """Append a line, unless a newer try has begun or the step is recorded.
 

@@ -30,6 +30,7 @@ _EVERYTHING = "*"
 _ASKING = timedelta(seconds=10)  # Longest time of one question; the server notes each when it begins and ends.
 _STALE = timedelta(seconds=25)  # Time without a question after which a worker does not count as present.
 _AGAIN_SECONDS = 1.0
+_ANSWER_SECONDS = 2.0
 _DEPARTED = " ended"
 _PARTING = timedelta(seconds=3)
 _LOOK_SECONDS = 0.02
@@ -121,9 +122,11 @@ class Roll:
         if not needed:
             return {}
         try:
-            seen = await self._seen()
-        except RPCError as error:
-            return dict.fromkeys(needed, f"the Temporal server does not answer: {error.message:.200}")
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                seen = await self._seen()
+        except (RPCError, TimeoutError) as error:
+            reason = str(error)[:200] or f"no answer in {_ANSWER_SECONDS:g} s"
+            return dict.fromkeys(needed, f"the Temporal server does not answer: {reason}")
         found = {}
         for capability, operation in needed.items():
             here = None if capabilities.is_anywhere(operation, self._services) else placed

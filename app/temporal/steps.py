@@ -167,7 +167,7 @@ class Steps:
         kind = delivery.of.kind
         async with self._open(order) as step:
             if isinstance(step, Slice):
-                raise errors.Conflict(f"the {kind} {order.key!r} is decided", code=f"{kind}_decided", key=order.key)
+                raise _decided(kind, order.key)
             _continue(step)
             if attempt not in (None, step.attempt.attempt):
                 raise inputs.lapsed(kind, order.key)
@@ -179,11 +179,14 @@ class Steps:
         """Return the order of an open step by its key.
 
         Raises:
+            errors.Conflict: `gate_decided`, `input_decided`, perhaps a moment ago at another service.
             errors.NotFound: nothing of that key is open.
         """
         async with self.leases.of(run_id) as log:
             found = await self.rehearsals.of(log, self.driver(log))
-            ask = found.scheduler.asks.get(key)
+            ask, recorded = found.scheduler.asks.get(key), found.final_of(key)
+        if recorded is not None:
+            raise _decided(kind, key)
         if ask is None:
             raise errors.NotFound(f"the run {run_id} has no open step {key!r:.80}", code=f"{kind}_not_found", key=key)
         return messages.StepOrder(run_id=run_id, key=key, operation=ask.fingerprint, branch=ask.branch)
@@ -267,6 +270,10 @@ class ChildStarts:
             return Result(output=await self._start(call))
         except errors.ControlRoomError as error:
             return child_results.failed(error.code, error.message, None)
+
+
+def _decided(kind: str, key: str) -> errors.Conflict:
+    return errors.Conflict(f"the {kind} {key!r} is decided", code=f"{kind}_decided", key=key)
 
 
 def _continue(step: _OpenStep, log: stores.RunLog | None = None) -> None:

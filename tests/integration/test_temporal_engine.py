@@ -27,6 +27,7 @@ from temporalio.service import RPCError  # noqa: E402
 from app import bootstrap, clock, errors, settings  # noqa: E402
 from app.dialects import registry as dialects  # noqa: E402
 from app.domain import concurrency, limits, operations, plans, states  # noqa: E402
+from app.domain import gates as answers  # noqa: E402
 from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
@@ -278,6 +279,9 @@ async def test_a_gate_is_answered_once(scene: Scene):
     assert answered.decision == "approve"
     with pytest.raises(errors.Conflict):
         await scene.service.gates.answer(gate.gate_id, gates.Reply(decision="deny"))
+    # As from a service that read the gate before another one answered it.
+    with pytest.raises(errors.Conflict, match="is decided"):
+        await scene.service.engine.deliver(run_id, gate.key, answers.Answer(decision="deny"))
     assert await scene.ended(run_id) is states.RunState.DONE
     assert (await scene.keys(run_id))[-1] == "b"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 
 pytest.importorskip("temporalio")
 
+from temporalio.client import Client
+
 from app import errors
 from app.clock import FakeClock
 from app.storage.memory_store import MemoryStore
+from app.temporal import engine as engines
 from app.temporal import orders
 from tests.unit.engine import samples
 from tests.unit.temporal import offline
@@ -59,3 +63,27 @@ async def test_a_child_keeps_no_other_from_being_cancelled(
             await ordering(store, told).cancel(PARENT, None)
 
         assert sorted(told) == sorted([PARENT, CHILDREN[0], CHILDREN[2]])
+
+
+async def test_an_order_waits_a_bounded_time_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes no signal keeps no caller: the workflow gets the order when it answers again."""
+    monkeypatch.setattr(engines, "SERVER_WAIT_SECONDS", 0)
+    arrived, clock = asyncio.Event(), FakeClock()
+    calls: list[str] = []
+
+    async def start_workflow(client: Client, *args: Any, **named: Any) -> None:
+        calls.append(named["start_signal"])
+        if len(calls) == 1:
+            await asyncio.Event().wait()
+        arrived.set()
+
+    monkeypatch.setattr(Client, "start_workflow", start_workflow)
+    async with MemoryStore(clock=clock) as store:
+        made = await offline.engine(store, clock)
+        await made.tell(PARENT, "cancel", [])
+        await asyncio.sleep(0)
+        clock.advance(1)
+        await arrived.wait()
+        await made.stop()
+
+    assert calls == ["cancel", "cancel"]

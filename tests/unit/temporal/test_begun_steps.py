@@ -1,0 +1,42 @@
+"""Steps that have begun: what a workflow takes for begun survives the process that began it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("temporalio")
+
+from app.clock import FakeClock
+from app.domain import operations, runs
+from app.storage.memory_store import MemoryStore
+from tests.unit.engine import samples
+from tests.unit.temporal import offline
+
+
+class Asking:
+    """A driver that asks a person."""
+
+    name = "sample"
+    driver_version = 1
+
+    async def drive(self, ctx: Any) -> runs.Ending:
+        """Ask."""
+        await ctx.gate("ask", operations.Gate(prompt="Go on?"))
+        return runs.Ending()
+
+
+async def test_a_gate_that_was_announced_survives_a_power_cut() -> None:
+    """Its line is on disk: without it no answer would ever be taken."""
+    driver: Any = Asking()
+    store = MemoryStore(clock=FakeClock())
+    async with store:
+        start = samples.start()
+        await store.create(start)
+        steps = (await offline.engine(store, FakeClock(), {"sample": driver}))._steps
+        await steps.announce(await steps.key_order(start.run_id, "ask", "gate"))
+        async with store.crashed(lose_unsynced=True) as left:
+            asked = (await left.read(start.run_id)).decisions.asked
+
+    assert asked.keys() == {"ask"}
