@@ -75,7 +75,7 @@ class Completion:
         # park the run as a crash loop.
         try:
             await self._run_log.decide(DecisionKind.RELEASED, {})
-            await self._run_log.rest()
+            await self._run_log.flush()
         except errors.StorageFault as fault:
             _log.warning("not released: %s", fault.message, extra={"run_id": self._run_id})
         return RunState.RUNNING
@@ -120,7 +120,7 @@ class Completion:
         # The snapshots first, the index row last: a row may show an ended run as unfinished for a moment, and recovery
         # then reads its journal. A finished row over older snapshots would never be looked at again.
         self._projection.touch()
-        await self._durability.commit(self._run_log.rest)
+        await self._durability.commit(self._run_log.flush)
         ended = self._run_log.loaded.decisions.ended
         at = ended.at if ended else self._projection.now()
         await self._projection.note(Transition.end(self._run_id, status, at, code, gates.end_reason(error)))
@@ -132,7 +132,7 @@ class Completion:
             self._run_log.add_event(
                 EventType.RUN_PAUSED, None, {"reason": reason, "error": error, "author": self._paused_by()}
             )
-        await self._durability.commit(self._run_log.rest)
+        await self._durability.commit(self._run_log.flush)
         await self._projection.note(Transition.pause(self._run_id, self._projection.now(), code, reason))
         return RunState.PAUSED
 

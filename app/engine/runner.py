@@ -83,7 +83,7 @@ class Runner:
         self._waiting: asyncio.Future[None] | None = None
         self._halt: _Halt | None = None
         self._parked: Parked | None = None
-        self._wakes = evicted is not None
+        self._was_evicted = evicted is not None
         self._evicted = False
         self.turns = 0  # How often the run has moved since it was loaded.
         self._cancelled = log.loaded.decisions.cancel_requested_at is not None
@@ -154,7 +154,7 @@ class Runner:
         pending = closing or self._arrived or self._failures or self.durability.fault
         if asked_to or pending or self._waiting is None or not self._executor.writer.is_quiet:
             return False
-        return bool(self._steps) and all(step.away for step in self._steps.values()) and not self.log.has_owed_move
+        return bool(self._steps) and all(step.away for step in self._steps.values()) and not self.log.has_pending_move
 
     def evict(self, call: Callable[[str], None]) -> EvictedRun:
         """Release a run that may be evicted; `run` returns, and another runner continues from the returned state.
@@ -198,11 +198,11 @@ class Runner:
 
     def _missing(self) -> MissingLines | None:
         loaded, records = self.log.loaded, self._projection.records
-        known = self._cancelled or self._wakes
+        known = self._cancelled or self._was_evicted
         return None if known else loaded.missing or unled(records, loaded.decisions, self._scheduler)
 
     async def _take(self) -> None:
-        if self._cancelled or self._wakes:
+        if self._cancelled or self._was_evicted:
             return
         self._reach("run.before_taken")
         facts = active_time.taken_facts(self.log.loaded, self._scheduler.asks, self._projection.now())

@@ -306,7 +306,7 @@ class StepExecutor:
     async def _update_snapshots(self) -> None:
         # A program that is given the run's folder may read it.
         async with self.writer.use() as owner:
-            await owner.durability.commit(owner.log.rest)
+            await owner.durability.commit(owner.log.flush)
 
     # -- record: seal the line, append it, project it, hand the record over
 

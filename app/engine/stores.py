@@ -119,14 +119,14 @@ class RunLog(Waiting, Protocol):
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
         """Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them."""
 
-    async def rest(self) -> None:
+    async def flush(self) -> None:
         """Write snapshots and events out now."""
 
     async def move(self, transition: Transition) -> None:
         """Apply a move to the index, perhaps a moment later; it counts only from an expected state."""
 
     @property
-    def has_owed_move(self) -> bool:
+    def has_pending_move(self) -> bool:
         """Return whether a move could not be written to the row."""
 
     async def heal(self) -> None:

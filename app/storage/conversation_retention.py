@@ -16,6 +16,7 @@ from app.storage.agent_sessions import StoredAgentSessions
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 _STAMPED = 16
+_FAILURES = (errors.ControlRoomError, errors.StorageFault)
 
 _log = logging.getLogger(__name__)
 
@@ -27,11 +28,15 @@ async def sweep(sessions: StoredAgentSessions, store: stores.RunStore, before: d
     """
     forgotten = 0
     try:
-        for agent_session_id, run_id in await sessions.claims():
-            if await _is_old(store, run_id, before) and await sessions.forget(agent_session_id, run_id):
-                forgotten += 1
-    except (errors.ControlRoomError, errors.StorageFault) as error:
+        claims = await sessions.claims()
+    except _FAILURES as error:
         _log.warning("old conversations are left: %s", error.message, extra={"code": error.code})
+        return 0
+    for agent_session_id, run_id in claims:
+        try:
+            forgotten += await _is_old(store, run_id, before) and await sessions.forget(agent_session_id, run_id)
+        except _FAILURES as error:
+            _log.warning("the conversation %s is left: %s", agent_session_id, error.message, extra={"code": error.code})
     if forgotten:
         _log.info("%s old conversations were forgotten", forgotten)
     return forgotten

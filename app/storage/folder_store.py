@@ -19,6 +19,7 @@ from app.storage.objects import mark
 from app.storage.objects.disk import ObjectDisk
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.run_folders import Adopt
+from app.storage.spending_turns import SpendingTurns
 from app.storage.storage_context import StorageContext, WriteThrottle
 
 _PAUSE_SECONDS = 0.05
@@ -54,6 +55,7 @@ class FolderStore(DiskStore):
         self._queue: IndexQueue | None = None
         self._blobs = mark.Target()
         self._opened: tuple[Disk, str] | None = None
+        self._is_shared = False
         self._commits = Threads(threads.commit, "commit")
         self._others = Threads(threads.other, "storage")
 
@@ -86,6 +88,12 @@ class FolderStore(DiskStore):
         if self._found is None and self._blobs.url is not None:
             self._opened = await self._others.run(self._open)
         await super().start(serve=serve)
+        if self._is_shared and self.shared_spending is None:
+            self.shared_spending = SpendingTurns(self.checked_disk, self._others)
+
+    def share(self) -> None:
+        """Expect other processes to execute runs in these folders, too."""
+        self._is_shared = True
 
     def keep_blobs_in(self, target: mark.Target) -> None:
         """Keep blobs, and logs of ended runs, in object storage if a target names one."""

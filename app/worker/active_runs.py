@@ -311,7 +311,7 @@ class ActiveRuns:
                 self._leave(active_run, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
         if state is states.RunState.RUNNING and not (on or self.stopping):  # a file of it cannot be read now
             self.reloads.begin(active_run.run_id)
-        elif state.finished and log.has_owed_move:
+        elif state.finished and log.has_pending_move:
             self.reloads.make_sure(active_run.run_id)
         return on
 
@@ -322,7 +322,7 @@ class ActiveRuns:
                 return
             turns = running.turns
             try:
-                await log.rest()
+                await log.flush()
             except errors.StorageFault:
                 return
             self._reach("pool.before_sleep")

@@ -234,7 +234,11 @@ class FolderStoreHarness(StoreHarness):
         self.place = place / ".control-room"
         self.place.mkdir()
         (self.place / "index.db").write_bytes(migrated)
-        self.store = self._built()
+        self.store: FolderStore = self._built()
+
+    def another(self) -> FolderStore:
+        """Return a store of another process over the same folder, which is not open yet."""
+        return self._built()
 
     def _built(self) -> FolderStore:
         return _FaultyFolderStore(self)

@@ -16,6 +16,7 @@ from app import environment_values, errors, settings
 from app.domain.records import BlobRef
 from app.storage import layout
 from app.storage.objects import bucket, mark
+from app.storage.runs import collection
 from app.storage.runs.folder_log import FolderLog
 from tests import object_server
 from tests.conformance import store_harness
@@ -183,6 +184,24 @@ async def test_what_no_line_names_is_collected(kept: ObjectStoreHarness, server:
     assert removed["removed"] == 1
     assert key(lost) not in server.objects
     assert await kept.store.read_blob(RUN, blob) == CONTENT.decode()
+
+
+async def test_one_collection_is_bounded(
+    kept: ObjectStoreHarness, server: object_server.ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removes no more objects than its limit, of one run either, and says that there are more."""
+    monkeypatch.setattr(collection, "_MOST", 2)
+    log, blob = await named(kept)
+    await log.close()
+    old = kept.clock.now() - timedelta(days=8)
+    gone = [f"of/tests/runs/20200101T000000Z-gone00/blobs/{number:064}" for number in range(3)]
+    server.objects |= {name: (server.objects[key(blob)][0], old) for name in gone}
+    first = await kept.store.maintenance.collect(7 * 86400, dry_run=False)
+    second = await kept.store.maintenance.collect(7 * 86400, dry_run=False)
+
+    assert (first["removed"], first["more"]) == (2, True)
+    assert (second["removed"], second["more"]) == (1, False)
+    assert not server.objects.keys() & set(gone)
 
 
 async def test_blobs_from_before_are_read_where_they_are(

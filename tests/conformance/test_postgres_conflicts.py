@@ -122,10 +122,10 @@ async def written(harness: PostgresStoreHarness, around: Callable[[str], Any]) -
         record = await log.append_step(store_harness.proven("a"))
     with around("a receipt"):
         await log.add_receipt(record)
-        await log.rest()
+        await log.flush()
     with around("projections"):
         log.refresh(lambda: {"cache.json": {"slots": {}}})
-        await log.rest()
+        await log.flush()
     with around("an ending"):
         await log.decide(DecisionKind.ENDED, {"status": "done", "causes": [], "error": None, "ending": None})
     with around("rows of the index"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from app import clock, errors
 from app.domain import budgets, limits, operations
 from app.domain.decisions import DecisionKind
 from app.engine import equipment, spending
+from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.folder_log import FolderLog
 from app.worker import shared_ledger
 from tests import postgres_server
 from tests.conformance import store_harness
-from tests.conformance.store_harness import RUN, PostgresStoreHarness, close_all
+from tests.conformance.store_harness import RUN, FolderStoreHarness, PostgresStoreHarness, close_all
 from tests.postgres_server import Postgres
 
 Make = Callable[..., PostgresStoreHarness]
@@ -95,18 +96,18 @@ async def test_of_three_writers_only_the_last_lease_writes(make: Make, url: str)
         log = await opened(writer)
         logs.append(log)
         await log.append_step(store_harness.step(f"by {number}"))
-        await log.rest()
+        await log.flush()
         # Nobody is told that the next one has it.
         expire(url)
     late = [log.append_step(store_harness.step(f"late {number}")) for number, log in enumerate(logs)]
     results = await asyncio.gather(*late, return_exceptions=True)
     logs[2].refresh(lambda: {"cache.json": {"slots": {}}})
-    await logs[2].rest()
+    await logs[2].flush()
     shown = writers[2].content("cache.json")
     healed = await asyncio.gather(*(log.heal() for log in logs[:2]), return_exceptions=True)
     logs[0].refresh(lambda: {"cache.json": {"slots": "of an earlier lease"}})
     with contextlib.suppress(errors.StorageFault):
-        await logs[0].rest()
+        await logs[0].flush()
 
     assert [isinstance(result, errors.LeaseLost) for result in results] == [True, True, False]
     assert [isinstance(result, errors.LeaseLost) for result in healed] == [True, True]
@@ -304,9 +305,8 @@ async def test_of_calls_with_unknown_prices_one_is_under_way_in_all_processes(
         await log.close()
 
 
-async def test_a_budget_is_given_away_once(make: Make) -> None:
-    """Of calls that two processes begin at once, as many are reserved as the budget has room for, and no more."""
-    stores = [await process.open() for process in (make(), make())]
+async def _given_away(stores: Sequence[DiskStore]) -> tuple[list[str | None], list[float | None]]:
+    """Return how six calls fared that two processes begin at once, and what each says is left."""
     ledgers = [_ledger(store) for store in stores]
 
     async def call(number: int) -> str | None:
@@ -327,8 +327,32 @@ async def test_a_budget_is_given_away_once(make: Make) -> None:
         return None
 
     outcomes = await asyncio.gather(*map(call, range(6)))
-    standing = [await ledger.standing(BUDGET) for ledger in ledgers]
+    return outcomes, [(await ledger.standing(BUDGET)).left.cost_usd for ledger in ledgers]
+
+
+async def test_a_budget_is_given_away_once(make: Make) -> None:
+    """Of calls that two processes begin at once, as many are reserved as the budget has room for, and no more."""
+    outcomes, left = await _given_away([await process.open() for process in (make(), make())])
 
     assert outcomes.count(None) == 3
     assert set(outcomes) == {None, "budget_exhausted"}
-    assert [state.left.cost_usd for state in standing] == [0.0, 0.0]
+    assert left == [0.0, 0.0]
+
+
+async def test_a_budget_is_given_away_once_by_processes_that_share_folders(
+    tmp_path: Path, migrated: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is where the runs are in folders, of which each process remembers what it has read."""
+    monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
+    harness = FolderStoreHarness(tmp_path, migrated)
+    stores = [harness.store, harness.another()]
+    async with contextlib.AsyncExitStack() as closing:
+        for store in stores:
+            store.share()
+            await store.start(serve=False)
+            closing.push_async_callback(store.close)
+        outcomes, left = await _given_away(stores)
+
+    assert outcomes.count(None) == 3
+    assert set(outcomes) == {None, "budget_exhausted"}
+    assert left == [0.0, 0.0]

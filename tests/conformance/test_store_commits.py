@@ -73,7 +73,7 @@ async def test_everything_answered_in_a_new_run_outlives_a_power_cut(harness: St
     store = await harness.crash()
     loaded = await store.read(RUN)
     log = await store.open(RUN)
-    await log.rest()
+    await log.flush()
 
     assert keys(loaded) == ["a", "b"]
     assert loaded.decisions.taken == 1
@@ -314,7 +314,7 @@ async def test_a_process_that_finds_a_log_completes_runs_before_it_reads(
     await harness.store.start()
     unfinished = [run.run_id for run in await harness.store.list_unfinished()]
     log = await harness.store.open(RUN)
-    await log.rest()
+    await log.flush()
     await log.move(runs.Transition.end(RUN, RunState.DONE, "2026-02-10T14:33:00.000Z"))
     events = [event.type for event in await harness.store.read_events(RUN)]
     await harness.store.close()

@@ -19,7 +19,7 @@ async def test_a_finished_run_goes_and_its_receipts_stay(harness: StoreHarness) 
     """A deleted run is nowhere any more, after a crash too; what proves its tool executions is."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
-    await log.rest()
+    await log.flush()
     await store_harness.end(log)
     await log.close()
     await harness.store.delete(RUN)

@@ -67,7 +67,7 @@ async def test_what_a_finished_run_may_have_lost_is_made_anew(harness: StoreHarn
     store = await harness.crash()
     found = [run.run_id for run in await store.list_unfinished()]
     if found:
-        await (await store.open(RUN)).rest()
+        await (await store.open(RUN)).flush()
 
     assert found == [RUN] or (await store.summary(RUN)).status == "done"
     assert (await store.read(RUN)).decisions.status is RunState.DONE
@@ -81,7 +81,7 @@ async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(harness: 
     log = await store_harness.begun(harness)
     log.refresh(lambda: {"run.json": {"status": "done"}})
     await log.decide(DecisionKind.ENDED, {"status": "done"})
-    await log.rest()
+    await log.flush()
     harness.faults.refuse("sync", "run.json", errno.EIO)
     await log.move(runs.Transition.end(RUN, RunState.DONE, AT))
     owed = [run.run_id for run in await harness.store.list_unfinished()]
@@ -113,7 +113,7 @@ async def test_a_receipt_that_its_file_did_not_keep_is_made_anew(harness: StoreH
     """A receipt of a finished run that the index knows comes from the run's journal where its file has lost it."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
-    await log.rest()
+    await log.flush()
     before = await harness.store.find_receipt("rcpt_a")
     await store_harness.end(log)
     await log.close()
@@ -160,7 +160,7 @@ async def test_a_run_that_could_not_be_opened_is_not_written_on(
     """Where opening fails at its last step, nothing goes on writing behind the back of whoever opens the run next."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
-    await log.rest()
+    await log.flush()
     store = await harness.crash()
     context = store._parts.context
 
@@ -173,7 +173,7 @@ async def test_a_run_that_could_not_be_opened_is_not_written_on(
             await store.open(RUN)
     left_open = context.throttle.open
     log = await store.open(RUN)
-    await log.rest()
+    await log.flush()
 
     assert left_open == 0
     assert sorted(store_harness.types(await store.read_events(RUN))) == ["run.created", "run.started", "step.finished"]
@@ -188,7 +188,7 @@ async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(harness
     store = await harness.crash()
     unfinished = [run.run_id for run in await store.list_unfinished()]
     log = await store.open(RUN)
-    await log.rest()
+    await log.flush()
 
     assert unfinished == [RUN]
     assert (await store.find_receipt("rcpt_a"))["key"] == "a"
@@ -201,9 +201,9 @@ async def test_events_whose_folder_cannot_be_synced_are_not_written_twice(harnes
     log.add_event(EventType.RUN_PAUSED, None, {"reason": PAUSED_BY_PERSON})
     harness.faults.refuse("sync", folder, errno.EIO)
     with contextlib.suppress(errors.StorageFault):
-        await log.rest()
+        await log.flush()
     harness.faults.lift()
-    await log.rest()
+    await log.flush()
     numbers = [event.seq for event in await harness.store.read_events(RUN)]
 
     assert numbers == sorted(set(numbers))

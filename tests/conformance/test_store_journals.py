@@ -340,7 +340,7 @@ async def test_a_torn_end_is_cut_off_and_told(harness: StoreHarness) -> None:
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     await log.append_step(store_harness.step("b"))
-    await log.rest()
+    await log.flush()
     await harness.crash()
     harness.change("steps.jsonl", lambda content: content[:-10])
     kept = harness.content("steps.jsonl").index(b"\n") + 1
@@ -375,7 +375,7 @@ async def test_damage_before_the_end_is_told_with_its_place(harness: StoreHarnes
     for key in "abc":
         await log.append_step(store_harness.step(key))
         await log.decide(DecisionKind.STARTED, STARTED | {"key": key})
-    await log.rest()
+    await log.flush()
     await harness.settle()
     await harness.crash()
     harness.change(name, lambda content: _damaged(content, line=1))

@@ -50,7 +50,7 @@ async def test_events_are_numbered_and_read_from_anywhere(harness: StoreHarness)
 async def test_a_taken_run_numbers_from_a_new_block(harness: StoreHarness) -> None:
     """Each `taken` opens a block of numbers of its own, whatever was lost of the one before."""
     log = await store_harness.begun(harness)
-    await log.rest()
+    await log.flush()
     store = await harness.crash()
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
@@ -87,7 +87,7 @@ async def test_a_line_without_its_event_gets_one(harness: StoreHarness) -> None:
     for _ in range(2):
         store = await harness.crash()
         log = await store.open(RUN)
-        await log.rest()
+        await log.flush()
     told = await store.read_events(RUN)
     steps = [event for event in told if event.type.startswith("step.")]
 
@@ -126,7 +126,7 @@ async def test_a_run_that_is_not_opened_yet_is_shown(harness: StoreHarness) -> N
     await store.create(store_harness.start())
     snapshots, first = await store.read_snapshots(RUN), await store.read_events(RUN)
     log = await store.open(RUN)
-    await log.rest()
+    await log.flush()
 
     assert snapshots["run.json"]["status"] == "pending"
     assert [(event.seq, event.type) for event in first] == [(1, "run.created")]
@@ -139,7 +139,7 @@ async def test_a_run_that_is_opened_at_once_has_its_first_event_once(harness: St
     await store.create(store_harness.start())
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
-    await log.rest()
+    await log.flush()
 
     assert [(event.seq, event.type) for event in await store.read_events(RUN)] == [
         (1, "run.created"),
@@ -160,14 +160,14 @@ async def test_a_closed_store_has_shown_its_new_runs(harness: StoreHarness) -> N
 async def test_events_that_cannot_be_written_wait(harness: StoreHarness) -> None:
     """While there is no room events are kept in memory, and reading shows those that are written."""
     log = await store_harness.begun(harness)
-    await log.rest()
+    await log.flush()
     harness.faults.refuse("short", "events.jsonl")
     told = log.add_event(EventType.RUN_WAITING)
     with pytest.raises(errors.StorageFault):
-        await log.rest()
+        await log.flush()
     while_full = await harness.store.read_events(RUN)
     harness.faults.lift()
-    await log.rest()
+    await log.flush()
 
     assert store_harness.types(while_full) == ["run.created", "run.started"]
     assert (await harness.store.read_events(RUN))[-1] == told
@@ -204,11 +204,11 @@ async def test_missing_receipts_are_completed(harness: StoreHarness) -> None:
     for key in "abc":
         await log.append_step(store_harness.proven(key))
     await log.add_receipt(log_record := (await harness.store.read(RUN)).records[1])
-    await log.rest()
+    await log.flush()
     for _ in range(2):
         store = await harness.crash()
         log = await store.open(RUN)
-        await log.rest()
+        await log.flush()
 
     assert log_record.receipt_id == "rcpt_b"
     assert sorted(str(receipt["receipt_id"]) for receipt in receipts(harness)) == ["rcpt_a", "rcpt_b", "rcpt_c"]
@@ -226,7 +226,7 @@ async def test_a_receipt_is_completed_from_blobs(harness: StoreHarness) -> None:
     await log.append_step(line | {"operation": {"hash": "sha256:x", "blob": asked.to_json()}})
     store = await harness.crash()
     log = await store.open(RUN)
-    await log.rest()
+    await log.flush()
     receipt = await store.find_receipt("rcpt_a")
 
     assert receipt["payload"] == payload
@@ -243,7 +243,7 @@ async def test_a_torn_receipts_file_is_mended(harness: StoreHarness) -> None:
     content = harness.files().read(RECEIPTS)
     harness.files().write(RECEIPTS, content[:-20], sync=True)
     log = await harness.store.open(RUN)
-    await log.rest()
+    await log.flush()
 
     assert harness.files().read(RECEIPTS).endswith(b"}\n")
     assert [receipt["receipt_id"] for receipt in receipts(harness)] == ["rcpt_a", "rcpt_b"]
@@ -261,7 +261,7 @@ async def test_runs_of_a_session_share_a_file(harness: StoreHarness) -> None:
         for key in (f"{name}-{n}" for n in range(5)):
             record = await logs[int(name)].append_step(store_harness.proven(key))
             await logs[int(name)].add_receipt(record)
-            await logs[int(name)].rest()
+            await logs[int(name)].flush()
 
     await asyncio.gather(*(work(log, str(number)) for number, log in enumerate(logs)))
     found = [str(receipt["receipt_id"]) for receipt in receipts(harness)]
@@ -300,7 +300,7 @@ async def test_snapshots_are_current_at_rest(harness: StoreHarness) -> None:
     for count in range(50):
         log.refresh(functools.partial(dict, {"run.json": {"count": count}, "cache.json": {"a": count}}))
         await log.append_step(store_harness.step(f"s{count}"))
-    await log.rest()
+    await log.flush()
 
     assert await harness.store.read_snapshots(RUN) == {"run.json": {"count": 49}, "cache.json": {"a": 49}}
 
@@ -308,7 +308,7 @@ async def test_snapshots_are_current_at_rest(harness: StoreHarness) -> None:
 async def test_snapshots_are_written_when_asked_for(harness: StoreHarness) -> None:
     """The files of an open run are current once somebody has asked for them; of others nothing is asked."""
     log = await store_harness.begun(harness)
-    await log.rest()
+    await log.flush()
     log.refresh(lambda: {"state.json": {"x": 1}})
     await harness.store.maintenance.show(RUN)
     await harness.store.maintenance.show("another")
@@ -335,11 +335,11 @@ async def test_snapshots_that_cannot_be_written_are_told_at_rest(harness: StoreH
     harness.faults.refuse("write", "run.json")
     log.refresh(lambda: {"run.json": {"x": 1}})
     with pytest.raises(errors.StorageFault):
-        await log.rest()
+        await log.flush()
     log.refresh(lambda: {"run.json": {"x": 2}})
     harness.faults.lift()
     await log.heal()
-    await log.rest()
+    await log.flush()
 
     assert (await harness.store.read_snapshots(RUN))["run.json"] == {"x": 2}
 
@@ -350,7 +350,7 @@ async def test_the_authority_is_no_snapshot(harness: StoreHarness) -> None:
     for name in ("start.json", "../run.json", "a/b.json", "steps.jsonl", ".json"):
         log.refresh(functools.partial(dict, {name: {}}))
         with pytest.raises(errors.DriverFault):
-            await log.rest()
+            await log.flush()
 
 
 async def test_unreadable_snapshots_are_left_out(harness: StoreHarness) -> None:

@@ -24,7 +24,7 @@ async def proven(harness: StoreHarness, *, deleted: bool = False) -> None:
     await log.add_receipt(await log.append_step(store_harness.step("b", "", receipt_id="rcpt_b")))
     failed = {"status": "failed", "output": None, "output_hash": None, "error": {"code": "x", "message": "y"}}
     await log.add_receipt(await log.append_step(store_harness.step("c", receipt_id="rcpt_c") | failed))
-    await log.rest()
+    await log.flush()
     await store_harness.end(log)
     await log.close()
     if deleted:

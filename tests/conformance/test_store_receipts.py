@@ -18,7 +18,7 @@ async def two_runs(harness: StoreHarness) -> None:
     log = await store_harness.begun(harness)
     for key in ("a", "b"):
         await log.add_receipt(await log.append_step(store_harness.proven(key)))
-    await log.rest()
+    await log.flush()
     await store_harness.end(log)
     await log.close()
     await harness.store.delete(store_harness.RUN)

@@ -43,7 +43,7 @@ async def test_only_what_a_scope_covers_is_found(harness: StoreHarness, scope: S
         log = await store.open(run_id)
         record = await log.append_step(store_harness.step("s", receipt_id=f"rcpt_{run_id}"))
         await log.add_receipt(record)
-        await log.rest()
+        await log.flush()
         await log.close()
         await store.issues.open(issues.made(f"iss_{run_id}", AT, **facts, run_id=run_id))
     await store.issues.open(issues.made("iss_free", AT, **facts, run_id=None))

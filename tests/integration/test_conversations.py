@@ -308,6 +308,30 @@ async def test_an_old_conversation_is_forgotten(project: Project) -> None:
     assert (project.data / layout.AGENT_SESSIONS / "strange").exists()
 
 
+async def test_a_run_that_cannot_be_read_keeps_its_own_conversation_only(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A conversation whose run cannot be read is left, and those after it are forgotten."""
+    kept = agent_sessions.in_folder(project.data)
+    unreadable = "20200210T143000Z-abc123"
+    await kept.claim("a-talk-of-it", unreadable)
+    await kept.claim("b-talk-of-another", "20200210T143000Z-abc124")
+    async with bootstrap.build(served.chosen(project)) as application:
+        summary = application.store.summary
+
+        async def fails(run_id: str) -> Any:
+            if run_id == unreadable:
+                raise errors.Unreadable("the run cannot be read now")
+            return await summary(run_id)
+
+        monkeypatch.setattr(application.store, "summary", fails)
+        forgotten = await conversation_retention.sweep(kept, application.store, datetime.now(UTC))
+    left = [agent_session_id for agent_session_id, _ in await kept.claims()]
+    kept.close()
+
+    assert (forgotten, left) == (1, ["a-talk-of-it"])
+
+
 async def test_a_service_forgets_when_it_starts(project: Project) -> None:
     """A conversation of a run that was deleted long ago is gone after a start, unless all are kept for ever."""
     kept = agent_sessions.in_folder(project.data)

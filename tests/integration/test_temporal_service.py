@@ -18,10 +18,12 @@ from temporalio.client import Client  # noqa: E402
 
 from app import bootstrap  # noqa: E402
 from app.engine import stores  # noqa: E402
-from app.services import output_times  # noqa: E402
+from app.services import budgets, output_times  # noqa: E402
 from app.temporal import live, messages, rehearsal, slices, steps, worker  # noqa: E402
+from app.worker import shared_ledger  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
+from tests.integration.test_budgets import DRAFT, USAGE  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, WORK, chosen  # noqa: E402
 
 COUNTING = [{"id": f"s{number}", "type": "bash", "command": f"echo {number} >> count"} for number in range(10)]
@@ -216,3 +218,28 @@ async def test_an_order_is_answered_while_the_server_is_away(project: projects.P
         assert cancelled.status_code == 200, cancelled.text
         assert control[-1] == "cancel_requested"
         await service.until(run_id, "cancelled")
+
+
+async def test_workers_over_folders_spend_a_budget_once(
+    project: projects.Project,
+    server: temporal_server.DevServer,
+    service: served.Served,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Runs on two workers make no more calls than the budget has, and go on once it has room for them."""
+    monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
+    project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)
+    await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 2}})
+    async with bootstrap.build(chosen(project, server.address), WORK):
+        begun = [await service.start(**DRAFT) for _ in range(4)]
+        shown = [await service.until(run_id, "paused", "done", "failed") for run_id in begun]
+        (stands,) = (await service.http.get("/api/budgets")).json()
+        await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 8}})
+        after = [await service.until(run_id, "done", "failed") for run_id in begun]
+        (spent,) = (await service.http.get("/api/budgets")).json()
+
+    assert {run.get("reason") for run in shown if run["status"] == "paused"} == {"budget_exhausted"}
+    assert stands["used"]["calls"] <= 2
+    assert {run["status"] for run in after} == {"done"}
+    assert (spent["used"]["calls"], spent["left"]) == (8, {"calls": 0})

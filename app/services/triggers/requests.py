@@ -18,7 +18,7 @@ NAME_CHARACTERS = 100  # Longest name of a trigger.
 SECRET_CHARACTERS = 500  # Longest secret of signatures.
 MOST_EVENTS = 50  # Most events that a webhook names.
 
-_KINDS = ("schedule", "webhook", "files")
+_KINDS = get_args(triggers.Kind)
 _SETTLE_SECONDS = (0.5, 3600.0)
 
 

@@ -99,17 +99,17 @@ class Journal:
             self._accept([entry], sealed)
         return waiter
 
-    def pay(self) -> None:
-        """Begin to make owed lines durable; the sync is shared with what other journals append in this turn."""
-        if self.owed > self._synced and not self._committing and self.fault is None:
+    def begin_sync(self) -> None:
+        """Begin to make written lines durable; the sync is shared with what other journals append in this turn."""
+        if self.lines_due > self._synced and not self._committing and self.fault is None:
             self._must_sync = True
             self._context.committer.gather(self._launch)
 
-    async def paid(self) -> None:
-        """Make owed lines durable, or raise the `errors.StorageFault` that prevents it."""
-        self.pay()
+    async def synced(self) -> None:
+        """Make written lines durable, or raise the `errors.StorageFault` that prevents it."""
+        self.begin_sync()
         await self.drained()
-        if self.owed > self._synced and self.fault is not None:
+        if self.lines_due > self._synced and self.fault is not None:
             raise _again(self.fault)
 
     async def drained(self) -> None:
@@ -155,8 +155,8 @@ class Journal:
         self._size = self._end = reading.end
         self._synced = self.count
         self._loose: list[bytes] = []
-        self._loose_bytes = self.owed = 0
-        """`owed`: number of lines that must be durable before events show them."""
+        self._loose_bytes = self.lines_due = 0
+        """`lines_due`: number of lines that must be durable before events show them."""
 
     def _launch(self) -> None:
         self._called = False
@@ -265,7 +265,7 @@ class Journal:
         # No further than the accepted lines: the rest was refused, and its callers may have done something else since.
         kept = self._context.disk.read(self._path, 0, self._size)
         reading = chain.read(kept, self._anchor)
-        if len(reading.lines) < max(self._synced, self.owed):
+        if len(reading.lines) < max(self._synced, self.lines_due):
             raise OSError(errno.EIO, "confirmed lines cannot be read any more")
         reach = self._context.probes.reach
         disk_port.replace(

@@ -143,7 +143,7 @@ class Archive:
             if log.holds_receipt(receipt_id):
                 # Where there is no room, what is written can be read all the same.
                 with contextlib.suppress(errors.StorageFault):
-                    await log.rest()
+                    await log.flush()
         place = await self._context.index.find_receipt(receipt_id)
         found = await self._context.workers.run(lambda: self._receipt_at(place)) if place else None
         if found is None:
@@ -157,7 +157,7 @@ class Archive:
             start = log.loaded.start
             if query.run_id in (None, start.run_id) and query.session_id in (None, start.session_id):
                 with contextlib.suppress(errors.StorageFault):
-                    await log.rest()
+                    await log.flush()
         places = await self._context.index.list_receipts(query)
 
         def read() -> list[receipts.ListedReceipt]:

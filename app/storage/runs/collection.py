@@ -43,7 +43,7 @@ def collect(
             old = [one for one in objects if one.changed_at < before]
             if not old or run_id in opened:
                 continue
-            unnamed = _swept(context, run_id, old, dry_run=dry_run)
+            unnamed = _swept(context, run_id, old, most=_MOST - found["unnamed"], dry_run=dry_run)
             found["unnamed"] += len(unnamed)
             found["size_bytes"] += sum(one.size_bytes for one in unnamed)
             if found["unnamed"] >= _MOST:
@@ -59,7 +59,7 @@ def _by_run(objects: Iterable[Found]) -> Iterator[tuple[str, list[Found]]]:
         yield run_id, list(group)
 
 
-def _swept(context: StorageContext, run_id: str, objects: list[Found], *, dry_run: bool) -> list[Found]:
+def _swept(context: StorageContext, run_id: str, objects: list[Found], *, most: int, dry_run: bool) -> list[Found]:
     assert context.objects is not None
     files = context.disk
     try:
@@ -67,7 +67,7 @@ def _swept(context: StorageContext, run_id: str, objects: list[Found], *, dry_ru
         # While the run is held, no line that names one of them is written.
         lock = authority.take(files, run_id) if there else None
         try:
-            unnamed = _unnamed(files, run_id, objects) if there else objects
+            unnamed = (_unnamed(files, run_id, objects) if there else objects)[:most]
             if not dry_run:
                 context.objects.bucket.remove([one.name for one in unnamed])
             return unnamed

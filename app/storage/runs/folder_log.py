@@ -70,8 +70,8 @@ class FolderLog:
         self._contest: asyncio.Lock | None = None
         self._healing: asyncio.Lock | None = None
         self._blob_locks: blobs.BlobLocks | None = None
-        self._owed: runs.Transition | None = None
-        self._ending = self._owes = self._closed = self._aside = False
+        self._pending_move: runs.Transition | None = None
+        self._ending = self._taken_unsynced = self._closed = self._aside = False
 
     def append_step(self, line: Mapping[str, plain.Json]) -> Awaitable[records.Record]:
         """Append a journal line and return its record once it is synced; then its events follow.
@@ -82,9 +82,9 @@ class FolderLog:
         """
         if self._ending or self.loaded.decisions.ended is not None:
             raise errors.WrongState(f"run {self.run_id} has ended; no step can follow", key=line.get("key"))
-        if self._owes:
-            self._owes = False
-            self._control.pay()
+        if self._taken_unsynced:
+            self._taken_unsynced = False
+            self._control.begin_sync()
         output = line.get("output")
         numbers = 2 if isinstance(output, dict) and "gate_id" in output else 1
         line = {**line, "event": (number := self._events.next)}
@@ -92,7 +92,7 @@ class FolderLog:
         appended = self._steps.append(plain.encode(line), line=line)
         if not isinstance(output, dict) or "author" not in output:
             return appended
-        return self._ordered(appended, lambda record: run_orders.of_record(self.run_id, self._start, record))
+        return self._with_order(appended, lambda record: run_orders.of_record(self.run_id, self._start, record))
 
     async def decide(
         self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
@@ -149,7 +149,7 @@ class FolderLog:
         """Show the file that the run waits for."""
         self._context.read_faults.wait_for(self.run_id, fault)
 
-    async def rest(self) -> None:
+    async def flush(self) -> None:
         """Write snapshots, events and receipts out now.
 
         Raises:
@@ -158,7 +158,7 @@ class FolderLog:
         await self._projections.flush()
 
     async def move(self, transition: runs.Transition) -> None:
-        """Apply a move to this run's row; one that cannot be written now is owed, since the row then errs as it may.
+        """Apply a move to this run's row; one that cannot be written now is written later, so the row may lag behind.
 
         A row becomes finished only when what its run shows is durable: from then on the folder is not opened again.
 
@@ -182,20 +182,20 @@ class FolderLog:
         except errors.StorageFault as fault:
             if not mine.since <= _UNFINISHED:
                 raise
-            _log.warning("a row is owed: %s", fault.message, extra={"run_id": self.run_id})
-            self._owed = mine
+            _log.warning("a row is not written yet: %s", fault.message, extra={"run_id": self.run_id})
+            self._pending_move = mine
             if mine.to.finished:
                 row = census.row(self.run_id, self._start, self.loaded.decisions, self._data_directory_id, mine.facts)
                 self._context.ended[self.run_id] = row.summary
         else:
-            self._owed = None
+            self._pending_move = None
             self._context.ended.pop(self.run_id, None)
         self._context.probes.reach("storage.move.after_row")
 
     @property
-    def has_owed_move(self) -> bool:
+    def has_pending_move(self) -> bool:
         """Return whether a move could not be written to the row."""
-        return self._owed is not None
+        return self._pending_move is not None
 
     async def heal(self) -> None:
         """Continue each failed file from a fresh copy of its confirmed prefix.
@@ -214,10 +214,10 @@ class FolderLog:
         if self._healing is not None:
             async with self._healing:
                 pass
-        self._control.pay()
+        self._control.begin_sync()
         await self._steps.close()
         await self._control.close()
-        await self._write_owed_move()
+        await self._write_pending_move()
         try:
             await self._projections.flush()
         except errors.StorageFault as fault:
@@ -273,7 +273,7 @@ class FolderLog:
                 raise self._context.disk_health.failed(layout.COMMITS, error) from error
             await self._steps.heal()
             await self._control.heal()
-            await self._write_owed_move()
+            await self._write_pending_move()
             if not self._context.disk_health.free:
                 await self._written(".room", lambda: disk_port.try_writing(self._context.disk, f"{self._folder}/.room"))
 
@@ -351,9 +351,9 @@ class FolderLog:
         appended = self._control.append(plain.encode(line), sync=sync, line=line)
         if "author" not in facts:
             return appended
-        return self._ordered(appended, lambda at: run_orders.of_decision(self.run_id, self._start, at, line))
+        return self._with_order(appended, lambda at: run_orders.of_decision(self.run_id, self._start, at, line))
 
-    async def _ordered(self, appended: Awaitable[T], order_of: Callable[[T], authors.RunOrder | None]) -> T:
+    async def _with_order(self, appended: Awaitable[T], order_of: Callable[[T], authors.RunOrder | None]) -> T:
         made = await appended
         order = order_of(made)
         await self._context.index.add_orders([order] if order is not None else [])
@@ -362,9 +362,9 @@ class FolderLog:
     def _fold(self, line: Mapping[str, plain.Json], position: int, _: dict[str, plain.Json]) -> int:
         self.loaded.decisions.apply(line)
         if line["kind"] == DecisionKind.TAKEN:
-            self._control.owed = self._control.count
-            self._owes = True
-            self._events.open_block(self.loaded.decisions.taken, self._control.paid)
+            self._control.lines_due = self._control.count
+            self._taken_unsynced = True
+            self._events.open_block(self.loaded.decisions.taken, self._control.synced)
         if "event" in line:
             # The line may not be durable; then a new block makes sure that its number is not given again.
             self._events.sync = self._events.sync or not self._events.fresh
@@ -377,9 +377,9 @@ class FolderLog:
             return None
         return JournalPosition(steps=self._steps.count, control=self._control.count, event=self._events.next - 1)
 
-    async def _write_owed_move(self) -> None:
-        if self._owed is not None:
-            await self.move(self._owed)
+    async def _write_pending_move(self) -> None:
+        if self._pending_move is not None:
+            await self.move(self._pending_move)
 
     def _now(self) -> str:
         return clock.stamp(self._context.clock.now())

@@ -138,7 +138,7 @@ class Opener:
     def _forget(self, run_id: str, journal_position: JournalPosition | None = None) -> None:
         log = self.logs.pop(run_id, None)
         self._context.read_faults.forget(run_id)
-        if log is None or not log.has_owed_move:
+        if log is None or not log.has_pending_move:
             self._context.ended.pop(run_id, None)
         self.kept.set_aside(run_id, journal_position)
         if journal_position is not None:

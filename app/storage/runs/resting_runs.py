@@ -67,7 +67,7 @@ class Maintenance(Inspection):
         """Write the snapshots of a run that is open here out now; nothing where it is not."""
         log = self._opener.logs.get(run_id)
         if log is not None:
-            await log.rest()
+            await log.flush()
 
     async def export(self, run_id: str, target: Disk) -> bool:
         """Copy a run to another disk, and return whether it was not there yet."""

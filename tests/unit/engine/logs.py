@@ -119,7 +119,7 @@ class ListLog:
     def refresh(self, files: Callable[[], Mapping[str, Any]]) -> None:
         self._maker = files
 
-    async def rest(self) -> None:
+    async def flush(self) -> None:
         self._write()
         self._disk.files = json.loads(json.dumps(dict(self._maker())))
 

@@ -65,7 +65,7 @@ async def test_files_are_their_owners_alone(tmp_path: Path) -> None:
     await log.put_blob(b"x" * 70_000, text=True)
     await log.write_log("a.txt", "x")
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
-    await log.rest()
+    await log.flush()
     await store.issues.open({"issue_id": "iss_1"})
     files = [path for path in (tmp_path / "d").rglob("*") if path.is_file()]
     modes = {stat.S_IMODE(path.stat().st_mode) for path in files}

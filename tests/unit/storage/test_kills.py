@@ -133,7 +133,7 @@ async def check_plan(store: Any, told: list[str]) -> None:
 async def check_continued(store: Any, keys: list[str]) -> None:
     """Open the run, find its projections completed, and go on with it."""
     log = await store.open(RUN)
-    await log.rest()
+    await log.flush()
     positions = [event.data["position"] for event in await store.read_events(RUN) if event.type == "step.finished"]
     assert sorted(positions) == list(range(len(keys)))
     for key in keys:

@@ -31,8 +31,8 @@ async def test_a_write_that_fails_behind_the_files_is_told_and_repeated() -> Non
     log = await store.open(RUN)
     await log.add_receipt(await log.append_step(store_harness.proven("a", {"found": ["x"]})))
     with pytest.raises(RuntimeError, match="a bug"):
-        await log.rest()
-    await log.rest()
+        await log.flush()
+    await log.flush()
     found = await store.index.find_receipt("rcpt_a")
     await log.close()
     await store.close()

@@ -45,7 +45,7 @@ async def test_snapshots_take_at_most_their_share(tmp_path: Path) -> None:
         log.add_event(EventType.STEP_STARTED, "a")
         await asyncio.sleep(0.001)
     share, written = writing.seconds / took, writing.count
-    await log.rest()
+    await log.flush()
     last = (await store.read_snapshots(RUN))["run.json"]
     await log.close()
     await store.close()
@@ -64,10 +64,10 @@ async def test_a_short_run_writes_its_snapshots_once(tmp_path: Path) -> None:
     log = await store.open(RUN)
     for number in range(10):
         log.refresh(lambda number=number: {"run.json": {"n": number}})  # type: ignore[misc]
-    await log.rest()
+    await log.flush()
     count = writing.count
     log.refresh(lambda: {"run.json": {"n": 9}})
-    await log.rest()
+    await log.flush()
     await log.close()
     await store.close()
 

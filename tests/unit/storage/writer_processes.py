@@ -74,7 +74,7 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
         tell(f"step {key}")
         await log.add_receipt(record)
         log.refresh(lambda key=key: {"run.json": {"last": key}, "cache.json": {"last": key}})  # type: ignore[misc]
-        await log.rest()
+        await log.flush()
     await store.issues.open({"issue_id": "iss_1", "title": "t"})
     tell("issue")
     for number in range(2):
@@ -96,7 +96,7 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
     tell("labelled")
     await log.decide(DecisionKind.ENDED, {"status": "done"})
     tell("ended")
-    await log.rest()
+    await log.flush()
     await log.move(runs.Transition.end(RUN, RunState.DONE, AT))
     await log.close()
     await store.delete(RUN)

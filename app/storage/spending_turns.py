@@ -1,0 +1,53 @@
+"""Spending of several processes: the turn in which one of them reserves, and which journals have changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+
+from app.storage import layout
+from app.storage.disk.disk_port import Disk, Lock, Signature
+from app.storage.disk.worker_threads import Workers
+
+
+class SpendingTurns:
+    """`spending.SharedSpending` over the disk that the processes share."""
+
+    def __init__(self, disk: Disk, workers: Workers) -> None:
+        self._disk = disk
+        self._workers = workers
+
+    async def turn(self) -> Lock:
+        """Wait until no other process reserves, and keep the others from it."""
+        taking = asyncio.ensure_future(self._workers.run(self._take))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(_release)
+            raise
+
+    async def versions(self, run_ids: Sequence[str]) -> Mapping[str, object]:
+        """Return what differs for each run as soon as its journals have."""
+        return await self._workers.run(lambda: {run_id: self._version(run_id) for run_id in run_ids})
+
+    def _version(self, run_id: str) -> object:
+        return [self._signature(f"{layout.run_folder(run_id)}/{name}") for name in (layout.STEPS, layout.CONTROL)]
+
+    def _signature(self, path: str) -> Signature | None:
+        try:
+            return self._disk.signature(path)
+        except FileNotFoundError:
+            return None
+
+    def _take(self) -> Lock:
+        self._disk.add_folder(layout.SPENDING)
+        lock = self._disk.lock(layout.SPENDING, wait=True)
+        if lock is None:
+            raise OSError("the store is closed")
+        return lock
+
+
+def _release(taking: asyncio.Future[Lock]) -> None:
+    with contextlib.suppress(BaseException):
+        taking.result().release()
