@@ -88,7 +88,7 @@ def made(new: NewTrigger, trigger_id: str, at: str, author: Mapping[str, Any] | 
     trigger = triggers.Trigger(
         trigger_id=trigger_id,
         name=new.name or new.recipe_id,
-        kind=given[0],  # type: ignore[arg-type]
+        kind=given[0],
         recipe_id=new.recipe_id,
         args=dict(new.args),
         args_from=dict(new.args_from),
