@@ -38,6 +38,11 @@ LONG = (
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# As scripts/check.py has it: where pyenv is installed, `python3` is a script that starts sixty shells first.
+PROGRAMS = os.path.dirname(sys.executable)
+if not os.environ.get("PATH", "").startswith(PROGRAMS + os.pathsep):
+    os.environ["PATH"] = PROGRAMS + os.pathsep + os.environ.get("PATH", os.defpath)
+
 # Looking for garbage among modules and cases that all stay took a third of the time of collecting them.
 gc.disable()
 
