@@ -75,7 +75,8 @@ def test_45_stdout_capture_threshold(workspace: workspaces.Workspace, door: work
     assert (len(fits["output"]), fits["truncated"]) == (8 * KIB, False)
     assert (len(large["output"]), large["truncated"]) == (8 * KIB, True)
     assert finished.log("Large.stdout") == "x" * (8 * KIB + 1)
-    assert "Fits.stdout" not in finished.logs()
+    # A program that lives on for a quarter of a second after it has written is followed in the log meanwhile.
+    assert "Fits.stdout" not in finished.logs() or finished.log("Fits.stdout") == "x" * (8 * KIB)
 
 
 def test_52_output_tee_semantics(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
