@@ -46,13 +46,21 @@ def runs(summaries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _listed(run: Mapping[str, Any]) -> dict[str, Any]:
-    status = f"{run['status']} (pinned)" if run.get("pinned") else run["status"]
-    return {**run, "status": status, "started_by": author(by) if (by := run.get("started_by")) else None}
+    ended = {"denied": "denied", "partial": "in part"}.get(run.get("reason") or "")
+    notes = ", ".join(note for note in (ended, "pinned" if run.get("pinned") else None) if note)
+    return {
+        **run,
+        "status": f"{run['status']} ({notes})" if notes else run["status"],
+        "started_by": author(by) if (by := run.get("started_by")) else None,
+    }
 
 
 def run(detail: Mapping[str, Any]) -> str:
     """Return a run with its steps and slots."""
-    heading = [(name, detail.get(name)) for name in ("run_id", "recipe_id", "status", "reason", "phase")]
+    # The line of the ending says what is in part.
+    reason = None if detail.get("reason") == "partial" else detail.get("reason")
+    shown = {**detail, "reason": reason}
+    heading = [(name, shown.get(name)) for name in ("run_id", "recipe_id", "status", "reason", "phase")]
     heading += [("task", detail["task"]["description"]), ("progress", _progress(detail))]
     heading += [(name, detail.get(name)) for name in ("created_at", "started_at", "updated_at", "completed_at")]
     heading += [("started by", author(by) if (by := detail.get("started_by")) else None)]

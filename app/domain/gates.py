@@ -21,6 +21,7 @@ from app.domain.runs import RunStart
 APPROVAL_DENIED = "approval_denied"  # Code of a run that ended because its approval was not given.
 
 DENIED = "denied"  # Reason of a failed run that a person's denial ended.
+PARTIAL = "partial"  # Reason of a run that is done in part only.
 
 _DIGITS = 12
 
@@ -164,11 +165,15 @@ def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     return shown | {"message": plain.preview(answer["message"]), "author": authors.in_line(answer)}
 
 
-def end_reason(error: Mapping[str, Any] | None) -> str | None:
-    """Return `denied` for the error of a run that a person's denial ended; None for any other."""
+def end_reason(error: Mapping[str, Any] | None, ending: Mapping[str, Any] | None = None) -> str | None:
+    """Return why a run has ended as its status alone does not say: `denied` where a person's denial ended it, `partial`
+    where it is done in part only; None for any other.
+    """
     detail = (error or {}).get("detail")
     by_person = isinstance(detail, Mapping) and detail.get("by_default") is False
-    return DENIED if error is not None and error.get("code") == APPROVAL_DENIED and by_person else None
+    if error is not None and error.get("code") == APPROVAL_DENIED and by_person:
+        return DENIED
+    return PARTIAL if error is None and (ending or {}).get("partial") else None
 
 
 def is_denial(record: Record) -> bool:

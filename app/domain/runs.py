@@ -162,7 +162,8 @@ class Transition:
     since: frozenset[RunState]  # States it may move from.
     at: str  # When.
     error_code: str | None = None  # Code of the error of a failed or parked run.
-    reason: str | None = None  # Why a paused run rests; `denied` where a person's denial ended it.
+    reason: str | None = None
+    """Why a paused run rests; `denied` where a person's denial ended it, `partial` where it is done in part only."""
     facts: RunFacts | None = None  # What its journals add up to by now; None: what the row shows of it stays.
 
     @classmethod

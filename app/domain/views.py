@@ -134,7 +134,8 @@ class Manifest(shapes.Shape):
     phase: str | None  # `a`, `b` or `dod` while a pipeline runs.
     error: Failure | None  # Why it failed, or was parked.
     reason: str | None
-    """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied."""
+    """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied,
+    `partial` of a run that is done in part only."""
     dialect: str  # Language of the recipe.
     working_dir: str  # Workspace, as an absolute path.
     started_by: authors.Shown | None = shapes.omitted()

@@ -92,7 +92,7 @@ class Completion:
         decisions = self._run_log.loaded.decisions
         if decisions.ended is None:
             return await self._show_pause(decisions.paused, decisions.pause_error)
-        await self._show_end(decisions.ended.status, decisions.ended.error)
+        await self._show_end(decisions.ended.status, decisions.ended.error, decisions.ended.ending)
         return decisions.ended.status
 
     async def declare_corrupt(self, error: errors.JournalCorrupt) -> RunState:
@@ -112,10 +112,12 @@ class Completion:
             return await self.cancel()
         self._reach("run.after_ended")
         self._projection.end(ending.status, error, shown)
-        await self._show_end(ending.status, error)
+        await self._show_end(ending.status, error, shown)
         return ending.status
 
-    async def _show_end(self, status: RunState, error: Mapping[str, plain.Json] | None) -> None:
+    async def _show_end(
+        self, status: RunState, error: Mapping[str, plain.Json] | None, ending: Mapping[str, plain.Json] | None
+    ) -> None:
         code = str(error["code"]) if error else None
         # The snapshots first, the index row last: a row may show an ended run as unfinished for a moment, and recovery
         # then reads its journal. A finished row over older snapshots would never be looked at again.
@@ -123,7 +125,7 @@ class Completion:
         await self._durability.commit(self._run_log.flush)
         ended = self._run_log.loaded.decisions.ended
         at = ended.at if ended else self._projection.now()
-        await self._projection.note(Transition.end(self._run_id, status, at, code, gates.end_reason(error)))
+        await self._projection.note(Transition.end(self._run_id, status, at, code, gates.end_reason(error, ending)))
 
     async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
         code = str(error["code"]) if error else None

@@ -103,7 +103,7 @@ def at_rest(loaded: Loaded) -> views.RunView:
     return views.RunView(
         start=loaded.start,
         status=decisions.status,
-        reason=gates.end_reason(ended.error) if ended else decisions.paused,
+        reason=gates.end_reason(ended.error, ended.ending) if ended else decisions.paused,
         records=loaded.records,
         dead=frozenset(decisions.dead),
         usage=usage_sums.total_usage(loaded.records),

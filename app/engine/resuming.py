@@ -98,5 +98,6 @@ async def _decide(log: stores.RunLog, facts: dict[str, plain.Json], at: str) -> 
     except errors.StorageFault:
         if ended is not None:
             code = ended.error["code"] if ended.error else None
-            await log.move(runs.Transition.end(run_id, ended.status, ended.at, code, gates.end_reason(ended.error)))
+            reason = gates.end_reason(ended.error, ended.ending)
+            await log.move(runs.Transition.end(run_id, ended.status, ended.at, code, reason))
         raise

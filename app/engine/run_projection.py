@@ -209,7 +209,7 @@ class RunProjection:
             return CANCELLING
         if self.status is RunState.RUNNING:
             return PAUSING if decided.paused is not None else None
-        return gates.end_reason(self._error) if self.status.finished else self._reason
+        return gates.end_reason(self._error, self._ending) if self.status.finished else self._reason
 
     def _snapshots(self) -> Mapping[str, plain.Json]:
         view = self.view()

@@ -189,7 +189,8 @@ class RunSummary(shapes.Shape):
     concurrency_policy: str | None = shapes.omitted()  # What happens at that limit.
     started_at: shapes.Instant | None = None  # When a process took it up for the first time.
     reason: str | None = None
-    """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied."""
+    """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied,
+    `partial` of a run that is done in part only."""
     usage: Usage = field(default_factory=Usage)  # What its steps cost, repeated attempts included.
     pinned: bool = False  # Whether it is never pruned.
     started_by: Shown | None = shapes.omitted()  # Who started it; absent if Control Room did, for another run.

@@ -206,6 +206,10 @@ class Gates:
         _refuse_unfit(found.gate, reply)
         try:
             await self._decide(found.gate, reply, author)
+        except errors.NotFound:
+            # Its run was cancelled or asks anew since the gate was read.
+            await self._refuse_lapsed(gate_id)
+            raise
         except errors.Conflict as conflict:
             # Two answers raced, and the first wins. The second one may be the same request, sent again by a client that
             # lost the first response: it gets that response.

@@ -637,3 +637,47 @@ def test_the_way_out_is_in_view(project: Project, chromium: Browser) -> None:
         page.tab.set_viewport_size({"width": 390, "height": 844})
 
         expect(page.button("Sign out")).to_be_in_viewport(ratio=1)
+
+
+def test_a_failed_task_is_retried_or_started_again(project: Project, page: Page) -> None:
+    """`Retry` keeps the run of a task and checks it again; `Start again` makes a new run."""
+    dod = [{"check": "file_exists", "path": "found.md"}]
+    tasks = [{"description": "look around", "recipe_id": "quick", "dod": dod}]
+    plan = page.api("POST", "/api/sessions", {"tasks": tasks})
+    path = f"/api/sessions/{plan['session_id']}"
+    for order in ("approve", "start"):
+        page.api("POST", f"{path}/{order}")
+    page.open(f"/plans/{plan['session_id']}").shows("task_dod_failed")
+    failed = page.api("GET", path)
+    page.button("Start again").click()
+    expect(page.tab.locator(f"a[href='/runs/{failed['tasks'][0]['run_id']}']")).to_have_count(0)
+    page.shows("task_dod_failed")
+    again = page.api("GET", path)
+    project.write("found.md", "Here it is.")
+    page.button("Retry").click()
+    page.shows("1 of 1 task done.")
+    done = page.api("GET", path)
+
+    assert [each["tasks"][0]["attempt"] for each in (failed, again, done)] == [1, 2, 2]
+    assert done["tasks"][0]["run_id"] == again["tasks"][0]["run_id"]
+
+
+def test_a_viewer_is_offered_no_orders(project: Project, chromium: Browser) -> None:
+    """Whoever may only look sees runs, plans and questions, and nothing that would be refused."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    token = {"Authorization": f"Bearer {'t' * 32}"}
+    with served.in_a_thread(project, api_token="t" * 32) as address, chromium.new_context(base_url=address) as context:
+        made = context.request.post("/api/keys", headers=token, data={"name": "ada", "role": "viewer"})
+        run = context.request.post("/api/runs", headers=token, data={"recipe_id": "ask-first"}).json()
+        page = Page(context).open("/sign-in")
+        page.tab.locator("#token").fill(made.json()["secret"])
+        page.button("Sign in").click()
+        page.shows("ada · viewer", within="nav")
+        expect(page.tab.get_by_role("link", name="Start a run")).to_have_count(0)
+        page.open(f"/runs/{run['run_id']}").shows("Go on?")
+        offered = page.tab.get_by_role("main").get_by_role("button").all_inner_texts()
+
+        assert not {"approve", "deny", "Cancel", "Pause", "Delete", "Pin", "Add labels", "Set limits"} & set(offered)
+
+        page.open("/plans").shows("No plans")
+        expect(page.button("Make a plan")).to_have_count(0)

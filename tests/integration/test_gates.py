@@ -223,6 +223,26 @@ async def test_a_gate_lapses_with_its_run(asked: asking.Asked) -> None:
     assert (await asked.http.get(f"/api/gates/{gate['gate_id']}")).status_code == 404
 
 
+async def test_an_answer_that_a_cancel_overtakes_has_lapsed(
+    asked: asking.Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate that is open when an answer is read, and not when it is written down, has lapsed: it is not unknown."""
+    run_id = await asked.start("ship")
+    gate = await asked.asks(run_id)
+    votes = asked.application.gates._votes
+    vote = votes.vote
+
+    async def cancel_first(*args: Any) -> Any:
+        await asked.application.runs.cancel(run_id)
+        await asked.application.engine.ended(run_id)
+        return await vote(*args)
+
+    monkeypatch.setattr(votes, "vote", cancel_first)
+    late = await asked.answer(gate, "approve")
+
+    assert (late.status_code, late.json()["code"]) == (409, "gate_lapsed")
+
+
 async def test_a_denial_is_final(asked: asking.Asked) -> None:
     """A run that was denied fails, and no resume sends it on past its gate."""
     run_id = await asked.start("ship")

@@ -89,7 +89,11 @@ class Facts:
         standing = self._engine.standing(run_id)
         if standing is not None:
             return rules.RunFact(status=standing.status)
-        if self._engine.view(run_id) is not None:
+        view = self._engine.view(run_id)
+        if view is not None:
+            if view.status.finished and not self._engine.elsewhere:
+                # Lists learn last how a run has ended, and no plan may be ahead of them.
+                return rules.RunFact(status=states.RunState.RUNNING)
             return await self._seen(run_id)
         if ending is not None:
             return ending

@@ -113,7 +113,9 @@ def row(
         name=run_id,
         owner=owner if (native or taken_over) and owner in index_port.OWNERS else "foreign",
         error_code=error_code,
-        reason=decided.paused if status is states.RunState.PAUSED else gates.end_reason(error),
+        reason=decided.paused
+        if status is states.RunState.PAUSED
+        else gates.end_reason(error, decided.ended.ending if decided.ended else None),
         facts=facts,
         keyed=native,
     )

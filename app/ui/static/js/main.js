@@ -110,7 +110,6 @@ function NotFound() {
   return html`<${PageTitle} title="There is no such page" /><${Empty} title="The address may have changed."><p><a href="/">Go home</a></p></${Empty}>`;
 }
 
-/** Exchange the service's token for a sign-in of this tab. */
 function SignIn() {
   const [values, change] = useFields({ token: "", name: "" });
   const [signIn, error] = useAct(async () => {
@@ -150,6 +149,7 @@ function Navigation({ path }) {
   const shownTheme = useValue(theme);
   const signedIn = useValue(isSignedIn) && path !== "/sign-in";
   const me = useLive(signedIn ? "/api/session" : null, { pause: 60_000 }).data;
+  document.documentElement.dataset.role = me?.role || "";
   const link = (/** @type {string} */ to) => html`<li><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${shown(to)[2]}${to === "/inbox" && waiting > 0 && html` <span class="count push" title="waiting for you">${waiting}</span>`}</a></li>`;
   return html`<nav class="rail" aria-label="Main">
     <a class="brand" href="/"><img src="/ui/icon.svg" alt="" width="24" height="24" /> Control Room</a>
@@ -168,7 +168,6 @@ const KEY = "control-room.theme";
 /** @type {Theme[]} */
 const THEMES = ["system", "light", "dark"];
 
-/** The chosen theme. */
 const theme = signal(chosenTheme());
 
 /** @returns {Theme} */
@@ -177,21 +176,18 @@ function chosenTheme() {
   return THEMES.find((each) => each === kept) || "system";
 }
 
-/** Apply the chosen theme. */
 function applyTheme() {
   const root = document.documentElement;
   if (theme.value === "system") delete root.dataset.theme;
   else root.dataset.theme = theme.value;
 }
 
-/** Choose the next theme. */
 function nextTheme() {
   theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length];
   window.localStorage.setItem(KEY, theme.value);
   applyTheme();
 }
 
-/** Whether the help is open. */
 const helpOpen = signal(false);
 
 /** Keys and what they do, as the help lists them. */
@@ -289,7 +285,6 @@ function decide(index) {
   return Boolean(button);
 }
 
-/** The keys of the UI. */
 function Help() {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const open = useValue(helpOpen);

@@ -518,3 +518,19 @@ async def test_a_broken_planner_is_loud(harness: plan_harness.Harness, caplog: p
 
     assert (await harness.rested(session_id)).status is plans.PlanState.DONE
     assert (await harness.application.health.ready()).status == "ready"
+
+
+async def test_no_plan_is_ahead_of_its_runs(harness: plan_harness.Harness) -> None:
+    """While lists still show a run that has ended as running, its task runs, too."""
+    harness.toolbox.hold(1)
+    session_id = await harness.started(task("sweep room 1"))
+    await harness.toolbox.begun(1)
+    run_id = str((await harness.comes_to(session_id, t1="running")).tasks[0].run_id)
+    look, seen = harness.application.plans._facts.of_run, list[asyncio.Future[Any]]()
+    point = "run.after_ended"
+    harness.probes.at(point, harness.probes.count(point) + 1, lambda: seen.append(asyncio.ensure_future(look(run_id))))
+    harness.toolbox.release(1)
+    await harness.rested(session_id)
+
+    assert [(await each).status for each in seen] == [states.RunState.RUNNING]
+    assert await harness.runs() == ["done"]

@@ -28,7 +28,6 @@ function sessionHeader() {
   return key ? { "X-Control-Room-Session": key } : {};
 }
 
-/** Whether this tab is signed in. */
 export const isSignedIn = signal(window.sessionStorage.getItem(SESSION) !== null);
 
 /**

@@ -13,7 +13,6 @@ const GROUPS = /** @type {const} */ ([
   ["day", "Day"],
 ]);
 
-/** Periods in days. */
 const PERIODS = /** @type {const} */ ([
   ["1", "the last day"],
   ["7", "the last 7 days"],

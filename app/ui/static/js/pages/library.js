@@ -211,7 +211,6 @@ export function Conferences() {
     ${runs.data?.length > 0 && html`<${RunTable} runs=${runs.data} to="/conferences/" />`}`;
 }
 
-/** The question, and whom it goes to. */
 function NewConference() {
   const agents = useLive("/api/agents", { pause: 60_000 });
   const [message, setMessage] = useState("");

@@ -7,7 +7,6 @@ import { Ago, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Ta
 import { Graph } from "../parts/graph.js";
 import { GateCard } from "../parts/rows.js";
 
-/** All plans, and a new one from an intent. */
 export function Plans() {
   const plans = useLive("/api/sessions?limit=100", { every: 5000 });
   return html`
@@ -27,7 +26,6 @@ const PLANS = [
   ["Changed", (plan) => html`<${Ago} at=${plan.updated_at} />`, "right"],
 ];
 
-/** The box in which an intent is described. */
 function NewPlan() {
   const [intent, setIntent] = useState("");
   const [key] = useState(newKey);
@@ -132,12 +130,12 @@ function Task({ plan, task, run, index, path, onDone }) {
       ${task.run_id && html` · <a href=${`/runs/${task.run_id}`}>run</a>`}${stuck && html` <${Status} of=${stuck.status} note=${stuck.error_code && format.words(stuck.error_code)} />`}</p>
     ${task.partial && html`<p>Done in part: <a href=${`/runs/${task.run_id}`}>its run</a> says what failed or was cut off.</p>`}
     ${task.error && html`<p class="fault"><strong>Why it failed</strong> ${task.error.message} <code>${task.error.code}</code></p>`}
-    ${task.status === "failed" && task.run_id && html`<p>Resume <a href=${`/runs/${task.run_id}`}>its run</a> to keep the finished steps. “Start again” makes a new run, and every call of an agent is paid for again.</p>`}
+    ${task.status === "failed" && task.run_id && html`<p>“Retry” continues <a href=${`/runs/${task.run_id}`}>its run</a>; “Start again” makes a new one, and every call of an agent is paid for again.</p>`}
     ${task.status === "needs_scoping" && html`<${Question} task=${task} path=${path} />`}
     <${Review} review=${task.review} onDecided=${onDone} />
     <${Fault} error=${error} />
     <div class="actions">
-      ${task.status === "failed" && html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/retry`))} title="A new run of this task, with the same arguments">Start again</button>`}
+      ${task.status === "failed" && ["Retry", task.run_id && "Start again"].filter(Boolean).map((word, fresh) => html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/retry`, { fresh: fresh > 0 }))}>${word}</button>`)}
       ${task.status === "blocked" && plan.status === "running" && html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/force-start`))}>Start now</button>`}
       ${EDITABLE.includes(task.status) && html`<button type="button" class="quiet" onClick=${() => setMode("edit")}>Edit</button>
         <button type="button" class="quiet danger" onClick=${() => setMode("delete")}>Remove</button>`}

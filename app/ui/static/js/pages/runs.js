@@ -7,7 +7,6 @@ import { Confirm, EXAMPLE, Empty, Fault, Filters, PageTitle, Search, announce, e
 import { DANGERS, LabelDialog, ORDERS } from "../parts/orders.js";
 import { RunTable } from "../parts/rows.js";
 
-/** Ages of runs in days. */
 const AGES = /** @type {const} */ ([["", "any time"], ["1", "last 24 hours"], ["7", "last 7 days"], ["30", "last 30 days"]]);
 const DAY = 24 * 3600 * 1000;
 /** The same instant for a page's life, so that its polls have one address. */
@@ -107,7 +106,6 @@ function Choices({ query }) {
   </${Filters}>`;
 }
 
-/** Orders for many runs. */
 const MANY = ["resume", "pause", "cancel", "delete"];
 
 /** Orders for all chosen runs. @param {{chosen: Set<string>, runs: any[], onAll: () => void, onDone: () => void}} props */

@@ -314,7 +314,6 @@ export function amounts(values) {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim() ? (Number.isNaN(Number(value)) ? value : Number(value)) : null]));
 }
 
-/** Budgets that several runs share. */
 export function Budgets() {
   const budgets = useLive("/api/budgets", { pause: LOOK });
   const [asked, setAsked] = useState(/** @type {any} */ (null));

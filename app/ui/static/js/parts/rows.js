@@ -28,7 +28,7 @@ function RunRow({ run, to, chosen, onChoose }) {
   const title = run.description || run.recipe_id;
   return html`${onChoose && html`<span role="cell" class="check"><label><input type="checkbox" aria-label=${`Select ${title}`} checked=${chosen?.has(run.run_id)}
       onChange=${(/** @type {any} */ event) => onChoose(run.run_id, event.target.checked)} /></label></span>`}
-    <span role="cell"><${Status} of=${run.reason === "denied" ? run.reason : run.status} note=${run.unreadable ? "unreadable" : run.pinned && "pinned"} /></span>
+    <span role="cell"><${Standing} run=${run} note=${run.unreadable ? "unreadable" : run.pinned && "pinned"} /></span>
     <span role="cell" class="name"><a class="row-link cut" href=${to + run.run_id} title=${title}>${title}</a>
       <span class="cut muted">${standing(run, html`<span class="mono">${run.run_id}</span>`)}</span></span>
     <span role="cell" class="recipe cut"><a href=${`/runs?recipe_id=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a></span>
@@ -37,6 +37,11 @@ function RunRow({ run, to, chosen, onChoose }) {
     <span role="cell" class="right number cost">${format.spent(run.usage)}</span>
     <span role="cell" class="right took"><${Took} from=${run.started_at} to=${run.completed_at} /></span>
     <span role="cell" class="right when"><${Ago} at=${run.created_at} /></span>`;
+}
+
+/** @param {{run: any, note?: any}} props */
+function Standing({ run, note }) {
+  return html`<${Status} of=${run.reason === "denied" ? run.reason : run.status} note=${run.reason === "partial" ? "in part" : note} />`;
 }
 
 /** What keeps a run, or what it does now. @param {any} run @param {any} otherwise */
@@ -49,7 +54,7 @@ function standing({ error_code: code, live_step: step }, otherwise) {
 export function RunLines({ runs }) {
   return html`<ul class="lines of-runs">${runs.map(
     (run) => html`<li key=${run.run_id} data-row>
-      <${Status} of=${run.reason === "denied" ? run.reason : run.status} />
+      <${Standing} run=${run} />
       <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
       <span class="muted">${standing(run, run.recipe_id)}</span>
       <${Progress} of=${run} />
