@@ -88,9 +88,31 @@ def _intervals(anchor: datetime, seconds: int, instant: datetime) -> Iterator[da
 def _cron(expression: str, zone: str, instant: datetime) -> Iterator[datetime]:
     import cronsim
 
-    local = (instant - _REPEATED).astimezone(zoneinfo.ZoneInfo(zone))
-    found = (at.astimezone(UTC) for at in cronsim.CronSim(expression, local))
+    local_zone = zoneinfo.ZoneInfo(zone)
+    local = (instant - _REPEATED).astimezone(local_zone)
+    if any(field.startswith("*") for field in expression.split()[:2]):
+        # With a zone of its own, cronsim loses occurrences where clocks change by half an hour, and never returns where
+        # they are set back to the middle of an hour.
+        found = _passages(cronsim.CronSim(expression, local.replace(tzinfo=None)), local_zone)
+    else:
+        found = (at.astimezone(UTC) for at in cronsim.CronSim(expression, local))
     return itertools.dropwhile(lambda at: at <= instant, found)
+
+
+def _passages(times: Iterator[datetime], zone: zoneinfo.ZoneInfo) -> Iterator[datetime]:
+    """Yield the instants at which a clock shows local times, oldest first.
+
+    A time that is left out has none, and one that comes twice has two.
+    """
+    second: deque[datetime] = deque()
+    for time in times:
+        at = {time.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+        passages = sorted(each for each in at if each.astimezone(zone).replace(tzinfo=None) == time)
+        while second and passages and second[0] < passages[0]:
+            yield second.popleft()
+        yield from passages[:1]
+        second.extend(passages[1:])
+    yield from second
 
 
 def _wrong_cron(expression: str) -> str | None:
