@@ -27,16 +27,20 @@ MOST_PATHS = 100_000  # Paths that one pattern may fit.
 _Parts = tuple[str, ...]
 
 
-def fitting(root: Root | Path, pattern: str) -> list[str]:
+def fitting(root: Root | Path, pattern: str, left_out: list[str] | None = None) -> list[str]:
     """Return the files, folders and whatever else a pattern fits, in the order of the bytes of their paths.
 
     A pattern that ends with a slash fits folders only. Names that are not UTF-8 are left out.
+
+    Args:
+        left_out: Takes why links that wildcards have led to are left out, since they lead out of the workspace; None:
+            they are refused.
 
     Raises:
         errors.ToolFailed: `invalid_pattern`, `path_outside_workspace`, `too_many_files`, `workspace_missing`, or
             `file_unreadable` where no wildcard has led to the folder that cannot be read.
     """
-    return sorted(("/".join(parts) or "." for parts in _Search(root, pattern).found()), key=str.encode)
+    return sorted(("/".join(parts) or "." for parts in _Search(root, pattern, left_out).found()), key=str.encode)
 
 
 class _Entry(NamedTuple):
@@ -46,9 +50,10 @@ class _Entry(NamedTuple):
 
 
 class _Search:
-    def __init__(self, root: Root | Path, pattern: str) -> None:
+    def __init__(self, root: Root | Path, pattern: str, left_out: list[str] | None) -> None:
         self._root = root
         self._pattern = pattern
+        self._left_out = left_out
         self._names = _names(pattern)
         self._only_folders = pattern.endswith("/")
 
@@ -89,7 +94,7 @@ class _Search:
                     if len(found) > MOST_PATHS:
                         raise failures.too_many(self._pattern, MOST_PATHS)
             except (errors.ToolFailed, OSError) as error:
-                _let_pass(parts, error, is_named=is_named)
+                self._let_pass(parts, error, is_named=is_named)
         return found
 
     def _leads(self, parts: _Parts, *, is_named: bool) -> bool:
@@ -97,9 +102,22 @@ class _Search:
             try:
                 mode = descent.status(parts).st_mode
             except errors.ToolFailed as failure:
-                _let_pass(parts, failure, is_named=is_named)
+                self._let_pass(parts, failure, is_named=is_named)
                 return False
         return stat.S_ISDIR(mode) or not self._only_folders
+
+    def _let_pass(self, parts: _Parts, error: errors.ToolFailed | OSError, *, is_named: bool) -> None:
+        """Let it pass that a path leads nowhere, or that a folder cannot be read which only a wildcard has led to."""
+        failure = error if isinstance(error, errors.ToolFailed) else failures.of_system("/".join(parts), error)
+        if isinstance(failure, errors.Fault):
+            raise failure
+        if failure.code == "file_not_found":
+            return
+        if failure.code == "path_outside_workspace" and self._left_out is not None and not is_named:
+            self._left_out.append(failure.message)
+            return
+        if is_named or failure.code != "file_unreadable" or failure.detail.get("errno") in _FAILING:
+            raise failure
 
 
 _FAILING = ("EIO", "ESTALE", "ETIMEDOUT")
@@ -138,14 +156,3 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _let_pass(parts: _Parts, error: errors.ToolFailed | OSError, *, is_named: bool) -> None:
-    """Let it pass that a path leads nowhere, or that a folder cannot be read which only a wildcard has led to."""
-    failure = error if isinstance(error, errors.ToolFailed) else failures.of_system("/".join(parts), error)
-    if isinstance(failure, errors.Fault):
-        raise failure
-    if failure.code == "file_not_found":
-        return
-    if is_named or failure.code != "file_unreadable" or failure.detail.get("errno") in _FAILING:
-        raise failure

@@ -86,8 +86,8 @@ async def test_existing_files_can_start_runs(project: Project) -> None:
 async def test_links_lead_nowhere_outside_and_a_missing_folder_forgets_nothing(
     project: Project, tmp_path: Path
 ) -> None:
-    """What a link outside of the workspace names starts nothing; a folder that is away for a while starts nothing
-    again.
+    """What a link outside of the workspace names starts nothing, and is noted once beside files that start runs; a
+    folder that is away for a while starts nothing again.
     """
     outside = tmp_path.parent / f"{tmp_path.name}-outside.md"
     outside.write_text(SCENE)
@@ -105,7 +105,17 @@ async def test_links_lead_nowhere_outside_and_a_missing_folder_forgets_nothing(
             await service.advance(2)
         (result,) = await service.results(added["trigger_id"], 1)
         runs = await service.runs()
+        project.write("in/new.md", SCENE)
+        for _ in range(4):
+            await service.advance(2)
+        beside = await service.results(added["trigger_id"], 2)
+        also = (await service.add(**WATCH | {"files": {"pattern": "in/*.md", "existing": "start"}}))["trigger_id"]
+        for _ in range(4):
+            await service.advance(2)
+        there = await service.results(also, 3)
 
+    assert [each["result"] for each in beside] == ["refused", "started"]
+    assert sorted(each["result"] for each in there) == ["refused", "started", "started"]
     assert quiet["history"] == []
     assert (result["result"], result["run_id"]) == ("refused", None)
     assert "a link leads out of it" in result["reason"]

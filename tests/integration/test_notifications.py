@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Sized
 from datetime import timedelta
 from functools import partial
@@ -543,6 +544,16 @@ async def test_a_name_is_checked_by_the_address_that_it_leads_to(tmp_path: Path)
     assert taken == {"delivered": True, "detail": "the answer was 204"}
     assert redirected == {"delivered": False, "detail": "the answer was 302; redirects are not followed"}
     assert len(posts) == 2
+
+
+async def test_a_receiver_that_never_answers_is_named_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is taken, and never answered, ends with the time that it was given."""
+    monkeypatch.setattr(webhook_sender, "SEND_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with served.in_process(Project(tmp_path), notify_allowed=("127.0.0.1",)) as service:
+            tried = await _tried(service, f"http://127.0.0.1:{silent.getsockname()[1]}/")
+
+    assert tried == {"delivered": False, "detail": "no answer within 0.05 seconds"}
 
 
 async def test_messages_travel_by_e_mail(tmp_path: Path) -> None:

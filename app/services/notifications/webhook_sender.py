@@ -109,7 +109,9 @@ class WebhookSender:
                 ) as answer,
             ):
                 status = answer.status
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError) as error:
+        except (httpcore.TimeoutException, TimeoutError) as error:
+            raise NotDelivered(f"no answer within {SEND_SECONDS:g} seconds") from error
+        except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
             raise NotDelivered(f"{type(error).__name__}: {error}"[:300]) from error
         if not 200 <= status < 300:
             redirect = "; redirects are not followed" if 300 <= status < 400 else ""

@@ -13,16 +13,19 @@ from app.tools import confinement, globs, reserved
 MOST_FILES = 10_000  # Most files that a pattern may fit.
 
 
-def found(root: reserved.Root, pattern: str) -> dict[str, str] | None:
+def found(root: reserved.Root, pattern: str, left_out: list[str] | None = None) -> dict[str, str] | None:
     """Return the identity of each regular file that a pattern fits, by its path below the root; None where the folder
     that the pattern begins with is not there now. Nothing outside of the root is looked at.
+
+    Args:
+        left_out: As `globs.fitting` takes it.
 
     Raises:
         errors.ToolFailed: the pattern leads out of the root, fits too many files, or a folder cannot be read.
     """
     if not _begins(root, pattern):
         return None
-    paths = globs.fitting(root, pattern)
+    paths = globs.fitting(root, pattern, left_out)
     if len(paths) > MOST_FILES:
         raise errors.ToolFailed(f"{pattern} fits more than {MOST_FILES} files", code="too_many_files")
     known = ((path, _identity(root, path)) for path in paths)

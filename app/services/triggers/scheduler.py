@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from app import clock, errors
@@ -144,14 +145,18 @@ class TriggerScheduler:
             trigger = await self._repository.find(trigger_id)
             if trigger is None or trigger.files is None or trigger.paused:
                 return
+            links: list[str] = []
             try:
                 root = self._triggers.root(trigger)
-                found = await asyncio.to_thread(drops.found, root, trigger.files.pattern)
+                found = await asyncio.to_thread(drops.found, root, trigger.files.pattern, links)
             except (errors.RequestInvalid, errors.ToolFailed) as failure:
-                await self._note_once(trigger, failure.message)
+                await self._note_once(trigger, failure.message, trigger.history[-1:])
                 return
             if found is None:
                 return
+            if links:
+                more = f" So do {len(links) - 1} more." if len(links) > 1 else ""
+                trigger = await self._note_once(trigger, f"{links[0]}{more}", trigger.history)
             new = {path: identity for path, identity in found.items() if trigger.seen.get(path) != identity}
             room = max(triggers.MOST_WAITING - len(trigger.waiting), 0)
             settled = self._settling.settled(trigger_id, new, self._clock.monotonic(), trigger.files.settle_seconds)
@@ -171,11 +176,15 @@ class TriggerScheduler:
             )
             await self._repository.put(dataclasses.replace(trigger, seen=seen, waiting=(*trigger.waiting, *arrived)))
 
-    async def _note_once(self, trigger: triggers.Trigger, reason: str) -> None:
-        if not trigger.history or trigger.history[-1].reason != reason:
+    async def _note_once(
+        self, trigger: triggers.Trigger, reason: str, known: Sequence[triggers.Occurrence]
+    ) -> triggers.Trigger:
+        if all(each.reason != reason for each in known):
             now = clock.stamp(self._clock.now())
             result = triggers.Occurrence(occurrence="look", due_at=now, at=now, result="refused", reason=reason)
-            await self._repository.put(trigger.noted(result))
+            trigger = trigger.noted_newest(result)
+            await self._repository.put(trigger)
+        return trigger
 
     # -- runs that others wait for
 

@@ -217,7 +217,7 @@ class Triggers(TriggerQueries):
             return trigger
         pattern, root = trigger.files.pattern, self.root(trigger)
         try:
-            found = await asyncio.to_thread(drops.found, root, pattern)
+            found = await asyncio.to_thread(drops.found, root, pattern, [])
         except errors.ToolFailed as failure:
             flaw = errors.Flaw(path="$.files.pattern", code=failure.code, message=failure.message)
             raise errors.RequestInvalid(f"$.files.pattern: {failure.message}", flaws=[flaw]) from failure
