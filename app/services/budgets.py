@@ -74,6 +74,7 @@ class Budgets:
         self._file = file
         self._clock = clock
         self._known: dict[str, budgets.Budget] = {}
+        self._is_raised = False
         self._tasks = aio.BackgroundTasks(_failed)
         self.prices = prices
         """What models cost."""
@@ -171,34 +172,40 @@ class Budgets:
             raise errors.RequestInvalid(found[0].message, flaws=found)
         with faults.as_errors():
             await self._engine.limit(run_id, in_force, author)
-        await self.send_on(run_id)
+        # A run may be about to pause at the limit that was in force before, and be missed now.
+        self._is_raised = True
+        await self.send_on()
         status = states.RunState((await self._store.summary(run_id)).status)
         return RunLimited(run_id=run_id, status=status, budget=await self._spending.counted(run_id, in_force))
 
     # -- send on
 
-    async def send_on(self, limited: str | None = None) -> None:
-        """Let every run go on that is paused at a limit or budget, and whose next call fits by now.
-
-        Args:
-            limited: Run whose limits were changed: those that are paused because of its time go on, too.
-        """
+    async def send_on(self) -> None:
+        """Let every run go on that is paused at a limit or budget that has room by now."""
         parked = stores.RunQuery(status=states.RunState.PAUSED.value)
         waiting = [row async for row in stores.every_run(self._store, parked) if _waits_for_room(row)]
         for row in reversed(waiting):
             try:
                 loaded = await self._store.read(row.run_id)
-                if await self._may_go_on(loaded, limited):
+                if await self._may_go_on(loaded):
                     await self._engine.unpause(row.run_id)
             except (errors.ControlRoomError, errors.StorageFault) as error:
                 _log.warning("not sent on: %s", error.message, extra={"run_id": row.run_id, "code": error.code})
 
-    async def _may_go_on(self, loaded: stores.Loaded, limited: str | None) -> bool:
+    async def _may_go_on(self, loaded: stores.Loaded) -> bool:
         reason, error = loaded.decisions.paused, loaded.decisions.pause_error or {}
-        detail = error.get("detail")
         if reason == decisions.TIME_LIMIT:
-            return limited is not None and isinstance(detail, dict) and detail.get("run_id") == limited
+            return await self._has_time(loaded, error.get("detail"))
         return reason == decisions.BUDGET_EXHAUSTED and bool(await self._spending.has_room(loaded))
+
+    async def _has_time(self, loaded: stores.Loaded, reached: Any) -> bool:
+        """Return whether the time limit that paused a run, or the run that it works for, is another by now."""
+        if not isinstance(reached, dict):
+            return False
+        if (run_id := reached.get("run_id")) != loaded.start.run_id:
+            loaded = await self._store.read(str(run_id))
+        limit = getattr(loaded.limits, str(reached.get("limit")), None)
+        return limit is None or bool(limit > reached.get("limit_seconds", 0))
 
     async def _watch(self, sends_on: bool) -> None:
         turned, is_owed = self._clock.now(), sends_on
@@ -214,7 +221,8 @@ class Budgets:
             await asyncio.to_thread(self.policies.look)
             is_due = due is not None and self._clock.now() >= due
             turned = self._clock.now() if is_due or known is not self._known else turned
-            news = is_due or known is not self._known or (self._known and self._engine.elsewhere)
+            raised, self._is_raised = self._is_raised, False
+            news = raised or is_due or known is not self._known or (self._known and self._engine.elsewhere)
             is_owed = is_owed or bool(sends_on and news)
 
     async def _has_sent_on(self) -> bool:

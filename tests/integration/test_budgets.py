@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from app import errors
 from app.engine import stores
 from app.services import budgets
 from app.storage import folder_store
-from tests.integration import served
+from tests.integration import scheduled, served
 from tests.integration.project import Project
 
 ARGS = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
@@ -344,3 +345,46 @@ def test_a_budget_that_is_set_again_keeps_what_is_not_given(project: Project, cl
     assert put("--label", "", "--recipe", "", "--not-per-day") == {
         "recipe_id": None, "label": None, "per": None, "time_zone": "Europe/Berlin", "limits": {"calls": 9},
     }  # fmt: skip
+
+
+async def test_a_limit_that_is_raised_while_the_run_is_about_to_pause_sends_it_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was not paused yet when its limit was raised is looked at once more, and so is one at a start."""
+    project, given = Project(tmp_path), {"wall_seconds": 30}
+    look = {"id": "look", "type": "bash", "command": "true"}
+    stages = [{"name": "check", "steps": [look], "approval": {"required": True, "prompt": "Publish it?"}}]
+    gated = {"name": "gated", "description": "Wait", "version": "1.0.0", "schema": "1.7", "stages": stages}
+    project.write(".control-room/recipes/amplifier/gated.yaml", json.dumps(gated))
+    async with scheduled.in_process(project) as service:
+        kept = service.app.state.services.budgets
+        run_ids = [await _at_its_time(service, given) for _ in range(2)]
+        with monkeypatch.context() as patched:
+            patched.setattr(kept, "send_on", _missing)
+            raised = [await _raised(service, run_id) for run_id in run_ids[:1]]
+        before = (await service.show(run_ids[0]))["status"]
+        await service.advance(budgets.LOOK_SECONDS)
+        await service.until(run_ids[0], "waiting")
+        monkeypatch.setattr(kept, "send_on", _missing)
+        raised += [await _raised(service, run_id) for run_id in run_ids[1:]]
+    async with scheduled.in_process(project, service.time) as service:
+        await service.until(run_ids[1], "waiting")
+
+    assert (raised, before) == ([200, 200], "paused")
+
+
+async def _at_its_time(service: scheduled.Scheduled, given: dict[str, int]) -> str:
+    run_id = await service.start("gated", limits=given)
+    await service.until(run_id, "waiting")
+    await service.advance(given["wall_seconds"])
+    await service.until(run_id, "paused")
+    return run_id
+
+
+async def _raised(service: scheduled.Scheduled, run_id: str) -> int:
+    answer = await service.http.patch(f"/api/runs/{run_id}/limits", json={"wall_seconds": 9_000})
+    return answer.status_code
+
+
+async def _missing() -> None:
+    """See no run that is paused."""
