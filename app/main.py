@@ -133,7 +133,7 @@ async def _attend(
         collecting = asyncio.create_task(garbage.collect_when_quiet(), name="collect garbage")
         try:
             recovered = _tell_recovered(application, announce)
-            await asyncio.gather(_load_routes(app), recovered, application.engine.watch())
+            await asyncio.gather(_load_routes(app, application), recovered, application.engine.watch())
         finally:
             collecting.cancel()
     finally:
@@ -141,9 +141,12 @@ async def _attend(
         server.should_exit = True
 
 
-async def _load_routes(app: gateway.Gateway) -> None:
-    await app.state.load_routes()
-    gc.freeze()
+async def _load_routes(app: gateway.Gateway, application: bootstrap.Application) -> None:
+    # The first request that needs them loads them at once; until it comes, runs that were unfinished go first.
+    await application.engine.settled()
+    if not application.engine.status().stopping:
+        await app.state.load_routes()
+        gc.freeze()
 
 
 def _release(start: bootstrap.ServiceStart) -> None:

@@ -31,6 +31,9 @@ class Engine(run_engine.RunEngine, Protocol):
     async def recovered(self) -> int:
         """Wait until every run that was unfinished at the start is taken care of, and return how many."""
 
+    async def settled(self) -> None:
+        """Wait until those of them that only wait do so again, as far as this process executes them."""
+
     async def stop(self, grace_seconds: float | None = None) -> None:
         """Stop, and wait for it."""
 

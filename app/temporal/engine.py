@@ -119,6 +119,9 @@ class TemporalEngine:
         await asyncio.wait({self._recovery})
         return 0 if self._recovery.cancelled() or self._recovery.exception() else self._recovery.result()
 
+    async def settled(self) -> None:
+        """Return at once: workflows wait on the server."""
+
     async def stop(self, grace_seconds: float | None = None) -> None:
         """Stop working; another worker performs interrupted steps again."""
         self._stopping = True

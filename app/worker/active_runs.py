@@ -8,7 +8,7 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 
-from app import errors
+from app import clock, errors
 from app.domain import states, views
 from app.engine import aio, event_feed, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, CapacityHold
@@ -47,16 +47,13 @@ class ActiveRuns:
         self._reach = equipment.probes.reach
         self._spending = equipment.spending
         self._arrivals = itertools.count()
-        self.changes = event_feed.RunVersions()
-        """Change numbers of runs."""
-        self.capacity = WorkerCapacity(limit, self.changes.note)
-        """The pool's bounded capacity."""
+        self.changes = event_feed.RunVersions()  # Change numbers of runs.
+        self.capacity = WorkerCapacity(limit, self.changes.note)  # The pool's bounded capacity.
         self.locks = aio.KeyedLock()
         """A lock for each run: commands about one run are carried out one after the other."""
-        self.lineage = Lineage()
-        """Parents of runs."""
-        self.active_runs: dict[str, ActiveRun] = {}
-        """Runs that are queued or loaded."""
+        self.lineage = Lineage()  # Parents of runs.
+        self.active_runs: dict[str, ActiveRun] = {}  # Runs that are queued or loaded.
+        self.internal: set[str] = set()  # Those of them that lists and counts do not show.
         self.parked: dict[str, views.RunView] = {}
         """Last views of runs that a fault parked without a journal line."""
         self.noted: Callable[[ActiveRun], None] = ignored
@@ -100,6 +97,8 @@ class ActiveRuns:
         active_run = ActiveRun(run_id=summary.run_id, request=self._request(summary), left=left)
         active_run.request.granted = lambda: self._take_capacity(active_run)
         self.active_runs[active_run.run_id] = active_run
+        if clock.is_internal(active_run.run_id):
+            self.internal.add(active_run.run_id)
         self.parked.pop(active_run.run_id, None)
         self.changes.note(active_run.run_id)
         return active_run
@@ -363,6 +362,7 @@ class ActiveRuns:
 
     def _leave(self, active_run: ActiveRun, state: states.RunState, *, keeps_workspace: bool = False) -> None:
         del self.active_runs[active_run.run_id]
+        self.internal.discard(active_run.run_id)
         self.unread.discard(active_run.run_id)
         self.capacity.withdraw(active_run.run_id)
         self.capacity.free(active_run.run_id)

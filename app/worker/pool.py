@@ -7,7 +7,7 @@ import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 
-from app import clock, errors
+from app import errors
 from app.domain import access, authors, operations, records, runs, states, views
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
@@ -62,6 +62,7 @@ class Pool:
         self._stalled_after_seconds = equipment.stalled_after_seconds
         self._stall_watch: stall_watch.StallWatch | None = None
         self._recovery: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
         self._stop: asyncio.Task[None] | None = None
         self._death: BaseException | None = None
         self._found = 0
@@ -90,6 +91,12 @@ class Pool:
         assert self._recovery is not None
         await asyncio.wait({self._recovery})
         return self._found
+
+    async def settled(self) -> None:
+        """Wait until the runs among them that only wait do so again."""
+        await self.recovered()
+        if self._asking is not None:
+            await asyncio.wait({self._asking})
 
     async def stop(self, grace_seconds: float | None = None) -> None:
         """Stop, and wait for it: no new steps, a grace for those in flight, then an interruption; all can go on later.
@@ -175,11 +182,7 @@ class Pool:
     # -- inputs
 
     async def deliver(
-        self,
-        run_id: str,
-        key: str,
-        delivery: engine_gates.Answer | engine_inputs.Delivery,
-        attempt: int | None = None,
+        self, run_id: str, key: str, delivery: engine_gates.Answer | engine_inputs.Delivery, attempt: int | None = None
     ) -> records.Record:
         """Answer an open gate, or deliver another open input."""
         if self._recovery is not None and not self._inputs.is_open(run_id, key):
@@ -189,11 +192,8 @@ class Pool:
 
     def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:
         """Return the gates that wait for an answer, of one run or of all."""
-        resting_gates = resting.open_gates(self._active.active_runs, run_id)
-        delivered = self._inputs.is_open
-        return self._inputs.open_gates(run_id) + [
-            gate for gate in resting_gates if not delivered(gate.run_id, gate.key)
-        ]
+        known, delivered = resting.open_gates(self._active.active_runs, run_id), self._inputs.is_open
+        return self._inputs.open_gates(run_id) + [gate for gate in known if not delivered(gate.run_id, gate.key)]
 
     # -- its visible state
 
@@ -281,7 +281,7 @@ class Pool:
 
     def status(self) -> run_engine.EngineStatus:
         """Return how busy the pool is."""
-        capacity, shown = self._active.capacity, sum(not clock.is_internal(each) for each in self._active.active_runs)
+        capacity, shown = self._active.capacity, len(self._active.active_runs) - len(self._active.internal)
         return run_engine.EngineStatus(
             running=capacity.taken,
             queued=(queued := capacity.queued + len(self._active.unread)),
@@ -311,7 +311,7 @@ class Pool:
             cancelling = orphans.cancel_all(self._store, unfinished, self._clock, self._commands.cancel_all)
             self._helpers.begin(cancelling, "children of cancelled runs")
             asking = [summary for summary in unfinished if summary.status == states.RunState.WAITING]
-            self._helpers.begin(self._let_ask(asking), "questions")
+            self._asking = self._helpers.begin(self._let_ask(asking), "questions")
         else:
             self._active.know_found()
 

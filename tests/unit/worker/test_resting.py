@@ -58,6 +58,31 @@ async def test_it_waits_again_without_being_loaded() -> None:
     await bench.close()
 
 
+async def test_a_pool_settles_when_it_waits_again() -> None:
+    """A pool that has settled has read every run that was found waiting."""
+    bench, run_id = await restarted()
+    await pools.soon(bench.pool.settled())
+
+    assert bench.rests_unread(run_id)
+
+    await bench.close()
+
+
+async def test_runs_of_plans_are_not_counted() -> None:
+    """Of a run that people start and the run of a plan, which both wait, the first alone is counted, until it ends."""
+    bench, run_id = await restarted()
+    plan = await bench.submit(*ASKING, run_id="sp_20260210_aaaaaa")
+    await bench.shown(plan, RunState.WAITING)
+    await bench.until(lambda: bench.pool.status().resting == 1)
+    await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE, 1))
+    await bench.ended(run_id)
+    await bench.at_rest(run_id)
+
+    assert (bench.pool.status().running, bench.pool.status().queued, bench.pool.status().resting) == (0, 0, 0)
+
+    await bench.close()
+
+
 async def test_an_answer_takes_it_up() -> None:
     """The answer loads it: the process takes it up, asks again under the same try and goes on."""
     bench, run_id = await restarted()
