@@ -184,7 +184,9 @@ class PlanInputs:
         self._agreed.add(plan.session_id)
         if shown["last"]:
             self.tell_full(plan.session_id)
-            return {"kind": "continue"} | ({"earlier": shown["earlier"]} if "earlier" in shown else {})
+            # The file may be edited by hand before the next run has begun.
+            passed = {name: shown[name] for name in ("plan", "earlier")} if "earlier" in shown else {}
+            return {"kind": "continue", **passed}
         self._show(waiting, plan)
         return await self._look(plan, waiting)
 

@@ -135,25 +135,34 @@ class PlanRuns:
         self._known[plan.session_id] = run_id
 
     async def _carried(self, session_id: str, run_id: str) -> dict[str, plain.Json]:
-        """Return what the next run of a plan must know of the run before: the hashes of earlier versions of the file,
-        and the highest attempt of each task.
+        """Return what the next run of a plan must know of the run before: the plan that it passed on, the hashes of
+        earlier versions of the file, and the highest attempt of each task.
         """
         number = _number(session_id, run_id) - 1
         try:
             before = await self._store.read(_run_id(session_id, number)) if number else None
+            last = await self._last_input(before) if before is not None else {}
         except (errors.NotFound, errors.JournalCorrupt):
             before = None
         if before is None:
             return {"earlier": [], "attempts": {}}
         args: Mapping[str, Any] = before.start.args
         attempts: dict[str, plain.Json] = dict(args.get("attempts", {}))
-        earlier: plain.Json = []
         for record in before.records:
             if begun := _BEGUN.fullmatch(record.key):
                 attempts[begun[1]] = max(int(begun[2]), attempts.get(begun[1], 0))
-            elif isinstance(record.output, dict):
-                earlier = record.output.get("value", {}).get("earlier", earlier)
-        return {"earlier": earlier, "attempts": attempts}
+        passed = {name: last[name] for name in ("plan", "earlier") if last.get("kind") == "continue" and name in last}
+        return {"earlier": [], "attempts": attempts, **passed}
+
+    async def _last_input(self, before: stores.Loaded) -> Mapping[str, Any]:
+        if not before.records:
+            return {}
+        record = before.records[-1]
+        output: Any = record.output
+        if record.blob is not None:
+            output = await self._store.read_blob(before.start.run_id, record.blob)
+        value: Any = output.get("value") if isinstance(output, dict) else None
+        return value if isinstance(value, dict) else {}
 
     def _start(self, session_id: str, run_id: str, args: dict[str, plain.Json]) -> runs.RunStart:
         return runs.RunStart(

@@ -303,13 +303,13 @@ async def test_a_further_run_knows_the_earlier_ones(place: plan_harness.Place, m
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2"))
     done = await harness.rested(session_id)
     harness.put(session_id, dataclasses.replace(done, tasks=done.tasks[:1]).to_json())
-    while not (await harness.store.summary(session_id)).completed_at:
-        left = await harness.application.plans.edit(session_id, review="off")
-        left = await harness.application.plans.edit(session_id, review="on")
+    for number in range(8):
+        await harness.application.plans.edit(session_id, review=("on", "off")[number % 2])
     harness.put(session_id, done.to_json())
-    shown = await harness.application.plans.edit(session_id, review="off")
+    shown = await harness.application.plans.edit(session_id, review="on")
 
-    assert [each.id for each in shown.tasks] == [each.id for each in left.tasks] == [1]
+    assert (await harness.store.summary(session_id)).completed_at
+    assert [each.id for each in shown.tasks] == [1]
 
     again = dataclasses.replace(given.task(2), recipe_id="sweep", description="sweep room 4")
     harness.put(session_id, dataclasses.replace(shown, tasks=(*shown.tasks, again)).to_json())
@@ -335,3 +335,17 @@ async def test_an_edit_by_hand_counts_as_a_change(harness: Harness) -> None:
     assert refused.value.code == "plan_changed"
     assert (plan.revision, plan.tasks[0].description) == (2, "sweep the attic")
     assert (undone.revision, undone.tasks[0].description) == (4, "sweep room 1")
+
+
+async def test_an_old_file_between_two_runs_is_no_edit(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a person writes after a full journal has ended is held against the plan that it ended with."""
+    monkeypatch.setattr(driver, "MOST_INPUTS", 3)
+    session_id = await harness.create(task("sweep room 1"))
+    draft = await harness.show(session_id)
+    await harness.application.plans.approve(session_id)
+    harness.probes.at("run.after_ended", 1, lambda: harness.put(session_id, draft.to_json()))
+    for review in ("off", "on", "off"):
+        plan = await harness.application.plans.edit(session_id, review=review)
+
+    assert (await harness.store.summary(session_id)).completed_at
+    assert (plan.status, plan.review) == (plans.PlanState.APPROVED, "off")
