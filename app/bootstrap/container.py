@@ -306,7 +306,7 @@ def _application(
         engine=engine,
         starter=definitions.starter,
         binding=conversation_binding.ConversationBinding(store, engine, claims),
-        dialects=platform.drivers,
+        drivers=platform.drivers,
         clock=platform.clock,
         started_listeners=run_listeners,
     )

@@ -58,7 +58,7 @@ def embedded(parts: EngineParts) -> Engine:
 
     return pool.Pool(
         store=parts.store,
-        dialects=parts.drivers,
+        drivers=parts.drivers,
         equipment=parts.equipment,
         start_child=parts.start_child,
         limit=parts.pool.max_running,

@@ -126,7 +126,7 @@ class Reading:
         from app.services import run_queries
 
         return run_queries.RunQueries(
-            store=self.store, engine=self._engine, dialects=_DRIVERS, clock=clock.SystemClock()
+            store=self.store, engine=self._engine, drivers=_DRIVERS, clock=clock.SystemClock()
         )
 
     @cached_property
@@ -139,7 +139,7 @@ class Reading:
         return gates.Gates(
             store=self.store,
             engine=self._engine,
-            dialects=_DRIVERS,
+            drivers=_DRIVERS,
             view=self.runs.view,
             masker=masker,
             clock=clock.SystemClock(),
@@ -154,7 +154,7 @@ class Reading:
         return explanations.Explanations(
             store=self.store,
             engine=self._engine,
-            dialects=_DRIVERS,
+            drivers=_DRIVERS,
             view=self.runs.view,
             clock=clock.SystemClock(),
             masker=roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ),

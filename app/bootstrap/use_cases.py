@@ -39,7 +39,7 @@ def gates_of(
 ) -> control_gates.Gates:
     """Return the use cases of gates."""
     return control_gates.Gates(
-        store=store, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker, clock=platform.clock
+        store=store, engine=engine, drivers=platform.drivers, view=use_cases.view, masker=masker, clock=platform.clock
     )
 
 
@@ -97,7 +97,7 @@ def explanations_of(
     return explanations.Explanations(
         store=store,
         engine=engine,
-        dialects=platform.drivers,
+        drivers=platform.drivers,
         view=use_cases.view,
         clock=platform.clock,
         masker=masker,

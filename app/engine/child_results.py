@@ -11,11 +11,11 @@ from app.engine import dry_replay, ports, stores
 
 
 async def result(
-    store: stores.RunStore, dialects: Mapping[str, ports.Driver], child: str, status: states.RunState
+    store: stores.RunStore, drivers: Mapping[str, ports.Driver], child: str, status: states.RunState
 ) -> records.Result:
     """Return what came of a run that another run has started."""
     try:
-        output = await _output(store, dialects, child, status)
+        output = await _output(store, drivers, child, status)
     except errors.ControlRoomError as error:
         return failed(error.code, error.message, {"run_id": child, "status": status.value})
     if status is states.RunState.DONE:
@@ -39,11 +39,11 @@ def _cause(error: plain.Json) -> str:
 
 
 async def _output(
-    store: stores.RunStore, dialects: Mapping[str, ports.Driver], child: str, status: states.RunState
+    store: stores.RunStore, drivers: Mapping[str, ports.Driver], child: str, status: states.RunState
 ) -> dict[str, plain.Json]:
     loaded = await store.read(child)
-    dialect = dialects.get(loaded.start.dialect)
-    view = await dry_replay.review(loaded, dialect, partial(store.read_blob, child))
+    driver = drivers.get(loaded.start.dialect)
+    view = await dry_replay.review(loaded, driver, partial(store.read_blob, child))
     return {
         "run_id": child,
         "status": status.value,

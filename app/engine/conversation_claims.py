@@ -27,11 +27,11 @@ class ConversationClaims:
         self,
         sessions: agent_sessions.AgentSessions,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
     ) -> None:
         self._sessions = sessions
         self._store = store
-        self._dialects = dialects
+        self._drivers = drivers
 
     @asynccontextmanager
     async def claimed(self, agent_session_id: str, run_id: str) -> AsyncIterator[None]:
@@ -106,9 +106,9 @@ class ConversationClaims:
         return loaded.decisions.ended is None and await self._present(run_id, loaded) in (None, agent_session_id)
 
     async def _present(self, run_id: str, loaded: stores.Loaded) -> str | None:
-        dialect = self._dialects.get(loaded.start.dialect)
+        driver = self._drivers.get(loaded.start.dialect)
         read_blob = functools.partial(self._store.read_blob, run_id)
-        progress = (await dry_replay.review(loaded, dialect, read_blob)).board.progress
+        progress = (await dry_replay.review(loaded, driver, read_blob)).board.progress
         named = (progress.machine or {}).get("sessionId")
         return loaded.start.conversation(named) if isinstance(named, str) else None
 

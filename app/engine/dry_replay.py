@@ -17,7 +17,7 @@ from app.engine.stores import Loaded
 
 
 async def review(
-    loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBlob, *, elsewhere: bool = False
+    loaded: Loaded, driver: ports.Driver | None, read_blob: ReadBlob, *, elsewhere: bool = False
 ) -> views.RunView:
     """Return a run by its authority.
 
@@ -30,10 +30,10 @@ async def review(
         errors.JournalCorrupt: a blob that the driver reads is missing or wrong.
     """
     view = at_rest(loaded)
-    if dialect is None:
+    if driver is None:
         return views.on_board(view, _bare(view))
     try:
-        context, asks = await _rehearsed(loaded, dialect, read_blob)
+        context, asks = await _rehearsed(loaded, driver, read_blob)
     except errors.Unreadable:
         raise
     except errors.Fault:
@@ -42,22 +42,22 @@ async def review(
     return open_steps.executed_elsewhere(view, loaded, asks) if elsewhere else view
 
 
-async def replays(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> None:
+async def replays(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> None:
     """Make sure that a driver asks for what the living lines hold.
 
     Raises:
         errors.NondeterminismFault, errors.DriverFault: it does not.
     """
-    await _rehearsed(loaded, dialect, read_blob)
+    await _rehearsed(loaded, driver, read_blob)
 
 
-async def asked(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
+async def asked(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
     """Return the gates at which a run without an executing process waits for an answer.
 
     Where the present driver does not fit the journal, there is none that could be answered.
     """
     decided, recorded = loaded.decisions, {(record.key, record.attempt) for record in loaded.records}
-    asks = await open_asks(loaded, dialect, read_blob)
+    asks = await open_asks(loaded, driver, read_blob)
     tried = {key: (ask, decided.highest_attempt.get(key, 0)) for key, ask in asks.items() if key in decided.asked}
     return [
         OpenGate.of(loaded.start, key, attempt, ask.operation, decided)
@@ -66,14 +66,14 @@ async def asked(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> l
     ]
 
 
-async def open_asks(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> Mapping[str, Ask]:
+async def open_asks(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> Mapping[str, Ask]:
     """Return what the driver of an unfinished run asks for behind the last line, by step; nothing where the present
     driver does not fit the journal.
     """
     if loaded.decisions.ended is not None:
         return {}
     try:
-        return (await _rehearsed(loaded, dialect, read_blob))[1]
+        return (await _rehearsed(loaded, driver, read_blob))[1]
     except errors.Unreadable:
         raise
     except (errors.Fault, errors.JournalCorrupt):
@@ -81,10 +81,10 @@ async def open_asks(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) 
 
 
 async def _rehearsed(
-    loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob
+    loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob
 ) -> tuple[DriverContext, Mapping[str, Ask]]:
     context = DriverContext(loaded.start, lambda key, facts: None)
-    scheduler = DriverScheduler(lambda: dialect.drive(context))
+    scheduler = DriverScheduler(lambda: driver.drive(context))
     try:
         await replay(scheduler, loaded, read_blob)
         return context, dict(scheduler.asks)

@@ -81,11 +81,11 @@ class Equipment:
     observe: Callable[[str, str, float], None] | None = None
     """Counts a performed try by the kind of its operation, its status and its seconds; not those that only wait."""
 
-    def hiding_for(self, dialect: ports.Driver, recipe: Mapping[str, plain.Json]) -> Equipment:
+    def hiding_for(self, driver: ports.Driver, recipe: Mapping[str, plain.Json]) -> Equipment:
         """Return it with the secrets masked that a recipe names."""
-        if not _is_secretive(type(dialect)):
+        if not _is_secretive(type(driver)):
             return self
-        return self.hiding(cast(ports.SecretiveDialect, dialect).secrets(recipe))
+        return self.hiding(cast(ports.SecretiveDialect, driver).secrets(recipe))
 
     def hiding(self, secrets: ports.Secrets) -> Equipment:
         """Return it with further secrets masked."""
@@ -99,9 +99,9 @@ class Equipment:
 
 
 @functools.cache
-def _is_secretive(dialect: type[ports.Driver]) -> bool:
+def _is_secretive(driver: type[ports.Driver]) -> bool:
     # Asking an instance costs a hundred calls.
-    return issubclass(dialect, ports.SecretiveDialect)
+    return issubclass(driver, ports.SecretiveDialect)
 
 
 class Parked(BaseException):

@@ -31,7 +31,7 @@ class Replayed:
 async def replayed(
     start: runs.RunStart,
     candidates: Sequence[records.Record],
-    dialect: ports.Driver,
+    driver: ports.Driver,
     read_blob: replay.ReadBlob,
     *,
     asks_again: bool = False,
@@ -54,7 +54,7 @@ async def replayed(
             spoken[ask.operation.agent_session_id] = None
 
     context = DriverContext(start, lambda key, facts: None)
-    scheduler = DriverScheduler(lambda: dialect.drive(context), note)
+    scheduler = DriverScheduler(lambda: driver.drive(context), note)
     loaded = stores.Loaded(start=start, records=candidates, decisions=Decisions(), emitted=frozenset())
     kept: list[records.Record] = []
     differs: errors.NondeterminismFault | None = None

@@ -11,12 +11,12 @@ from app.domain import authors, decisions, gates, plain, runs, slots, views
 from app.engine import dry_replay, ports, run_engine, step_decisions, stores
 from app.engine.equipment import Equipment
 
-Dialects = Mapping[str, ports.Driver]
+Drivers = Mapping[str, ports.Driver]
 
 _log = logging.getLogger(__name__)
 
 
-async def resume(log: stores.RunLog, how: run_engine.Resume, dialects: Dialects, equipment: Equipment) -> None:
+async def resume(log: stores.RunLog, how: run_engine.Resume, drivers: Drivers, equipment: Equipment) -> None:
     """Write down that a run is sent on; its row says unfinished before that is durable.
 
     Raises:
@@ -26,28 +26,28 @@ async def resume(log: stores.RunLog, how: run_engine.Resume, dialects: Dialects,
     dead = step_decisions.dead_positions(log.loaded, how.from_key)
     sent_on = _sent_on(log.loaded, dead, how.overrides)
     if how.overrides:
-        await _make_sure_it_replays(sent_on, dialects, log, equipment)
+        await _make_sure_it_replays(sent_on, drivers, log, equipment)
     spans: plain.Json = decisions.ranges(dead)
     equipment.probes.reach("pool.before_resume")
     written = authors.facts(how.author)
     await _decide(log, {"dead": spans, "overrides": dict(how.overrides), **written}, clock.stamp(equipment.clock.now()))
     equipment.probes.reach("pool.after_resume")
-    await show(log, dataclasses.replace(sent_on, decisions=log.loaded.decisions), dialects)
+    await show(log, dataclasses.replace(sent_on, decisions=log.loaded.decisions), drivers)
 
 
-async def queue(log: stores.RunLog, dialects: Dialects, at: str) -> None:
+async def queue(log: stores.RunLog, drivers: Drivers, at: str) -> None:
     """Show a run as queued whose journal says that it continues."""
     try:
         await log.move(runs.Transition.queue(log.loaded.start.run_id, at))
     except errors.StorageFault as fault:
         _say_outdated(log, fault)
-    await show(log, log.loaded, dialects)
+    await show(log, log.loaded, drivers)
 
 
-async def show(log: stores.RunLog, loaded: stores.Loaded, dialects: Dialects) -> None:
+async def show(log: stores.RunLog, loaded: stores.Loaded, drivers: Drivers) -> None:
     """Bring the snapshots of a run up to date that rests in the queue from now on."""
     try:
-        view = await dry_replay.review(loaded, dialects.get(loaded.start.dialect), log.get_blob)
+        view = await dry_replay.review(loaded, drivers.get(loaded.start.dialect), log.get_blob)
     except (errors.ControlRoomError, errors.StorageFault) as fault:
         _say_outdated(log, fault)
         return
@@ -69,18 +69,18 @@ def _sent_on(loaded: stores.Loaded, dead: set[int], overrides: Mapping[str, plai
 
 
 async def _make_sure_it_replays(
-    sent_on: stores.Loaded, dialects: Dialects, log: stores.RunLog, equipment: Equipment
+    sent_on: stores.Loaded, drivers: Drivers, log: stores.RunLog, equipment: Equipment
 ) -> None:
-    dialect = dialects.get(sent_on.start.dialect)
-    if dialect is None:
+    driver = drivers.get(sent_on.start.dialect)
+    if driver is None:
         raise errors.RequestInvalid(
             f"this version does not know the language {sent_on.start.dialect!r}", code="unknown_dialect"
         )
     try:
-        await dry_replay.replays(sent_on, dialect, log.get_blob)
+        await dry_replay.replays(sent_on, driver, log.get_blob)
     except (errors.NondeterminismFault, errors.DriverFault) as fault:
         # The old recipe may name other secrets than the new one, and its lines are quoted beside what is asked now.
-        hiding = equipment.hiding_for(dialect, log.loaded.start.recipe).hiding_for(dialect, sent_on.start.recipe)
+        hiding = equipment.hiding_for(driver, log.loaded.start.recipe).hiding_for(driver, sent_on.start.recipe)
         masked = hiding.masker.mask_cut(plain.plain(fault.to_json()))
         raise errors.RequestInvalid(
             f"the steps that the run keeps do not fit: {masked['message']}",

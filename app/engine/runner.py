@@ -48,14 +48,14 @@ class Runner:
     def __init__(
         self,
         log: RunLog,
-        dialect: ports.Driver,
+        driver: ports.Driver,
         equipment: Equipment,
         capacity: ports.Capacity,
         changed: Callable[[], None],
         evicted: Evicted | None = None,
     ) -> None:
         start = equipment.copies.shared(log.loaded.start)
-        equipment = equipment.hiding_for(dialect, start.recipe)
+        equipment = equipment.hiding_for(driver, start.recipe)
         self.log = log
         self.capacity = capacity
         self.durability = SpaceRetry(log, equipment.clock, self._storage_changed)
@@ -64,7 +64,7 @@ class Runner:
         context = self._context = DriverContext(start, completion.noter(log), equipment.masker)
         self._exchanges = Exchanges(start.begun_again) if start.begun_again else None
         self._scheduler = DriverScheduler(
-            lambda: dialect.drive(context), self._exchanges.note if self._exchanges else None
+            lambda: driver.drive(context), self._exchanges.note if self._exchanges else None
         )
         self._projection = RunProjection(log, self._context, equipment.clock, changed)
         self._projection.durability = self.durability

@@ -48,7 +48,7 @@ class Explanations:
         *,
         store: stores.RunStore,
         engine: run_engine.RunEngine,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         view: Callable[[str], Awaitable[views.RunView]],
         clock: clock.Clock,
         masker: plain.Masker,
@@ -56,7 +56,7 @@ class Explanations:
     ) -> None:
         self._store = store
         self._engine = engine
-        self._dialects = dialects
+        self._drivers = drivers
         self._view = view
         self._clock = clock
         self._masker = masker
@@ -229,11 +229,11 @@ class Explanations:
         if waits is not None:
             due = loaded.decisions.due
             return [dataclasses.replace(wait, due_at=due.get(wait.key)) for wait in waits]
-        dialect = self._dialects.get(loaded.start.dialect)
-        if dialect is None:
+        driver = self._drivers.get(loaded.start.dialect)
+        if driver is None:
             return []
         read_blob = functools.partial(self._store.read_blob, run_id)
-        return open_steps.waits_at_rest(loaded, await dry_replay.open_asks(loaded, dialect, read_blob))
+        return open_steps.waits_at_rest(loaded, await dry_replay.open_asks(loaded, driver, read_blob))
 
     async def _child(self, run_id: str, operation: operations.Operation) -> str | None:
         query = stores.RunQuery(parent_run_id=run_id, status=UNFINISHED, limit=CHILDREN)

@@ -38,7 +38,7 @@ class Forks:
         store: stores.RunStore,
         engine: run_engine.RunEngine,
         starter: Starter,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         begun: Callable[[runs.RunStart], None],
     ) -> None:
         """Args:
@@ -47,7 +47,7 @@ class Forks:
         self._store = store
         self._engine = engine
         self._starter = starter
-        self._dialects = dialects
+        self._drivers = drivers
         self._begun = begun
 
     async def fork(
@@ -124,8 +124,8 @@ class Forks:
         requests.check_labels(request.labels)
         with faults.as_errors():
             source = await self._store.read(run_id)
-        dialect = self._dialects.get(source.start.dialect)
-        if dialect is None:
+        driver = self._drivers.get(source.start.dialect)
+        if driver is None:
             message = f"this version does not know the language {source.start.dialect!r}"
             raise errors.RequestInvalid(message, code="unknown_dialect")
         _refuse_shared_conversation(source.start)
@@ -138,7 +138,7 @@ class Forks:
         found = await fork_replay.replayed(
             start,
             candidates,
-            dialect,
+            driver,
             functools.partial(self._store.read_blob, run_id),
             # The starter of a fork may be a person whose approval counted for the source.
             asks_again=getattr(start, "approvals", None) is not None,

@@ -36,11 +36,11 @@ class GateInbox:
     """Find open gates."""
 
     def __init__(
-        self, *, store: stores.RunStore, engine: run_engine.RunEngine, dialects: Mapping[str, ports.Driver]
+        self, *, store: stores.RunStore, engine: run_engine.RunEngine, drivers: Mapping[str, ports.Driver]
     ) -> None:
         self._store = store
         self._engine = engine
-        self._dialects = dialects
+        self._drivers = drivers
 
     async def page(self, query: GateQuery) -> tuple[list[gates.OpenGate], bool]:
         """Return a page of open gates, and whether more follow."""
@@ -54,10 +54,10 @@ class GateInbox:
 
     async def open_gates_in(self, loaded: stores.Loaded) -> list[gates.OpenGate]:
         """Return the gates that wait for an answer, by a run's folder alone; those of a paused run ask again later."""
-        dialect = self._dialects.get(loaded.start.dialect)
-        if dialect is None:
+        driver = self._drivers.get(loaded.start.dialect)
+        if driver is None:
             return []
-        return await dry_replay.asked(loaded, dialect, functools.partial(self._store.read_blob, loaded.start.run_id))
+        return await dry_replay.asked(loaded, driver, functools.partial(self._store.read_blob, loaded.start.run_id))
 
     async def _open_gates(self, query: GateQuery) -> AsyncIterator[gates.OpenGate]:
         living = _by_run(

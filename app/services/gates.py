@@ -137,7 +137,7 @@ class Gates:
         *,
         store: stores.RunStore,
         engine: run_engine.RunEngine,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         view: Callable[[str], Awaitable[views.RunView]],
         masker: plain.Masker,
         clock: clock.Clock,
@@ -148,7 +148,7 @@ class Gates:
         """
         self._store = store
         self._engine = engine
-        self._inbox = GateInbox(store=store, engine=engine, dialects=dialects)
+        self._inbox = GateInbox(store=store, engine=engine, drivers=drivers)
         self._view = view
         self._masker = masker
         self._clock = clock

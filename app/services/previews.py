@@ -25,12 +25,12 @@ class Previews:
     """Say what orders would do."""
 
     def __init__(
-        self, store: stores.RunStore, forks: Forks, starter: Starter, dialects: Mapping[str, ports.Driver]
+        self, store: stores.RunStore, forks: Forks, starter: Starter, drivers: Mapping[str, ports.Driver]
     ) -> None:
         self._store = store
         self._forks = forks
         self._starter = starter
-        self._dialects = dialects
+        self._drivers = drivers
 
     async def report(self, run_id: str, order: Order, request: ForkRequest) -> PreviewReport:
         """Return what an order would do; one that would be refused is reported with the problems.
@@ -70,12 +70,12 @@ class Previews:
         start = dataclasses.replace(source.start.overridden(overrides), limits=source.limits)
         dead = step_decisions.dead_positions(source, wanted.from_key)
         candidates = [record for record in fork_replay.living(source) if record.position not in dead]
-        dialect = self._dialects.get(start.dialect)
-        if dialect is None:
+        driver = self._drivers.get(start.dialect)
+        if driver is None:
             message = f"this version does not know the language {start.dialect!r}"
             raise errors.RequestInvalid(message, code="unknown_dialect")
         read_blob = functools.partial(self._store.read_blob, run_id)
-        found = await fork_replay.replayed(start, candidates, dialect, read_blob)
+        found = await fork_replay.replayed(start, candidates, driver, read_blob)
         if found.differs is not None:
             # A resume keeps its lines, so all of them must fit.
             message = f"the steps that the run keeps do not fit: {found.differs.message}"
@@ -129,7 +129,7 @@ class Previews:
     def _limit(self, start: runs.RunStart, found: fork_replay.Replayed) -> limits.CallLimit:
         if found.finished:
             return limits.CallLimit(most=0)
-        driver = self._dialects[start.dialect]
+        driver = self._drivers[start.dialect]
         if not isinstance(driver, ports.BoundedDriver):
             return limits.CallLimit(most=None, note="The language sets no limit.")
         limit = driver.call_limit(start)

@@ -33,14 +33,14 @@ class RunQueries:
         *,
         store: stores.RunStore,
         engine: run_engine.RunEngine,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         clock: clock.Clock,
     ) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
-        self._reader = RunReader(store=store, engine=engine, dialects=dialects, clock=clock)
-        self._dialects = dialects
+        self._reader = RunReader(store=store, engine=engine, drivers=drivers, clock=clock)
+        self._drivers = drivers
         self._progress = ProgressReader(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
 
@@ -122,7 +122,7 @@ class RunQueries:
         """Return what draws graphs; lists do not load it."""
         from app.services.run_graphs import RunGraphs
 
-        return RunGraphs(self._dialects)
+        return RunGraphs(self._drivers)
 
     async def graph(self, run_id: str) -> GraphAnswer:
         """Return the graph of a run's recipe as the run froze it, with the state of each node.

@@ -51,13 +51,13 @@ class RunReader:
         *,
         store: stores.RunStore,
         engine: run_engine.RunEngine,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         clock: clock.Clock,
     ) -> None:
         self._store = store
         self._clock = clock
         self._engine = engine
-        self._dialects = dialects
+        self._drivers = drivers
         self._answers: OrderedDict[str, _Cached] = OrderedDict()
         self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
         self._forgotten = 0
@@ -242,7 +242,7 @@ class RunReader:
         from app.services import stored_views
 
         try:
-            return await stored_views.read(self._store, self._engine, self._dialects, run_id)
+            return await stored_views.read(self._store, self._engine, self._drivers, run_id)
         except errors.JournalCorrupt as error:
             # One that is queued or asleep here would only be found damaged when its turn comes.
             await self._engine.reload(run_id)

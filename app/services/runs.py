@@ -70,11 +70,11 @@ class Runs(RunQueries):
         engine: run_engine.RunEngine,
         starter: Starter,
         binding: ConversationBinding,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         clock: clock.Clock,
         started_listeners: RunStartedListeners | None = None,
     ) -> None:
-        super().__init__(store=store, engine=engine, dialects=dialects, clock=clock)
+        super().__init__(store=store, engine=engine, drivers=drivers, clock=clock)
         self._starter = starter
         self._conversation_binding = binding
         self.started_listeners = started_listeners or RunStartedListeners()
@@ -238,14 +238,14 @@ class Runs(RunQueries):
         """Return what makes forks; the start of a run does not load it."""
         from app.services.forking import Forks
 
-        return Forks(self._store, self._engine, self._starter, self._dialects, self.started_listeners.tell)
+        return Forks(self._store, self._engine, self._starter, self._drivers, self.started_listeners.tell)
 
     @functools.cached_property
     def previews(self) -> Previews:
         """Return what says what orders would do."""
         from app.services.previews import Previews
 
-        return Previews(self._store, self.forks, self._starter, self._dialects)
+        return Previews(self._store, self.forks, self._starter, self._drivers)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: authors.Author | None = None) -> Marked:
         """Change a run's labels and its pin, whatever its state.

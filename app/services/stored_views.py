@@ -13,7 +13,7 @@ from app.engine import dry_replay, ports, run_engine, stores
 
 
 async def read(
-    store: stores.RunStore, engine: run_engine.RunEngine, dialects: Mapping[str, ports.Driver], run_id: str
+    store: stores.RunStore, engine: run_engine.RunEngine, drivers: Mapping[str, ports.Driver], run_id: str
 ) -> views.RunView:
     """Return a run as its journal shows it.
 
@@ -21,8 +21,8 @@ async def read(
         errors.JournalCorrupt: it is damaged.
     """
     loaded = await store.read(run_id)
-    dialect, read_blob = dialects.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
-    view = await dry_replay.review(loaded, dialect, read_blob, elsewhere=True)
+    driver, read_blob = drivers.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
+    view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True)
     if engine.elsewhere:
         return await _parked(store, view)
     # A run that waits for people does so whether a process has it or not; any other open step was only cut off.

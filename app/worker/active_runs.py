@@ -33,7 +33,7 @@ class ActiveRuns:
     def __init__(
         self,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         limit: int,
         kept_loaded: int,
@@ -67,7 +67,7 @@ class ActiveRuns:
         """Runs that ended while recovery read rows that may be older; None once recovery has finished."""
         self.expected: set[str] | None = set()
         """Runs that were created while recovery read rows; None once recovery has finished."""
-        self._loader = Loader(store, dialects, equipment, self._reservation, self.changes.note, self.parked)
+        self._loader = Loader(store, drivers, equipment, self._reservation, self.changes.note, self.parked)
         self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, died)
         self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
         self._interrupts = False

@@ -43,7 +43,7 @@ class Loader:
     def __init__(
         self,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         reservation: Callable[[ActiveRun], CapacityHold],
         changed: Callable[[str], None],
@@ -53,7 +53,7 @@ class Loader:
         parked: Gets the views of runs that a fault of the program keeps from being loaded.
         """
         self._store = store
-        self._dialects = dialects
+        self._drivers = drivers
         self._equipment = equipment
         self._reservation = reservation
         self._changed = changed
@@ -145,7 +145,7 @@ class Loader:
         run_id = active_run.run_id
         driver: ports.Driver | ParkingDriver
         try:
-            driver = ports.driver_of(self._dialects, log.loaded.start) if fault is None else ParkingDriver(fault)
+            driver = ports.driver_of(self._drivers, log.loaded.start) if fault is None else ParkingDriver(fault)
         except errors.DriverFault as unknown:
             driver = ParkingDriver(unknown)
         changed = functools.partial(self._changed, run_id)

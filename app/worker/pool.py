@@ -35,7 +35,7 @@ class Pool:
         self,
         *,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         start_child: StartChild,
         limit: int = DEFAULT_LIMIT,
@@ -46,16 +46,16 @@ class Pool:
         self._grace_seconds = stop_grace_seconds
         self._inputs = inputs.InputRegister(equipment.clock, equipment.sources)
         self._children = ChildRuns(
-            start_child, self.ended, lambda runs: self._commands.cancel_all(runs), store, dialects, equipment.clock
+            start_child, self.ended, lambda runs: self._commands.cancel_all(runs), store, drivers, equipment.clock
         )
         equipment = self._equipped(equipment)
         self._clock = equipment.clock
         self.spending = equipment.spending
         """Keeps calls of agents within limits and budgets."""
-        self._active = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
-        self._resting = resting.Resting(self._inputs, store, dialects, equipment, self._active)
+        self._active = ActiveRuns(store, drivers, equipment, limit, kept_loaded, self._run_left, self._died)
+        self._resting = resting.Resting(self._inputs, store, drivers, equipment, self._active)
         self._active.rest = self._resting.rest
-        self._commands = RunCommands(store, dialects, equipment, self._active)
+        self._commands = RunCommands(store, drivers, equipment, self._active)
         self._deliveries = Deliveries(self._inputs, store, self._active)
         self._helpers = aio.BackgroundTasks(self._died)
         self._time_limits = TimeLimits(self._active, self._clock, self._helpers)

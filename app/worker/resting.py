@@ -30,13 +30,13 @@ class Resting:
         self,
         register: InputRegister,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         active: ActiveRuns,
     ) -> None:
         self._register = register
         self._store = store
-        self._dialects = dialects
+        self._drivers = drivers
         self._equipment = equipment
         self._active = active
         self._questions: OrderedDict[str, _Question] = OrderedDict()
@@ -85,7 +85,7 @@ class Resting:
         asked_to = decided.ended or decided.paused or decided.cancel_requested_at or not decided.taken_since_resume
         timed = loaded.limits.wall_seconds is not None or loaded.limits.active_seconds is not None
         try:
-            driver = ports.driver_of(self._dialects, loaded.start)
+            driver = ports.driver_of(self._drivers, loaded.start)
         except errors.DriverFault:
             return ()
         if asked_to or timed:

@@ -30,12 +30,12 @@ class RunCommands:
     def __init__(
         self,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         active: ActiveRuns,
     ) -> None:
         self._store = store
-        self._dialects = dialects
+        self._drivers = drivers
         self._equipment = equipment
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
@@ -219,7 +219,7 @@ class RunCommands:
             parked = summary.status == states.RunState.PAUSED or run_id in self._active.parked
             if log.loaded.decisions.paused is not None or not parked:
                 await self._write_unpause(log, author)
-            await resuming.queue(log, self._dialects, self._now())
+            await resuming.queue(log, self._drivers, self._now())
         return self._queue(summary)
 
     async def _write_unpause(self, log: stores.RunLog, author: Author | None) -> None:
@@ -278,7 +278,7 @@ class RunCommands:
             self._refuse_done(run_id, log.loaded.decisions.ended)
             taken_over = {} if summary.owner == "service" else {"owner": "service"}
             whole = dataclasses.replace(how, overrides={**how.overrides, **taken_over})
-            await resuming.resume(log, whole, self._dialects, self._equipment)
+            await resuming.resume(log, whole, self._drivers, self._equipment)
         return self._queue(summary)
 
     def _refuse_done(self, run_id: str, ended: decisions.Ended | None) -> None:
@@ -293,7 +293,7 @@ class RunCommands:
             self._refuse_while_stopping()
             async with self._opened(run_id) as log:
                 if await marking.mark(log, marks, author, self._reach):
-                    await resuming.show(log, log.loaded, self._dialects)
+                    await resuming.show(log, log.loaded, self._drivers)
                     self._active.changes.note(run_id)
                 return log.loaded.start
         log = await self._active.take_up(active_run)

@@ -42,7 +42,7 @@ class ChildRuns:
         ended: Ended,
         cancel: Callable[[set[str]], Awaitable[None]],
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Driver],
+        drivers: Mapping[str, ports.Driver],
         time: clock.Clock,
     ) -> None:
         self._start = start
@@ -50,7 +50,7 @@ class ChildRuns:
         self._cancel = cancel
         self._clock = time
         self._store = store
-        self._dialects = dialects
+        self._drivers = drivers
         self._begun: dict[str, set[str]] = {}
 
     async def perform(self, call: ports.Call) -> records.Result:
@@ -68,7 +68,7 @@ class ChildRuns:
                 "timeout", f"the run {child} did not end in time and is cancelled", {"run_id": child}
             )
         self._begun.get(call.run.run_id, set()).discard(child)
-        return await child_results.result(self._store, self._dialects, child, status)
+        return await child_results.result(self._store, self._drivers, child, status)
 
     async def _end(self, call: ports.Call, child: str) -> states.RunState | None:
         """Wait for a child's end; None: its time was over first."""

@@ -15,7 +15,7 @@ ASKING: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask"})
 
 def box(bench: pools.Bench) -> gate_inbox.GateInbox:
     """Return the inbox of a bench."""
-    return gate_inbox.GateInbox(store=bench.store, engine=bench.pool, dialects=bench.dialects)
+    return gate_inbox.GateInbox(store=bench.store, engine=bench.pool, drivers=bench.dialects)
 
 
 async def waiting(bench: pools.Bench, count: int) -> list[str]:

@@ -31,7 +31,7 @@ class Harness:
 
     def __init__(self, bench: pools.Bench) -> None:
         self.bench = bench
-        self.reader = CountingReader(store=bench.store, engine=bench.pool, dialects=bench.dialects, clock=bench.clock)
+        self.reader = CountingReader(store=bench.store, engine=bench.pool, drivers=bench.dialects, clock=bench.clock)
         self.follower = event_streams.EventFollower(store=bench.store, engine=bench.pool, clock=bench.clock)
         self._waiter = long_polls.LongPolls(
             reader=self.reader, follower=self.follower, engine=bench.pool, clock=bench.clock

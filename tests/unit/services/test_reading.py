@@ -49,7 +49,7 @@ async def bench() -> AsyncIterator[pools.Bench]:
 
 def reader(bench: pools.Bench) -> run_reader.RunReader:
     """Return a reader of the bench's runs."""
-    return run_reader.RunReader(store=bench.store, engine=bench.pool, dialects=bench.dialects, clock=bench.clock)
+    return run_reader.RunReader(store=bench.store, engine=bench.pool, drivers=bench.dialects, clock=bench.clock)
 
 
 def reads(bench: pools.Bench) -> int:
@@ -118,7 +118,7 @@ async def test_a_run_that_is_being_loaded_shows_what_its_journal_holds(bench: po
     whole = await shown(reader(bench), run_id)
     loaded = await reader(bench).view(run_id)
     loading: Any = LoadingPool(bench.pool, run_id, loaded)
-    meanwhile = run_reader.RunReader(store=bench.store, engine=loading, dialects=bench.dialects, clock=bench.clock)
+    meanwhile = run_reader.RunReader(store=bench.store, engine=loading, drivers=bench.dialects, clock=bench.clock)
 
     assert (whole["status"], whole["current_step_index"], list(whole["cache_summary"])) == ("done", 2, ["one", "two"])
     assert await shown(meanwhile, run_id) == whole

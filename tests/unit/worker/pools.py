@@ -240,7 +240,7 @@ class Bench:
         )
         return pool.Pool(
             store=self.store,
-            dialects=self.dialects,
+            drivers=self.dialects,
             equipment=equipment,
             start_child=self._start_child,
             limit=self._limit,

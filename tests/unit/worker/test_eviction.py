@@ -157,7 +157,7 @@ async def test_nothing_is_seen_of_it() -> None:
     run_id = await there.submit({"tool": "one"}, {"gather": {"a": [{"gate": "ask"}], "b": [{"gate": "too"}]}})
     await there.until(lambda: len(there.pool.open_gates(run_id)) == 2)
     await there.shown(run_id, RunState.WAITING)
-    reader = run_reader.RunReader(store=there.store, engine=there.pool, dialects={"toy": toys.TOY}, clock=there.clock)
+    reader = run_reader.RunReader(store=there.store, engine=there.pool, drivers={"toy": toys.TOY}, clock=there.clock)
     number, before = there.pool.change_number(run_id), await reader.ready(run_id)
     events = await told(there, run_id)
     await there.evicted(run_id)
