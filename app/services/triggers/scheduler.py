@@ -143,12 +143,12 @@ class TriggerScheduler:
     async def _take_files(self, trigger_id: str) -> None:
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.find(trigger_id)
-            if trigger is None or trigger.files is None or trigger.paused:
+            if trigger is None or (files := trigger.files) is None or trigger.paused:
                 return
             links: list[str] = []
             try:
                 root = self._triggers.root(trigger)
-                found = await asyncio.to_thread(drops.found, root, trigger.files.pattern, links)
+                found = await asyncio.to_thread(drops.found, root, files.pattern, links)
             except (errors.RequestInvalid, errors.ToolFailed) as failure:
                 await self._note_once(trigger, failure.message, trigger.history[-1:])
                 return
@@ -159,7 +159,7 @@ class TriggerScheduler:
                 trigger = await self._note_once(trigger, f"{links[0]}{more}", trigger.history)
             new = {path: identity for path, identity in found.items() if trigger.seen.get(path) != identity}
             room = max(triggers.MOST_WAITING - len(trigger.waiting), 0)
-            settled = self._settling.settled(trigger_id, new, self._clock.monotonic(), trigger.files.settle_seconds)
+            settled = self._settling.settled(trigger_id, new, self._clock.monotonic(), files.settle_seconds)
             ready = dict(sorted(settled.items())[:room])
             seen = {path: identity for path, identity in trigger.seen.items() if path in found} | ready
             if seen == trigger.seen:
