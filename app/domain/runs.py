@@ -208,3 +208,13 @@ def _transition(
 
 
 _SINCE = {to: frozenset(state for state, targets in MOVES.items() if to in targets) for to in RunState}
+
+
+def child_key(parent_run_id: str, key: str) -> str:
+    """Return the idempotency key of the run that a step of another run starts."""
+    return f"child:{parent_run_id}:{plain.sha256(key.encode())[:32]}"
+
+
+def is_child(start: RunStart) -> bool:
+    """Return whether a step of another run has started a run; its key means the same in every data directory."""
+    return (start.idempotency_key or "").startswith(f"child:{start.parent_run_id}:")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from app import clock, errors
-from app.domain import allowed_orders, authors, decisions, operations, plain, runs, states
+from app.domain import allowed_orders, authors, decisions, operations, runs, states
 from app.engine import aio, ports, run_engine, stores
 from app.services import conversation_binding, faults, requests, run_reader, voting
 from app.services.conversation_binding import ConversationBinding
@@ -331,5 +331,5 @@ def _child_request(call: ports.Call) -> StartRequest:
         priority=parent.priority,
         parent_run_id=parent.run_id,
         owner=parent.owner,
-        idempotency_key=f"child:{parent.run_id}:{plain.sha256(call.key.encode())[:32]}",
+        idempotency_key=runs.child_key(parent.run_id, call.key),
     )

@@ -117,7 +117,8 @@ def row(
         if status is states.RunState.PAUSED
         else gates.end_reason(error, decided.ended.ending if decided.ended else None),
         facts=facts,
-        keyed=native,
+        # The step of an imported run must find the child that it has started, and not start another one.
+        keyed=native or (start.run_id == run_id and runs.is_child(start)),
     )
 
 
