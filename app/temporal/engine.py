@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -368,11 +368,8 @@ class TemporalEngine:
     async def _tell_later(self, run_id: str, signal: str, arguments: list[Any]) -> None:
         while True:
             await self._clock.sleep(_AGAIN_SECONDS)
-            try:
-                await self._signal(run_id, signal, arguments)
-            except RPCError:
-                continue
-            return
+            with suppress(RPCError):
+                return await self._signal(run_id, signal, arguments)
 
     async def _run_rested(self, start: runs.RunStart, state: states.RunState) -> None:
         for listener in self.rest_listeners:

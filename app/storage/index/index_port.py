@@ -33,9 +33,8 @@ class IndexedRun:
     """A run's row."""
 
     summary: stores.RunSummary  # What lists show.
-    idempotency_key: str | None = (
-        None  # Key under which a repeated request finds it; foreign runs have only those of children.
-    )
+    idempotency_key: str | None = None
+    """Key under which a repeated request finds it; foreign runs have only those of children."""
     request_sha256: str | None = None  # Hash of the request that made it.
     sums: tuple[UsageSum, ...] | None = field(default=None, compare=False)
     """What it cost in parts; None: not known here, and left as it is where the row is written."""
