@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import click
 import pytest
 
 from app.cli import root
+from app.cli.agent_recipes import command as agent_recipes
 from app.cli.orchestrate import command
 from tests.architecture import sources
 
@@ -87,3 +89,25 @@ def test_what_is_missing_is_seen() -> None:
         None,
         None,
     ]
+
+
+def reached(here: click.Command) -> Iterator[click.Command]:
+    """Return a command and all below it."""
+    yield here
+    for below in here.commands.values() if isinstance(here, click.Group) else ():
+        yield from reached(below)
+
+
+def test_every_command_can_be_called() -> None:
+    """Each command that a module of `app.cli` defines belongs to a program."""
+    known = {id(found) for program in PROGRAMS.values() for found in reached(program)}
+    known |= {id(found) for found in reached(agent_recipes.agent_recipes)}
+    defined = [
+        (module.name, name)
+        for module in sources.modules(sources.APP / "cli")
+        for name, found in vars(importlib.import_module(module.name)).items()
+        if isinstance(found, click.Command) and id(found) not in known
+    ]
+
+    assert len(known) > 100
+    assert defined == []

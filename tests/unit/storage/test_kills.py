@@ -69,6 +69,7 @@ def test_no_manifest_on_disk_is_newer_than_the_slots(swept: list[dict[str, Any]]
 
 async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any]]) -> None:
     """For every point: answered creations, steps, decisions, issues, plans and deletions hold; the run can go on."""
+    answers: set[str] = set()
     for life in swept:
         place = Path(life["place"])
         told = place.with_suffix(".answers").read_text(encoding="utf-8").split("\n")[:-1]
@@ -82,6 +83,8 @@ async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any
             await store.close()
 
         assert not [name for name in (place / "runs").iterdir() if name.name.startswith(".new")], life
+        answers.update(told)
+    assert {"created", "taken", "issue", "document removed", "labelled", "ended", "deleted"} <= answers
 
 
 async def check(store: Any, told: list[str]) -> None:
