@@ -8,7 +8,7 @@ Runs in `ActiveRuns.active_runs`, each an `ActiveRun`:
 - *admitted*: a command or a delivery is about to load it; it is not in the queue.
   In: `ActiveRuns.admit`, which every place below passes through first.
   Out: loading, by `ActiveRuns.take_up`.
-- *unread*: in `ActiveRuns.unread`: recovery found it waiting, and has not read its journal yet.
+- *unread*: in `ActiveRuns.unread`: recovery found it waiting, or with a cancelled parent, and has not loaded it yet.
   In: `recovery._set_aside`.
   Out: resting or queued, by `Resting.put_back`; loading, ahead of both, by `ActiveRuns.take_up`.
 - *queued*: its request waits in `WorkerCapacity`.

@@ -60,7 +60,7 @@ class ActiveRuns:
         """Called with each run that was loaded, before it executes, and before it is evicted."""
         self.rest: Callable[[stores.Loaded, evicted_runs.EvictedRun], evicted_runs.RestingRun | None] = ignored
         """Lets the steps of an evicted run rest without tasks, if all of them can; None: they go on."""
-        self.unread: set[str] = set()  # Runs found waiting, neither queued nor read.
+        self.unread: set[str] = set()  # Runs found waiting, or to be cancelled; neither queued nor read.
         self.stopping = False
         """Whether the pool is stopping, so that no step begins."""
         self.ended: set[str] | None = set()

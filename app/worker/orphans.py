@@ -28,6 +28,22 @@ async def cancel_all(
             await timer.sleep(RELOAD_SECONDS)
 
 
+async def doomed(store: stores.RunStore, found: Sequence[stores.RunSummary]) -> set[str]:
+    """Return the runs whose parent was cancelled, or is about to be, and which no one resumed since."""
+    parents: dict[str, str | None] = {}
+    lost = set()
+    for child in found:
+        if (parent := child.parent_run_id) is not None:
+            try:
+                if parent not in parents:
+                    parents[parent] = await _cancelled_at(store, parent)
+                if (at := parents[parent]) is not None and await _ends_with(store, child, at):
+                    lost.add(child.run_id)
+            except (errors.ControlRoomError, errors.StorageFault) as error:
+                _log.warning("not looked at: %s", error.message, extra={"run_id": child.run_id, "code": error.code})
+    return lost
+
+
 async def is_resumed_since(store: stores.RunStore, run_id: str, instant: str) -> bool:
     """Return whether a person resumed a run later, and so overruled what had cancelled it."""
     resumed_at = (await store.read(run_id)).decisions.resumed_at
@@ -52,5 +68,16 @@ async def _is_orphan(store: stores.RunStore, child: stores.RunSummary) -> bool:
     parent = await store.summary(child.parent_run_id)
     if parent.status != states.RunState.CANCELLED or parent.completed_at is None:
         return False
-    begun_before = child.created_at <= parent.completed_at
-    return begun_before and not await is_resumed_since(store, child.run_id, parent.completed_at)
+    return await _ends_with(store, child, parent.completed_at)
+
+
+async def _cancelled_at(store: stores.RunStore, run_id: str) -> str | None:
+    """Return when a run was cancelled, or a person asked for it; None: it was not."""
+    parent = await store.summary(run_id)
+    if states.RunState(parent.status).finished:
+        return parent.completed_at if parent.status == states.RunState.CANCELLED else None
+    return (await store.read(run_id)).decisions.cancel_requested_at
+
+
+async def _ends_with(store: stores.RunStore, child: stores.RunSummary, cancelled_at: str) -> bool:
+    return child.created_at <= cancelled_at and not await is_resumed_since(store, child.run_id, cancelled_at)

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from app import clock, errors
 from app.domain import states
 from app.engine import stores
+from app.worker import orphans
 from app.worker.active_runs import ActiveRuns
 from app.worker.loading import RELOAD_SECONDS
 
@@ -30,12 +32,18 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
     for summary in unfinished:
         active.lineage.note(summary)
     readable = [summary for summary in unfinished if summary.unreadable is None]
-    _set_aside(active, *filter(_may_rest, readable))
-    _queue(active, *(summary for summary in readable if summary.status != states.RunState.PAUSED))
+    _take_in(active, [summary for summary in readable if summary.parent_run_id is None])
+    children = [summary for summary in readable if summary.parent_run_id is not None]
+    lost = await orphans.doomed(store, children)
+    # They are about to be cancelled, and must not begin a step before.
+    _set_aside(active, *(summary for summary in children if summary.run_id in lost and not _is_paused(summary)))
+    _take_in(active, [summary for summary in children if summary.run_id not in lost])
     for summary in unfinished:
+        if summary.run_id in lost:
+            continue
         if summary.unreadable is not None:
             _wait_for(active, summary)
-        elif summary.exclusive_workspace or summary.concurrency_key or summary.status == states.RunState.PAUSED:
+        elif summary.exclusive_workspace or summary.concurrency_key or _is_paused(summary):
             await _look(store, active, summary)
     left = [summary for summary in unfinished if summary.run_id not in (active.expected or ())]
     active.know_found()
@@ -49,6 +57,15 @@ async def _unfinished(store: stores.RunStore, timer: clock.Clock) -> list[stores
         except errors.StorageFault as fault:
             _log.error("unfinished runs not listed, they wait: %s", fault.message, extra={"code": fault.code})
         await timer.sleep(RELOAD_SECONDS)
+
+
+def _take_in(active: ActiveRuns, summaries: Sequence[stores.RunSummary]) -> None:
+    _set_aside(active, *filter(_may_rest, summaries))
+    _queue(active, *(summary for summary in summaries if not _is_paused(summary)))
+
+
+def _is_paused(summary: stores.RunSummary) -> bool:
+    return summary.status == states.RunState.PAUSED
 
 
 def _queue(active: ActiveRuns, *summaries: stores.RunSummary) -> None:

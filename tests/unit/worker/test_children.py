@@ -114,11 +114,27 @@ async def test_a_crash_amid_a_cancel_reaches_the_children_too() -> None:
     await bench.toolbox.begun("one")
     await bench.crash_at("pool.after_cancel", 1, bench.pool.cancel(run_id))
     await bench.restart()
-    await bench.until(lambda: not bench.pool.status().resting and not bench.pool.status().running)
 
-    assert await bench.every_status() == ["cancelled"] * 2
+    assert await bench.ended(*await bench.run_ids()) == [RunState.CANCELLED] * 2
 
     await bench.close()
+
+
+async def test_a_child_of_a_cancelled_parent_begins_nothing_after_a_restart() -> None:
+    """Whether the crash came before or after the end of the parent, its child ends as it was."""
+    for point in ("pool.after_cancel", "run.after_ended"):
+        bench = await Bench(limit=9).open()
+        bench.toolbox.hold("one")
+        run_id = await bench.submit(child("sub", *toys.tools("one")))
+        await bench.toolbox.begun("one")
+        (sub,) = [found for found in await bench.run_ids() if found != run_id]
+        await bench.crash_at(point, 1, bench.pool.cancel(run_id))
+        await bench.restart()
+
+        assert await bench.ended(run_id, sub) == [RunState.CANCELLED] * 2
+        assert (await bench.store.read(sub)).decisions.highest_attempt == {"one": 1}, point
+
+        await bench.close()
 
 
 async def test_a_cancelled_child_is_told_to_its_parent() -> None:
