@@ -94,14 +94,9 @@ def money(amount: float) -> str:
 def explanation(found: Mapping[str, Any]) -> str:
     """Return why a run does not move, the chain behind it, and the commands that send it on."""
     chain = [(link["run_id"], link["kind"], link["since"], link.get("until")) for link in found["chain"]]
-    acts = list(dict.fromkeys(_led(link["act"]) for link in found["chain"] if link.get("act")))
+    acts = list(dict.fromkeys(options.led(link["act"]) for link in found["chain"] if link.get("act")))
     parts = [printable.one_line(found["sentence"]), table(("run_id", "cause", "since", "until"), chain)]
     return "\n\n".join([*parts, *(["\n".join(acts)] if acts else [])])
-
-
-def _led(act: str) -> str:
-    is_complete = " --server " in act or not act.startswith(("control-room runs ", "control-room gates "))
-    return act if is_complete else act + options.again()
 
 
 def step_request(found: Mapping[str, Any]) -> str:
@@ -353,9 +348,14 @@ def nearest(name: str, known: Sequence[str]) -> str:
 def _progress(detail: Mapping[str, Any]) -> str:
     total = detail.get("total_steps")
     done = detail.get("current_step_index", 0)
-    # A gate may come after the last step.
-    gate = " + gate" if total is not None and done >= total and detail.get("status") == "waiting" else ""
-    return f"{done} of {'?' if total is None else total} steps{gate}"
+    return f"{done} of {'?' if total is None else total} steps{last_gate(detail)}"
+
+
+def last_gate(run: Mapping[str, Any]) -> str:
+    """Return what the progress of a run at a gate behind its last step ends with."""
+    done, total = run.get("current_step_index"), run.get("total_steps")
+    at_end = done is not None and total is not None and done >= total
+    return " + gate" if at_end and run.get("status") == "waiting" else ""
 
 
 def partial(ending: Mapping[str, Any] | None) -> str | None:

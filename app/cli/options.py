@@ -152,6 +152,25 @@ def again() -> str:
     return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in typed)
 
 
+def led(order: str) -> str:
+    """Return a command line with the options by which the present command was led to its folder or service, as far as
+    that command takes them and does not name them.
+    """
+    context = click.get_current_context(silent=True)
+    command = None if context is None else _command(context.find_root().command, order)
+    taken = [] if command is None else [option for parameter in command.params for option in parameter.opts]
+    return order + again() if "--server" in taken and "--server" not in order.split() else order
+
+
+def _command(root: click.Command, order: str) -> click.Command | None:
+    found: click.Command | None = root
+    for word in order.split()[1:]:
+        if not isinstance(found, click.Group):
+            break
+        found = found.get_command(click.get_current_context(), word)
+    return found
+
+
 def laid_over(**given: str | None) -> Mapping[str, str]:
     """Return the environment with settings, by their names without prefix, put over it."""
     return os.environ | {settings.PREFIX + name: value for name, value in given.items() if value is not None}

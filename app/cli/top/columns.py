@@ -62,7 +62,7 @@ RUNS = (
     Column(
         name="task", width=18, show=lambda run, now: line(run.get("description") or run.get("recipe_id")), grows=True
     ),
-    Column(name="steps", width=7, show=lambda run, now: _progress(run), right=True),
+    Column(name="steps", width=10, show=lambda run, now: progress(run), right=True),
     Column(name="cost", width=8, show=lambda run, now: money((run.get("usage") or {}).get("cost_usd")), right=True),
     Column(name="duration", width=8, show=lambda run, now: _duration(run, now), right=True),
     Column(name="tokens", width=7, show=lambda run, now: tokens(run.get("usage") or {}), right=True),
@@ -157,9 +157,10 @@ def _spent(sums: Row) -> str:
     return f"{money(sums.get('cost_usd'))} ({printable.counted(unpriced, 'call')} without a price)"
 
 
-def _progress(run: Row) -> str:
+def progress(run: Row) -> str:
+    """Return how many steps of a run are finished, of how many."""
     done, total = run.get("current_step_index"), run.get("total_steps")
-    return "" if done is None else f"{done}/{'?' if total is None else total}"
+    return "" if done is None else f"{done}/{'?' if total is None else total}{formats.last_gate(run)}"
 
 
 def _duration(run: Row, now: datetime) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 import pytest
-from click import testing
 
 from app import resources
-from app.cli import formats, statistics
+from app.cli import formats, root, statistics
+from app.cli.top import columns
 from app.dialects.amplifier import agents
 from app.domain import operations, plain, records
 from app.engine import open_steps
@@ -43,6 +43,7 @@ def test_a_gate_after_the_last_step_is_shown(status: str, done: int, expected: s
     (line,) = [line for line in formats.run(detail).splitlines() if line.startswith("progress")]
 
     assert line.split(maxsplit=1)[1] == expected
+    assert columns.progress(detail) == expected.replace(" of ", "/").replace(" steps", "")
 
 
 def test_sums_of_prices_have_no_dust() -> None:
@@ -76,14 +77,14 @@ def test_the_scripted_error_of_the_page_is_retried() -> None:
 
 
 def test_what_to_do_about_a_waiting_run_leads_to_the_same_service() -> None:
-    """Commands on runs and gates name the service that was asked; those of another machine do not."""
-    acts = ["control-room runs unpause r", "control-room worker --serve tools", "control-room runs why r --server u"]
-    chain = [{"run_id": "r", "kind": "parked", "since": None, "act": act} for act in acts]
+    """Commands that can ask a service name the one that was asked; those of a machine do not."""
+    own = ["control-room runs unpause r", "control-room budgets set daily --max-cost N"]
+    others = ["control-room worker --serve tools", "control-room serve", "control-room runs why r --server u"]
+    chain = [{"run_id": "r", "kind": "parked", "since": None, "act": act} for act in own + others]
+    given, runs = ["r", "--server", "http://127.0.0.1:1"], root.control_room.commands["runs"]
+    assert isinstance(runs, click.Group)
+    above = click.Context(runs, parent=click.Context(root.control_room))
+    with runs.commands["why"].make_context("why", given, above):
+        shown = formats.explanation({"sentence": "It waits.", "chain": chain})
 
-    @click.command()
-    @click.option("--server")
-    def why(server: str) -> None:
-        click.echo(formats.explanation({"sentence": "It waits.", "chain": chain}))
-
-    shown = testing.CliRunner().invoke(why, ["--server", "http://127.0.0.1:1"]).output
-    assert shown.splitlines()[-3:] == [f"{acts[0]} --server http://127.0.0.1:1", *acts[1:]]
+    assert shown.splitlines()[-5:] == [f"{act} --server http://127.0.0.1:1" for act in own] + others
