@@ -62,8 +62,8 @@ class ProgressReader:
     ) -> RunListed:
         fields = {name: getattr(run, name) for name in run.__slots__}
         view = self._engine.view(run.run_id)
-        if view is not None and run.unreadable:
-            # Its row waits until everything is in its files, which may take long.
+        if view is not None and (run.unreadable or _is_parked(run, view)):
+            # Its row waits until everything is in its files, which may take long, or until it is loaded.
             code = view.error.get("code") if view.error else None
             fields |= {"status": view.status.value, "updated_at": view.updated_at, "error_code": code}
             fields |= {"completed_at": view.completed_at}
@@ -87,6 +87,11 @@ class ProgressReader:
             return self._ended.get((run.run_id, run.updated_at))
         progress = view.board.progress
         return stores.RunProgress(finished_steps=progress.finished_steps, total_steps=progress.total_steps)
+
+
+def _is_parked(run: stores.RunSummary, view: views.RunView) -> bool:
+    """Return whether a fault parked a run without a line of its journal."""
+    return view.status is states.RunState.PAUSED and not states.RunState(run.status).finished
 
 
 def _live_elsewhere(run: stores.RunSummary, performed: open_steps.PerformedStep | None) -> LiveStep | None:

@@ -9,7 +9,8 @@ import pytest
 
 from app import errors
 from app.domain import states
-from app.engine import ports
+from app.engine import ports, stores
+from app.services import run_queries
 from app.storage import memory_store
 from app.worker import loading
 from tests.unit.worker import failing, pools, toys
@@ -209,12 +210,22 @@ async def test_a_folder_that_nobody_understands_stops_nothing() -> None:
 
     assert (view.reason, view.error and view.error["code"]) == ("internal_error", "internal_error")
 
+    rows, _ = await _queries(bench).page(stores.RunQuery(recipe_id=view.start.recipe_id))
+
+    assert [(row.status, row.reason, row.error_code) for row in rows if row.run_id == store.odd] == [
+        ("paused", "internal_error", "internal_error")
+    ]
+
     odd, store.odd = store.odd, None
 
     assert await bench.pool.unpause(odd) is RunState.RUNNING
     assert await bench.ended(odd) == [RunState.DONE]
 
     await bench.close()
+
+
+def _queries(bench: Bench) -> run_queries.RunQueries:
+    return run_queries.RunQueries(store=bench.store, engine=bench.pool, dialects=bench.dialects, clock=bench.clock)
 
 
 @pytest.mark.parametrize("trouble", [TypeError("nobody thought of this"), OSError(24, "Too many open files")])
