@@ -133,6 +133,9 @@ async def tell_of_runs(ask: Recorder) -> None:
     failed = (await ask("start_run", failing))["run_id"]
     await ask.until(failed, "failed")
     await ask("list_runs", stores.RunQuery(status="failed"))
+    found = await ask("list_runs", stores.RunQuery(started_by="local"))
+    assert failed in [run["run_id"] for run in found]
+    assert await ask("list_runs", stores.RunQuery(started_by="ada")) == []
 
     stuck = (await ask("start_run", requests.StartRequest(recipe_id="unguarded", labels={"a": "b"})))["run_id"]
     await ask.until(stuck, step="draft")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from typing import Any
 
@@ -194,6 +195,24 @@ async def test_several_states_are_listed_together(service: served.Served) -> Non
 
     assert [row["run_id"] for row in found.json()] == [run_id]
     assert others.json() == []
+
+
+async def test_runs_of_one_starter_are_listed(service: served.Served, cli: Any) -> None:
+    """The filter names an author, or the way in of those without a name; the command has it, too."""
+    ours = (await service.run("quick"))["run_id"]
+    answer = await service.http.post("/api/runs", json={"recipe_id": "quick"}, headers={"X-Control-Room-Author": "ada"})
+    hers = answer.json()["run_id"]
+    await service.until(hers, "done")
+    found = [
+        (await service.http.get("/api/runs", params={"started_by": name})).json() for name in ("ada", "local", "a")
+    ]
+    too_long = await service.http.get("/api/runs", params={"started_by": "a" * 1_000})
+    words = ("runs", "list", "--started-by", "ada", "--json", "--project", str(service.project.root))
+    _, printed, _ = await asyncio.to_thread(cli, *words)
+
+    assert [[row["run_id"] for row in rows] for rows in found] == [[hers], [ours], []]
+    assert (too_long.status_code, too_long.json()["flaws"][0]["path"]) == (400, "query.started_by")
+    assert [row["run_id"] for row in json.loads(printed)] == [hers]
 
 
 async def _rows(service: served.Served) -> dict[str, dict[str, Any]]:
