@@ -219,7 +219,7 @@ notifications.add_command(
 
 
 def _failing(found: Sequence[Mapping[str, Any]]) -> str:
-    names = ("message_id", "run_id", "kind", "attempts", "next_attempt_at", "error")
+    names = ("message_id", "run_id", "kind", "behind", "attempts", "next_attempt_at", "error")
     rows = [[one[name] for name in names] for one in found]
     return formats.table(names, rows, none="no message is tried again", whole=True)
 

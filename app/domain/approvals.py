@@ -63,7 +63,7 @@ class ApprovalsShown(shapes.Shape):
 
     needed: int  # Number of keys that must give the same decision.
     not_starter: bool  # Whether the key that started the run does not count.
-    given: tuple[Vote, ...]  # Votes so far, one for each key.
+    given: tuple[Vote, ...]  # Votes so far; a denial may follow another vote of its key.
 
 
 def agreeing(votes: Sequence[Vote], decision: str) -> int:

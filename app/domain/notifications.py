@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -127,6 +128,7 @@ class FailingMessage(shapes.Shape):
     error: str  # Why the newest attempt failed.
     attempted_at: shapes.Instant  # When that was.
     next_attempt_at: shapes.Instant  # When it is tried again.
+    behind: int  # Messages of its run that are sent after it, as far as the process that answers knows.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +172,13 @@ def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | Non
     )
 
 
-def failing(endpoint: Endpoint) -> list[FailingMessage]:
-    """Return the messages that are tried again, the one that is tried first at the head."""
+def failing(endpoint: Endpoint, waiting: Iterable[Message]) -> list[FailingMessage]:
+    """Return the messages that are tried again, the one that is tried first at the head.
+
+    Args:
+        waiting: Messages that are not delivered yet.
+    """
+    of_runs = Counter(message.run_id for message in waiting if message.message_id not in endpoint.tried)
     found = [
         FailingMessage(
             message_id=message_id,
@@ -181,6 +188,7 @@ def failing(endpoint: Endpoint) -> list[FailingMessage]:
             error=failed.error,
             attempted_at=failed.at,
             next_attempt_at=failed.next_at,
+            behind=of_runs[failed.run_id],
         )
         for message_id, failed in endpoint.tried.items()
         if message_id not in endpoint.given_up

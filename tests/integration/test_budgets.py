@@ -357,6 +357,7 @@ async def test_a_limit_that_is_raised_while_the_run_is_about_to_pause_sends_it_o
     gated = {"name": "gated", "description": "Wait", "version": "1.0.0", "schema": "1.7", "stages": stages}
     project.write(".control-room/recipes/amplifier/gated.yaml", json.dumps(gated))
     async with scheduled.in_process(project) as service:
+        assert service.app is not None
         kept = service.app.state.services.budgets
         run_ids = [await _at_its_time(service, given) for _ in range(2)]
         with monkeypatch.context() as patched:

@@ -168,6 +168,7 @@ class Dispatcher:
         for endpoint_id, endpoint in found.items():
             if endpoint_id not in self._outlets:
                 self._outlets[endpoint_id] = _Outlet(endpoint, self._clock.now())
+                self._repository.waiting[endpoint_id] = self._outlets[endpoint_id].pending
             self._outlets[endpoint_id].endpoint = endpoint
             for message_id in self._outlets[endpoint_id].woken.keys() & set(endpoint.given_up):
                 self._outlets[endpoint_id].woken[message_id].set()
@@ -231,7 +232,6 @@ class Dispatcher:
 
     def _begin(self, outlet: _Outlet, message: notifications.Message) -> None:
         outlet.pending[message.message_id] = message
-        self._repository.waiting[outlet.endpoint.endpoint_id] = len(outlet.pending)
         if message.run_id not in outlet.lanes:
             lane = asyncio.create_task(self._deliver(outlet, message.run_id), name=f"notify {message.run_id}")
             outlet.lanes[message.run_id] = lane
@@ -312,7 +312,6 @@ class Dispatcher:
         while len(outlet.delivered) > notifications.MOST_DELIVERED:
             del outlet.delivered[next(iter(outlet.delivered))]
         del outlet.pending[message.message_id]
-        self._repository.waiting[outlet.endpoint.endpoint_id] = len(outlet.pending)
         outlet.is_dirty = True
         self._repository.changed.set()
 

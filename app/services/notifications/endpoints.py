@@ -42,10 +42,11 @@ class EndpointQueries:
         Raises:
             errors.NotFound: `endpoint_not_found`.
         """
-        return notifications.failing(await self._repository.get(endpoint_id))
+        endpoint = await self._repository.get(endpoint_id)
+        return notifications.failing(endpoint, self._repository.waiting.get(endpoint_id, {}).values())
 
     async def _shown(self, endpoint: notifications.Endpoint, secret: str | None = None) -> notifications.EndpointShown:
-        waiting = self._repository.waiting.get(endpoint.endpoint_id, 0)
+        waiting = len(self._repository.waiting.get(endpoint.endpoint_id, ()))
         dead = len(await self._repository.dead_letters(endpoint.endpoint_id).all())
         return notifications.shown(endpoint, waiting, dead, secret)
 

@@ -101,8 +101,8 @@ class EndpointRepository:
         self._turn = asyncio.Lock()
         self.changed = asyncio.Event()
         """Set by each change; the dispatcher clears it."""
-        self.waiting: dict[str, int] = {}
-        """Messages that are not delivered yet, by endpoint."""
+        self.waiting: dict[str, Mapping[str, notifications.Message]] = {}
+        """Messages that are not delivered yet, by endpoint and id."""
 
     async def all(self) -> list[notifications.Endpoint]:
         """Return all endpoints, oldest first.

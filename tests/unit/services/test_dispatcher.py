@@ -11,7 +11,7 @@ import pytest
 from app import clock, errors
 from app.domain import notifications
 from app.engine import event_feed
-from app.services.notifications import dispatcher, plan_questions, repository, senders
+from app.services.notifications import dispatcher, endpoints, plan_questions, repository, senders
 from tests.unit.services import memory_documents
 
 AT = "2026-02-10T14:30:00.000Z"
@@ -93,13 +93,31 @@ async def test_a_stop_keeps_what_was_delivered_just_before() -> None:
     tested = _dispatcher(kept, sender)
     tested.start()
     async with asyncio.timeout(60):
-        while kept.waiting.get("ep_1") != 0:
+        while kept.waiting.get("ep_1") != {}:
             await turn()
     await tested.stop()
 
     (endpoint,) = await kept.all()
     assert sender.sent == ["m1"]
     assert (endpoint.delivered, endpoint.since) == (("m1",), AT)
+
+
+async def test_a_failing_message_names_those_that_wait_for_it() -> None:
+    """Later messages of its run wait for a message that is refused; those of other runs are not behind it."""
+    kept, sender = await _endpoint_with_a_message(), _Refusing()
+    letters = kept.dead_letters("ep_1")
+    (first,) = await letters.all()
+    for name, run_id in (("m2", "r1"), ("m3", "r2")):
+        message = dataclasses.replace(first.message, message_id=name, run_id=run_id)
+        await letters.put(name, dataclasses.replace(first, message=message))
+    tested, listed = _dispatcher(kept, sender), endpoints.EndpointQueries(kept)
+    tested.start()
+    async with asyncio.timeout(60):
+        while len(failing := await listed.list_failing("ep_1")) < 2:
+            await turn()
+    await tested.stop()
+
+    assert {each.message_id: each.behind for each in failing} == {"m1": 1, "m3": 0}
 
 
 async def test_tries_that_a_person_ends_are_not_begun_again() -> None:

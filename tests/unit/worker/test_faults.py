@@ -225,7 +225,7 @@ async def test_a_folder_that_nobody_understands_stops_nothing() -> None:
 
 
 def _queries(bench: Bench) -> run_queries.RunQueries:
-    return run_queries.RunQueries(store=bench.store, engine=bench.pool, dialects=bench.dialects, clock=bench.clock)
+    return run_queries.RunQueries(store=bench.store, engine=bench.pool, drivers=bench.dialects, clock=bench.clock)
 
 
 @pytest.mark.parametrize("trouble", [TypeError("nobody thought of this"), OSError(24, "Too many open files")])
