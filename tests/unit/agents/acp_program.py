@@ -1,6 +1,9 @@
-"""An agent of the Agent Client Protocol, made with the protocol's own package; its prompts say what it is to do.
+"""An agent of the Agent Client Protocol; its prompts say what it is to do.
 
-    python acp_program.py [--name NAME] [--modes A,B] [--no-load | --resume] [--acts] [--models A,B] [--lingers]
+    python acp_program.py [--package] [--name NAME] [--modes A,B] [--no-load | --resume] [--acts] [--models A,B]
+        [--lingers]
+
+With `--package` it is made with the protocol's own package.
 
 It keeps conversations in the folder `$ACP_STORE`, one JSON file each.
 """
@@ -15,16 +18,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import pydantic
+if TYPE_CHECKING or "--package" in sys.argv[1:]:
+    import pydantic
 
-# The protocol's package builds three hundred models when it is loaded; this program needs a dozen, each when it does.
-_lazily = {"defer_build": True, "use_attribute_docstrings": False}
-vars(pydantic)["ConfigDict"] = lambda **given: given | _lazily
+    # The package builds three hundred models when it is loaded; this program needs a dozen, each when it does.
+    _lazily = {"defer_build": True, "use_attribute_docstrings": False}
+    vars(pydantic)["ConfigDict"] = lambda **given: given | _lazily
 
-import acp  # noqa: E402
-from acp import schema  # noqa: E402
+    import acp
+    from acp import schema
+else:
+    import acp_plain as acp
+    from acp_plain import schema
 
 STORE = Path(os.environ.get("ACP_STORE", "."))
 

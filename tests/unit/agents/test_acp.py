@@ -27,6 +27,8 @@ from tests.unit.agents import around, living
 from tests.unit.agents.prompts import prompt
 
 PROGRAM = str(Path(__file__).with_name("acp_program.py"))
+PLAIN = (sys.executable, "-S", PROGRAM)
+WITH_THE_PACKAGE = (sys.executable, PROGRAM, "--package")
 OURS = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
 Make = Callable[..., acp_backend.AcpBackend]
@@ -51,8 +53,10 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-@pytest.fixture
-def make(running: supervisor.Supervisor, sessions: MemoryAgentSessions) -> Make:
+@pytest.fixture(params=[PLAIN, pytest.param(WITH_THE_PACKAGE, marks=pytest.mark.slow)], ids=["plain", "package"])
+def make(request: pytest.FixtureRequest, running: supervisor.Supervisor, sessions: MemoryAgentSessions) -> Make:
+    """Give what makes the backend of an agent, once with the protocol's own package."""
+
     def made(
         *arguments: str,
         kept: agent_sessions.AgentSessions = sessions,
@@ -60,9 +64,7 @@ def make(running: supervisor.Supervisor, sessions: MemoryAgentSessions) -> Make:
         **given: Any,
     ) -> acp_backend.AcpBackend:
         environ = {**os.environ, "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "another"}
-        config = BackendConfig(
-            **{"name": "mine", "type": "acp", "command": (sys.executable, PROGRAM, *arguments)} | given
-        )
+        config = BackendConfig(**{"name": "mine", "type": "acp", "command": (*request.param, *arguments)} | given)
         surrounded = around.surroundings(running=running, sessions=kept, environ=environ, time=time)
         return acp_backend.AcpBackend(config, surrounded)
 
@@ -131,6 +133,17 @@ class TestTurns:
         assert reply.text == "It is written."
         assert (tmp_path / "made.txt").read_text() == "written"
         assert (store / "chosen").read_text() == "id-allow_once"
+
+    async def test_the_package_of_the_protocol_understands_it(
+        self, running: supervisor.Supervisor, sessions: MemoryAgentSessions, say: Any, tmp_path: Path
+    ) -> None:
+        """An agent that is made with the protocol's own package finds nothing wrong in what it is sent and asks for."""
+        config = BackendConfig(name="mine", type="acp", command=(*WITH_THE_PACKAGE, "--modes", "plan,ask"))
+        backend = acp_backend.AcpBackend(config, around.surroundings(running=running, sessions=sessions))
+        reply = await backend.prompt(say("write made.txt"))
+
+        assert (reply.text, reply.error) == ("It is written.", None)
+        assert (tmp_path / "made.txt").read_text() == "written"
 
     @pytest.mark.slow
     async def test_a_mode_that_does_not_ask_is_chosen(self, make: Make, say: Any) -> None:
