@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from app import errors
 from app.agents import local
@@ -34,6 +35,17 @@ async def backend() -> AsyncIterator[local.LocalBackend]:
     await made.close()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def loaded() -> AsyncIterator[local.LocalBackend]:
+    """Give a backend for all tests that only speak with it, since loading the model takes longer than they do."""
+    made = local.LocalBackend("local")
+    yield made
+    await made.close()
+
+
+speaking_only = pytest.mark.asyncio(loop_scope="module")
+
+
 async def test_the_model_is_loaded_at_the_first_prompt_and_once(backend: local.LocalBackend) -> None:
     """No process is started before it is needed, prompts that come together start one, and it stays."""
     before = living.children()
@@ -47,9 +59,10 @@ async def test_the_model_is_loaded_at_the_first_prompt_and_once(backend: local.L
     assert "xllamacpp" not in sys.modules
 
 
-async def test_the_reply_tells_its_price(backend: local.LocalBackend) -> None:
+@speaking_only
+async def test_the_reply_tells_its_price(loaded: local.LocalBackend) -> None:
     """Tokens read and written are counted; the limit of the reply is kept."""
-    reply = await backend.prompt(prompt("Tell a long story.", max_tokens=7))
+    reply = await loaded.prompt(prompt("Tell a long story.", max_tokens=7))
 
     assert reply.usage is not None
     assert reply.usage.output_tokens == 7
@@ -57,15 +70,17 @@ async def test_the_reply_tells_its_price(backend: local.LocalBackend) -> None:
 
 
 @pytest.mark.slow
-async def test_the_standing_instruction_reaches_the_model(backend: local.LocalBackend) -> None:
+@speaking_only
+async def test_the_standing_instruction_reaches_the_model(loaded: local.LocalBackend) -> None:
     """A system text is part of what the model reads, and changes what it says."""
-    plain = await backend.prompt(prompt("Who are you?", max_tokens=20))
-    told = await backend.prompt(prompt("Who are you?", system="You are Mira, a harbour pilot.", max_tokens=20))
+    plain = await loaded.prompt(prompt("Who are you?", max_tokens=20))
+    told = await loaded.prompt(prompt("Who are you?", system="You are Mira, a harbour pilot.", max_tokens=20))
 
     assert plain.text != told.text
 
 
-async def test_a_reply_is_held_to_its_schema(backend: local.LocalBackend) -> None:
+@speaking_only
+async def test_a_reply_is_held_to_its_schema(loaded: local.LocalBackend) -> None:
     """A reply that must fit a schema does, though the prompt asks for something else."""
     schema = {
         "type": "object",
@@ -76,7 +91,7 @@ async def test_a_reply_is_held_to_its_schema(backend: local.LocalBackend) -> Non
         "required": ["outcome", "findings"],
         "additionalProperties": False,
     }
-    reply = await backend.prompt(prompt("Write a poem about rain.", reply_schema=schema, max_tokens=None))
+    reply = await loaded.prompt(prompt("Write a poem about rain.", reply_schema=schema, max_tokens=None))
 
     answer = json.loads(reply.text)
     assert answer["outcome"] in ("approved", "rejected")
@@ -84,19 +99,21 @@ async def test_a_reply_is_held_to_its_schema(backend: local.LocalBackend) -> Non
 
 
 @pytest.mark.slow
-async def test_a_reply_that_reached_its_longest_is_told(backend: local.LocalBackend) -> None:
+@speaking_only
+async def test_a_reply_that_reached_its_longest_is_told(loaded: local.LocalBackend) -> None:
     """Half a JSON document comes with the reason why it is half."""
     schema = {"type": "object", "properties": {"story": {"type": "string", "minLength": 200}}, "required": ["story"]}
-    reply = await backend.prompt(prompt("Tell a story.", reply_schema=schema, max_tokens=10))
+    reply = await loaded.prompt(prompt("Tell a story.", reply_schema=schema, max_tokens=10))
 
     assert (reply.error, reply.finish, reply.usage and reply.usage.output_tokens) == (None, "length", 10)
 
 
 @pytest.mark.slow
-async def test_a_schema_that_cannot_be_kept_is_refused(backend: local.LocalBackend) -> None:
+@speaking_only
+async def test_a_schema_that_cannot_be_kept_is_refused(loaded: local.LocalBackend) -> None:
     """A schema that the library does not understand is told, and the next prompt is answered."""
-    refused = await backend.prompt(prompt(reply_schema={"type": "nonsense"}))
-    answered = await backend.prompt(prompt())
+    refused = await loaded.prompt(prompt(reply_schema={"type": "nonsense"}))
+    answered = await loaded.prompt(prompt())
 
     assert refused.error is not None
     assert refused.error.code == "prompt_refused"
@@ -104,11 +121,12 @@ async def test_a_schema_that_cannot_be_kept_is_refused(backend: local.LocalBacke
 
 
 @pytest.mark.parametrize(("words", "max_tokens"), [(9_000, 10), (8_100, 200)])
+@speaking_only
 async def test_a_prompt_too_long_is_refused_with_its_numbers(
-    backend: local.LocalBackend, words: int, max_tokens: int
+    loaded: local.LocalBackend, words: int, max_tokens: int
 ) -> None:
     """Nothing is cut in silence: neither a prompt that does not fit, nor a reply that finds no room behind it."""
-    reply = await backend.prompt(prompt("count " * words, max_tokens=max_tokens))
+    reply = await loaded.prompt(prompt("count " * words, max_tokens=max_tokens))
 
     assert reply.error is not None
     assert reply.error.code == "prompt_too_long"
@@ -127,16 +145,18 @@ async def test_a_model_that_is_not_there_is_refused(backend: local.LocalBackend)
 
 
 @pytest.mark.parametrize(
-    ("loaded", "text", "after_seconds"),
-    [(False, SLOW, 0.05), (True, "Tell a long story about a fortress.", 1.0)],
-    ids=["loading", "writing"],
+    ("begun", "text", "after_seconds"),
+    [
+        pytest.param(False, SLOW, 0.05, id="loading", marks=pytest.mark.slow),
+        pytest.param(True, "Tell a long story about a fortress.", 1.0, id="writing"),
+    ],
 )
 async def test_a_cancellation_stops_the_generation(
-    backend: local.LocalBackend, loaded: bool, text: str, after_seconds: float
+    backend: local.LocalBackend, begun: bool, text: str, after_seconds: float
 ) -> None:
     """Whatever the model is at, it is stopped long before its end, and the next prompt is answered."""
     before = living.children()
-    if loaded:
+    if begun:
         await backend.prompt(prompt())
     speaking = asyncio.ensure_future(backend.prompt(prompt(text, max_tokens=4_000)))
     await asyncio.wait([speaking], timeout=after_seconds)
@@ -150,10 +170,11 @@ async def test_a_cancellation_stops_the_generation(
 
 
 @pytest.mark.slow
-async def test_a_cancelled_wait_disturbs_nobody(backend: local.LocalBackend) -> None:
+@speaking_only
+async def test_a_cancelled_wait_disturbs_nobody(loaded: local.LocalBackend) -> None:
     """A prompt that is cancelled while it waits for its turn leaves the speaking one alone."""
-    speaking = asyncio.ensure_future(backend.prompt(prompt("Tell a story.", max_tokens=60)))
-    waiting = asyncio.ensure_future(backend.prompt(prompt("Sing a song.")))
+    speaking = asyncio.ensure_future(loaded.prompt(prompt("Tell a story.", max_tokens=60)))
+    waiting = asyncio.ensure_future(loaded.prompt(prompt("Sing a song.")))
     await asyncio.sleep(0)
     waiting.cancel()
     reply = await speaking
