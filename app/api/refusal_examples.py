@@ -18,7 +18,7 @@ _UNREADABLE = {
     "path": f"runs/{_RUN}/start.json",
     "errno": "EIO",
     "since": "2026-02-10T14:30:00.000Z",
-    "next_attempt_at": "2026-02-10T14:30:04.000Z",
+    "next_try_at": "2026-02-10T14:30:04.000Z",
     "retry_after_seconds": 4,
 }
 _TRIGGER = "trg_5h2m9q0x7c1v8b3n"

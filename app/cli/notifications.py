@@ -187,7 +187,7 @@ def _messages(count: int) -> str:
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:
-    names = ("endpoint_id", "name", "channel", "kinds", "waiting", "dead", "attempts", "next_attempt_at", "last_error")
+    names = ("endpoint_id", "name", "channel", "kinds", "waiting", "dead", "attempts", "next_try_at", "last_error")
     rows = [[_kinds(one) if name == "kinds" else one[name] for name in names] for one in found]
     return formats.table(names, rows, none="no endpoints", whole=True)
 
@@ -219,7 +219,7 @@ notifications.add_command(
 
 
 def _failing(found: Sequence[Mapping[str, Any]]) -> str:
-    names = ("message_id", "run_id", "kind", "behind", "attempts", "next_attempt_at", "error")
+    names = ("message_id", "run_id", "kind", "behind", "attempts", "next_try_at", "error")
     rows = [[one[name] for name in names] for one in found]
     return formats.table(names, rows, none="no message is tried again", whole=True)
 

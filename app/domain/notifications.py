@@ -109,7 +109,7 @@ class EndpointShown(shapes.Shape):
     failing: int  # Those of them whose newest attempt failed.
     attempts: int  # How often the one of them that was tried most was tried; 0: none fails.
     last_error: str | None  # Why the newest of these attempts failed.
-    next_attempt_at: shapes.Instant | None  # When the first of them is tried again.
+    next_try_at: shapes.Instant | None  # When the first of them is tried again.
     dead: int  # Messages that were given up, and can be replayed.
     signing_secret: str | None = shapes.omitted()
     """Secret of the signatures, shown only in the answer that adds the endpoint."""
@@ -126,8 +126,8 @@ class FailingMessage(shapes.Shape):
     kind: Kind | None  # Its kind.
     attempts: int  # How often it was tried.
     error: str  # Why the newest attempt failed.
-    attempted_at: shapes.Instant  # When that was.
-    next_attempt_at: shapes.Instant  # When it is tried again.
+    tried_at: shapes.Instant  # When that was.
+    next_try_at: shapes.Instant  # When it is tried again.
     behind: int  # Messages of its run that are sent after it, as far as the process that answers knows.
 
 
@@ -166,7 +166,7 @@ def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | Non
         failing=len(tried),
         attempts=max((each.attempts for each in tried), default=0),
         last_error=tried[-1].error if tried else None,
-        next_attempt_at=min((each.next_at for each in tried), default=None),
+        next_try_at=min((each.next_at for each in tried), default=None),
         dead=dead,
         signing_secret=signing_secret,
     )
@@ -186,14 +186,14 @@ def failing(endpoint: Endpoint, waiting: Iterable[Message]) -> list[FailingMessa
             kind=failed.kind,
             attempts=failed.attempts,
             error=failed.error,
-            attempted_at=failed.at,
-            next_attempt_at=failed.next_at,
+            tried_at=failed.at,
+            next_try_at=failed.next_at,
             behind=of_runs[failed.run_id],
         )
         for message_id, failed in endpoint.tried.items()
         if message_id not in endpoint.given_up
     ]
-    return sorted(found, key=lambda each: each.next_attempt_at)
+    return sorted(found, key=lambda each: each.next_try_at)
 
 
 def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:

@@ -20,7 +20,7 @@ class Unreadable(shapes.Shape):
     """File within the run's folder, `.` for the folder itself."""
     errno: Annotated[str, shapes.Keywords({"examples": ["EIO"]})]  # Name of the system's error.
     since: shapes.Instant  # When reading it failed first.
-    next_attempt_at: shapes.Instant  # When it is read again.
+    next_try_at: shapes.Instant  # When it is read again.
 
     @classmethod
     def of(cls, detail: Mapping[str, plain.Json]) -> Unreadable:

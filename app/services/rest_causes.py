@@ -67,8 +67,8 @@ def _reported(error: Mapping[str, plain.Json] | None, known: str | None = None) 
 
 def unreadable(run_id: str, file: Unreadable) -> Cause:
     """Return which file cannot be read now."""
-    text = f"{file.file} cannot be read now ({file.errno}); it is read again at {file.next_attempt_at}"
-    return dataclasses.replace(_cause(run_id, "unreadable", text, file.since), until=file.next_attempt_at)
+    text = f"{file.file} cannot be read now ({file.errno}); it is read again at {file.next_try_at}"
+    return dataclasses.replace(_cause(run_id, "unreadable", text, file.since), until=file.next_try_at)
 
 
 def _cause(run_id: str, kind: explanations.CauseKind, text: str, since: str | None, *, act: str | None = None) -> Cause:

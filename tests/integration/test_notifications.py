@@ -203,7 +203,7 @@ async def test_a_person_ends_the_tries_of_a_message(tmp_path: Path) -> None:
 
     told = {name: failing[0][name] for name in ("run_id", "kind", "attempts", "error")}
     assert told == {"run_id": run_id, "kind": "done", "attempts": 1, "error": "the answer was 500"}
-    assert failing[0]["attempted_at"] < failing[0]["next_attempt_at"]
+    assert failing[0]["tried_at"] < failing[0]["next_try_at"]
     assert (wrong.status_code, wrong.json()["code"]) == (404, "message_not_found")
     assert (ended.json(), again.json(), left) == ({"given_up": 1}, {"given_up": 0}, [])
     assert (letter["message"]["message_id"], letter["attempts"]) == (message_id, 1)
@@ -300,8 +300,8 @@ async def test_tries_are_counted_over_restarts(tmp_path: Path) -> None:
 
     assert [each["attempts"] for each in (first, early, second, third, left)] == [1, 1, 2, 3, 0]
     assert (first["waiting"], first["failing"], first["last_error"]) == (1, 1, "the answer was 503")
-    assert first["next_attempt_at"] == clock.stamp(scheduled.BEGIN + timedelta(seconds=5))
-    assert (left["failing"], left["last_error"], left["next_attempt_at"]) == (0, None, None)
+    assert first["next_try_at"] == clock.stamp(scheduled.BEGIN + timedelta(seconds=5))
+    assert (left["failing"], left["last_error"], left["next_try_at"]) == (0, None, None)
 
 
 async def _failing(service: served.Served, endpoint_id: str, attempts: int) -> dict[str, Any]:

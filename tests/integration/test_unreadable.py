@@ -83,7 +83,7 @@ async def test_an_ended_run_that_cannot_be_read_stays_what_it_was(
         assert (shown["status"], shown["error"]) == (row["status"], row["error_code"]) == ("done", None)
         assert shown["unreadable"] == row["unreadable"]
         assert (shown["unreadable"]["file"], shown["unreadable"]["errno"]) == ("start.json", errno.errorcode[code])
-        assert shown["unreadable"]["since"] < shown["unreadable"]["next_attempt_at"]
+        assert shown["unreadable"]["since"] < shown["unreadable"]["next_try_at"]
         for answer in answers.values():
             assert (answer.status_code, answer.json()["code"]) == (503, "unreadable")
             assert 1 <= int(answer.headers["Retry-After"]) <= 60

@@ -44,7 +44,7 @@ class _Fault:
     again: Callable[[], Any]
     wait_seconds: float = FIRST_WAIT_SECONDS
     due: float = 0.0
-    next_attempt_at: str = ""
+    next_try_at: str = ""
 
 
 def passes(error: OSError) -> bool:
@@ -234,7 +234,7 @@ class ReadFaults:
     def _postpone(self, fault: _Fault, repeated: bool) -> None:
         fault.wait_seconds = min(fault.wait_seconds * (2 if repeated else 1), LONGEST_WAIT_SECONDS)
         fault.due = self._clock.monotonic() + fault.wait_seconds
-        fault.next_attempt_at = clock.stamp(self._clock.now() + dt.timedelta(seconds=fault.wait_seconds))
+        fault.next_try_at = clock.stamp(self._clock.now() + dt.timedelta(seconds=fault.wait_seconds))
 
     def _clear(self, call: Call) -> None:
         with self._guard:
@@ -257,7 +257,7 @@ def _told(fault: _Fault, seconds: int) -> errors.Unreadable:
             "path": fault.path,
             "errno": _name(fault),
             "since": fault.since,
-            "next_attempt_at": fault.next_attempt_at,
+            "next_try_at": fault.next_try_at,
             "retry_after_seconds": seconds,
         },
     )
@@ -265,7 +265,7 @@ def _told(fault: _Fault, seconds: int) -> errors.Unreadable:
 
 def _shown(fault: _Fault, file: str) -> unreadables.Unreadable:
     return unreadables.Unreadable(
-        file=file, errno=_name(fault), since=fault.since, next_attempt_at=fault.next_attempt_at
+        file=file, errno=_name(fault), since=fault.since, next_try_at=fault.next_try_at
     )
 
 

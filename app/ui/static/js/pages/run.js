@@ -39,7 +39,7 @@ export function Run({ id }) {
     <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${wasDenied(run) ? "denied" : run.status} word=${stopped(run) ? undefined : sentence(run, state.open)} />`}
       actions=${html`<${RunActions} run=${run} onDone=${live.refresh} />`} />
     <${Fault} error=${live.error} retry=${live.refresh} />
-    ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now (${run.unreadable.errno}).</strong> The last known state is shown, and nothing is changed. Next try: <${Ago} at=${run.unreadable.next_attempt_at} />.</p>`}
+    ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now (${run.unreadable.errno}).</strong> The last known state is shown, and nothing is changed. Next try: <${Ago} at=${run.unreadable.next_try_at} />.</p>`}
     <${WhatHappened} run=${run} onDone=${live.refresh} />
     <${Why} run=${run} path=${path} mine=${mine} />
     ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
