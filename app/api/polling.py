@@ -13,7 +13,9 @@ MOST_WAIT_SECONDS = 60  # Longest that a poll is held back.
 
 async def shown(services: Services, run_id: str, seconds: float, known: frozenset[str]) -> Response:
     """Return a run's answer, with `seconds` as soon as it differs from those that the client knows."""
-    found = await (services.runs.wait(run_id, seconds, known) if seconds else services.runs.ready(run_id))
+    found = await (
+        services.runs.polls.answer(run_id, seconds, known) if seconds else services.runs.reader.ready(run_id)
+    )
     return unless_known(found.body, found.etag, known)
 
 

@@ -169,7 +169,7 @@ async def looked(
     found = await look()
     if wait:
         old = known or {found[2]}
-        found = await services.runs.look(found, look, wait, lambda seen: seen[2] not in old and "*" not in old)
+        found = await services.runs.polls.look(found, look, wait, lambda seen: seen[2] not in old and "*" not in old)
     body, further, etag = found
     headers = {**further, "ETag": etag, "Cache-Control": "no-cache"}
     if etag in known or "*" in known:

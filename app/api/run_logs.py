@@ -81,7 +81,9 @@ async def show_log(
     if end - first <= log_tails.PART_BYTES:
         content = (await services.runs.log_part(run_id, name, first, end - first)).content
         return Response(content, status, headers, media_type="text/plain")
-    return StreamingResponse(services.runs.log_span(run_id, name, first, end), status, headers, media_type="text/plain")
+    return StreamingResponse(
+        services.runs.tails.span(run_id, name, first, end), status, headers, media_type="text/plain"
+    )
 
 
 async def _followed(

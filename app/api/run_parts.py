@@ -117,7 +117,7 @@ async def show_slot(
     slot: Annotated[str, Path(description="Name of the slot.", examples=["draft"])],
 ) -> Response:
     """Return the receipt of a pointer slot, or the full text of an artifact."""
-    return as_json(await services.runs.slot(run_id, slot))
+    return as_json(await services.runs.reader.slot(run_id, slot))
 
 
 async def _followed(

@@ -140,7 +140,7 @@ class Reading:
             store=self.store,
             engine=self._engine,
             drivers=_DRIVERS,
-            view=self.runs.view,
+            view=self.runs.reader.view,
             masker=masker,
             clock=clock.SystemClock(),
         )
@@ -155,7 +155,7 @@ class Reading:
             store=self.store,
             engine=self._engine,
             drivers=_DRIVERS,
-            view=self.runs.view,
+            view=self.runs.reader.view,
             clock=clock.SystemClock(),
             masker=roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ),
             surroundings=explanations.Surroundings(service=self._directory.service),

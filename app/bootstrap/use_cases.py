@@ -39,7 +39,12 @@ def gates_of(
 ) -> control_gates.Gates:
     """Return the use cases of gates."""
     return control_gates.Gates(
-        store=store, engine=engine, drivers=platform.drivers, view=use_cases.view, masker=masker, clock=platform.clock
+        store=store,
+        engine=engine,
+        drivers=platform.drivers,
+        view=use_cases.reader.view,
+        masker=masker,
+        clock=platform.clock,
     )
 
 
@@ -98,7 +103,7 @@ def explanations_of(
         store=store,
         engine=engine,
         drivers=platform.drivers,
-        view=use_cases.view,
+        view=use_cases.reader.view,
         clock=platform.clock,
         masker=masker,
         surroundings=explanations.Surroundings(

@@ -58,12 +58,10 @@ class FolderClient:
                 yield event.to_json()
 
     async def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
-        """Yield the texts of a log while it grows."""
         async for piece in await self.application.runs.follow_log(run_id, name, 0):
             yield piece.text
 
     async def verify_all(self) -> AsyncGenerator[list[JsonObject], None]:
-        """Check everything that is stored."""
         cursor: str | None = None
         while True:
             found = await self.application.upkeep.verify_page(cursor, _VERIFIED_PER_PAGE)

@@ -33,15 +33,6 @@ _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    params: Mapping[str, Any] | None = None
-    body: Mapping[str, Any] | None = None
-
-
 class HttpClient:
     """Send each use case to its route; an answer that is not a success is raised as the error that it reports."""
 
@@ -83,10 +74,7 @@ class HttpClient:
 
     async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the answer of the service; None where the service reports no change."""
-        request = _request(wanted, *args, **kwargs)
-        answer = await self._send(
-            request.method, request.path, params=request.params, json=request.body, headers=request.headers
-        )
+        answer = await self._send(**_request(wanted, *args, **kwargs))
         if answer.status_code == httpx.codes.NOT_MODIFIED or wanted.answers is None:
             return cast(T, None)
         return cast(T, answer.text if wanted.answers is str else self._json(answer, wanted.answers))
@@ -146,11 +134,11 @@ class HttpClient:
             yield self._json(answer, list)
             path = answer.links.get("next", {}).get("url")
 
-    async def _send(self, method: str, path: str, **parts: Any) -> httpx.Response:
+    async def _send(self, method: str, url: str, **parts: Any) -> httpx.Response:
         try:
             # Never repeated: where the connection broke, nothing shows whether the order was taken, and it could be
             # carried out twice. Repeating is the caller's decision, with an idempotency key.
-            answer = await self._http.request(method, path, **parts)
+            answer = await self._http.request(method, url, **parts)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
         if not (answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED):
@@ -207,8 +195,8 @@ def _kind(status: int, code: str) -> type[errors.ControlRoomError]:
     return _OF_STATUS.get(status, errors.RequestInvalid if status < 500 else errors.ConfigurationError)
 
 
-def _request(wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> _Request:
-    """Return the request of a use case: path, `Idempotency-Key`, and the rest as the query or the body."""
+def _request(wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+    """Return the parts of a use case's request: path, `Idempotency-Key`, and the rest as the query or the body."""
     method, template = wanted.route.split(" ")
     bound = inspect.signature(wanted.perform).bind(None, *args, **kwargs)
     bound.apply_defaults()
@@ -220,10 +208,10 @@ def _request(wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> _Reque
         fields |= _fields(value) if dataclasses.is_dataclass(value) else {name: value}
     headers = _headers(method, fields)
     if method in ("GET", "DELETE"):
-        return _Request(method=method, path=path, headers=headers, params=_query(fields))
+        return {"method": method, "url": path, "headers": headers, "params": _query(fields)}
     known = {name: value for name, value in fields.items() if value is not None}
     body = wanted.body(*args, **kwargs) if wanted.body else known
-    return _Request(method=method, path=path, headers=headers, body=body)
+    return {"method": method, "url": path, "headers": headers, "json": body}
 
 
 def _headers(method: str, fields: dict[str, Any]) -> dict[str, str]:

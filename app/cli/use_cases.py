@@ -52,7 +52,7 @@ async def list_runs(folder: FolderClient, query: stores.RunQuery) -> list[JsonOb
 @use_case("GET /api/runs/{run_id}")
 async def show_run(folder: FolderClient, run_id: str) -> JsonObject:
     """Return a run with its newest steps and its slots."""
-    shown: JsonObject = json.loads((await folder.application.runs.ready(run_id)).body)
+    shown: JsonObject = json.loads((await folder.application.runs.reader.ready(run_id)).body)
     return shown
 
 
@@ -72,7 +72,7 @@ async def show_graph(folder: FolderClient, run_id: str) -> JsonObject:
 @use_case("GET /api/runs/{run_id}/cache/{name}")
 async def show_slot(folder: FolderClient, run_id: str, name: str) -> JsonObject:
     """Return a slot."""
-    return await folder.application.runs.slot(run_id, name)
+    return await folder.application.runs.reader.slot(run_id, name)
 
 
 @use_case("GET /api/runs/{run_id}/logs", answers=list)

@@ -29,16 +29,16 @@ Outcome = dict[str, Any]
 
 async def of_run(application: bootstrap.Application, run_id: str) -> Outcome:
     """Return the state of a run as the service shows it."""
-    detail = json.loads((await application.runs.ready(run_id)).body)
+    detail = json.loads((await application.runs.reader.ready(run_id)).body)
     view = None
     with contextlib.suppress(errors.JournalCorrupt):
-        view = await application.runs.view(run_id)
+        view = await application.runs.reader.view(run_id)
     summary = await application.store.summary(run_id)
     kinds = [event.type for event in await application.store.read_events(run_id)]
     lines = list(_in_order(view.living())) if view else []
     found = await _issues(application, run_id)
     damaged = {issue["error"] for issue in found if "error" in issue}
-    slots = {name: await application.runs.slot(run_id, name) for name in detail["cache_summary"]}
+    slots = {name: await application.runs.reader.slot(run_id, name) for name in detail["cache_summary"]}
     return {
         "manifest": {name: detail.get(name) for name in _MANIFEST},
         "listed": {"status": summary.status, "rows": await _rows(application)},

@@ -156,7 +156,7 @@ class Watched(Machine):
     ) -> tuple[dict[str, Any], dict[str, Any], list[_Facts], _Facts]:
         """Return the detail of a run, its row then, and what both say."""
         run_id = row["run_id"]
-        detail = json.loads((await application.runs.ready(run_id)).body)
+        detail = json.loads((await application.runs.reader.ready(run_id)).body)
         # Progress between two looks is not a difference.
         after = next((later for later in await _rows(application) if later["run_id"] == run_id), row)
         self.shown = self.shown or detail["unreadable"] is not None

@@ -96,7 +96,7 @@ async def run_rests(application: bootstrap.Application, run_id: str) -> bool:
     """Wait until a run has ended, or is parked for a person; return whether it has ended."""
     known: frozenset[str] = frozenset()
     while True:
-        ready = await application.runs.wait(run_id, _WAIT_SECONDS, known)
+        ready = await application.runs.polls.answer(run_id, _WAIT_SECONDS, known)
         shown = json.loads(ready.body)
         healing = (shown["error"] or {}).get("code") == errors.StorageFault.default_code
         if ready.finished or (shown["status"] == states.RunState.PAUSED.value and not healing):

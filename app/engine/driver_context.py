@@ -31,14 +31,12 @@ class DriverContext:
 
     @property
     def run(self) -> RunStart:
-        """Return the facts of the run."""
         return self._run
 
     @types.coroutine
     def perform(
         self, key: str, operation: operations.Operation, place: Place | None = None
     ) -> Generator[Any, Any, Record]:
-        """Return the final record of an operation."""
         # A plain generator: one frame to resume where a coroutine that awaits its request has two.
         if self._run.replaced is not None:
             operation = _replaced(self._run.replaced, key, operation)
@@ -48,30 +46,24 @@ class DriverContext:
     async def gather(
         self, branches: Mapping[str, Coroutine[Any, Any, Any]], *, limit: int | None = None, fail_fast: bool = True
     ) -> dict[str, Any]:
-        """Run named branches in parallel."""
         results: dict[str, Any] = await driver_scheduler.Fork(branches=branches, limit=limit, fail_fast=fail_fast)
         return results
 
     async def gate(self, key: str, gate: operations.Gate, place: Place | None = None) -> Record:
-        """Ask a person."""
         return await self.perform(key, gate, place)
 
     async def timer(self, key: str, seconds: float) -> Record:
-        """Wait."""
         return await self.perform(key, operations.Timer(seconds=seconds))
 
     async def read(self, blob: BlobRef) -> plain.Json:
-        """Return the content behind a handle."""
         return await driver_scheduler.Read(blob=blob)
 
     def fill(self, name: str, slot: Slot) -> None:
-        """Put a slot on the board."""
         # What a record holds is masked; a driver that reads it as JSON may find a secret that is escaped there.
         text = self._masker.mask(slot.text)
         self._slots[name] = slot if text is slot.text or text == slot.text else self._without_secrets(slot, text)
 
     def show(self, progress: Progress) -> None:
-        """Put the run's progress on the board."""
         self._progress = progress
 
     def emit(self, key: str, facts: Mapping[str, plain.Json]) -> None:
@@ -79,7 +71,6 @@ class DriverContext:
         self._tell(key, self._masker.mask(plain.plain(facts)))
 
     def project(self, projection: Projection) -> None:
-        """Register what makes further files of the run folder."""
         self._projections.append(projection)
 
     def board(self) -> Board:

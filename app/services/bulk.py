@@ -132,7 +132,7 @@ class BulkOrders:
 
     async def _label(self, marks: run_engine.Marks, run_id: str, author: authors.Author | None) -> states.RunState:
         await self._runs.mark(run_id, marks, author)
-        return await self._runs.status(run_id)
+        return await self._runs.reader.status(run_id)
 
     async def _delete(self, run_id: str, author: authors.Author | None) -> None:
         await self._runs.delete(run_id, author)

@@ -85,10 +85,10 @@ class Conferences:
         request = _request(new)
         repeated = await self._repeated(request)
         if repeated is not None:
-            view = await self._runs.view(repeated)
+            view = await self._runs.reader.view(repeated)
             return Started(run_id=repeated, session_id=view.start.session_id, status=view.status, existed=True)
         started = await self._runs.start(request, self._recipe_version(new), author, asked_by)
-        view = await self._runs.view(started.run_id)
+        view = await self._runs.reader.view(started.run_id)
         return Started(
             run_id=started.run_id, session_id=view.start.session_id, status=started.status, existed=started.existed
         )

@@ -146,7 +146,7 @@ class ConversationService:
         """
         if run_id is None:
             return [await self._newest_run(agent_session_id)]
-        if conversation((await self._runs.view(run_id)).start) is None:
+        if conversation((await self._runs.reader.view(run_id)).start) is None:
             raise errors.NotFound(f"run {run_id} has no conversation", code="unknown_agent_session")
         newest = await self._find_newest(agent_session_id)
         return [run_id] if newest in (None, run_id) else [run_id, newest]
@@ -167,7 +167,7 @@ class ConversationService:
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
         """
-        start = (await self._runs.view(run_id)).start
+        start = (await self._runs.reader.view(run_id)).start
         narrator = Narrator(run_id, conversation(start), plain_prompt=start.dialect == prompt.NAME)
         async with aclosing(await self._runs.stream(run_id)) as told:
             async for batch in told:
@@ -198,7 +198,7 @@ class ConversationService:
     ) -> Begun:
         named: str | None = request.args.get(conversation_claims.ARGUMENT)
         newest = await self._find_newest(named) if named is not None else None
-        before = None if newest is None else await self._runs.view(newest)
+        before = None if newest is None else await self._runs.reader.view(newest)
         if before is not None and _repeats(request, before.start):
             run_id, status = before.start.run_id, before.status
         else:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from app import errors
@@ -12,12 +14,14 @@ from app.domain import graphs, limits, plain, runs, shapes
 from app.domain.approvals import Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.engine import ports
-from app.services import path_args, run_graphs, voting, worst_cases
+from app.services import run_graphs, voting, worst_cases
 from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.starting import Starter
+from app.tools import failures, reserved, workspace
 
 _ACTING = ("agent", "tool")
+_PATTERN = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +158,7 @@ class Preflight:
         # A task of a plan may read what the tasks before it write.
         if start.session_plan_task_id is not None:
             return ()
-        return tuple(path_args.flaws(start.args, named, start.working_dir, self._starter.hidden))
+        return tuple(_path_flaws(start.args, named, start.working_dir, self._starter.hidden))
 
     def _agent(self, agent: Mapping[str, Any]) -> AgentPlanned:
         fault = self._catalogue.readiness.backend_fault(agent["backend"])
@@ -197,3 +201,29 @@ def _refused(request: StartRequest, error: errors.ControlRoomError) -> Preflight
         recipe_sha256=None,
         graph=None,
     )
+
+
+def _path_flaws(
+    args: Mapping[str, plain.Json], named: Mapping[str, bool], working_dir: str, hidden: reserved.Reserved
+) -> Iterator[errors.Flaw]:
+    """Yield the paths that lead out of the workspace, or at which nothing is although a step reads them.
+
+    Args:
+        named: Arguments that name files, and whether a step reads them.
+        hidden: What in the working folder no step looks at.
+    """
+    files = workspace.Workspace(reserved.Root.of(Path(working_dir), hidden))
+    for name, is_read in named.items():
+        given = args.get(name)
+        for number, path in enumerate(given if isinstance(given, list) else [given]):
+            if not isinstance(path, str):
+                continue
+            try:
+                # What a pattern fits is known only when its step looks.
+                if files.kind(path) is not None or not is_read or _PATTERN.search(path):
+                    continue
+                failure = failures.missing(path)
+            except errors.ToolFailed as outside:
+                failure = outside
+            place = f"$.args.{name}[{number}]" if isinstance(given, list) else f"$.args.{name}"
+            yield errors.Flaw(path=place, code=failure.code, message=f"argument {name}: {failure.message}")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from app import clock, errors
-from app.domain import access, events, plain, receipts, records, states, views
+from app.domain import access, events, plain, receipts, records, states
 from app.engine import stores
 from app.services import event_streams, run_reader, step_portions
 from app.services.event_streams import EventFollower
 from app.services.progress import ProgressReader, RunListed
-from app.services.run_reader import Ready, RunReader
+from app.services.run_reader import RunReader
 
 if TYPE_CHECKING:
     from app.engine import ports, run_engine
@@ -39,7 +39,8 @@ class RunQueries:
         self._store = store
         self._engine = engine
         self._clock = clock
-        self._reader = RunReader(store=store, engine=engine, drivers=drivers, clock=clock)
+        self.reader = RunReader(store=store, engine=engine, drivers=drivers, clock=clock)
+        """Shows one run as it is."""
         self._drivers = drivers
         self._progress = ProgressReader(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
@@ -79,44 +80,6 @@ class RunQueries:
                 return False
         return True
 
-    async def ready(self, run_id: str) -> Ready:
-        """Return a run's consolidated answer as bytes.
-
-        Raises:
-            errors.NotFound: there is no such run.
-        """
-        return await self._reader.ready(run_id)
-
-    async def wait(self, run_id: str, seconds: float, known: frozenset[str] = frozenset()) -> Ready:
-        """Return a run's consolidated answer as soon as it differs from those known, or from the present one.
-
-        An ended run is not waited for; while one continues, quick changes are answered together.
-
-        Args:
-            seconds: Longest wait.
-            known: Entity tags that the caller has; empty: the present one.
-
-        Raises:
-            errors.NotFound: there is no such run.
-        """
-        return await self._waiter.answer(run_id, seconds, known)
-
-    async def view(self, run_id: str) -> views.RunView:
-        """Return a run as it is.
-
-        Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
-        """
-        return await self._reader.view(run_id)
-
-    async def status(self, run_id: str) -> states.RunState:
-        """Return a run's state.
-
-        Raises:
-            errors.NotFound: there is no such run.
-        """
-        return await self._reader.status(run_id)
-
     @functools.cached_property
     def graphs(self) -> RunGraphs:
         """Return what draws graphs; lists do not load it."""
@@ -130,7 +93,7 @@ class RunQueries:
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
         """
-        return await self.graphs.answer(await self._reader.view(run_id))
+        return await self.graphs.answer(await self.reader.view(run_id))
 
     async def steps(self, run_id: str) -> Sequence[records.Record]:
         """Return all journal lines in order, those of dead and repeated attempts included.
@@ -138,7 +101,7 @@ class RunQueries:
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
         """
-        return (await self._reader.view(run_id)).records
+        return (await self.reader.view(run_id)).records
 
     async def steps_page(
         self, run_id: str, *, after: int = -1, limit: int | None = None
@@ -168,19 +131,7 @@ class RunQueries:
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
         """
-        return await step_portions.portion(await self._reader.view(run_id), after, limit)
-
-    async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
-        """Return a slot: a pointer's facts, or an artifact with its text.
-
-        Raises:
-            errors.NotFound: there is no such run, or `slot_not_found`.
-        """
-        return await self._reader.slot(run_id, name)
-
-    async def look(self, found: T, look: Callable[[], Awaitable[T]], seconds: float, is_news: Callable[[T], bool]) -> T:
-        """Wait until a list is news to its reader, or the time is over; see `Waiter.look`."""
-        return await self._waiter.look(found, look, seconds, is_news)
+        return await step_portions.portion(await self.reader.view(run_id), after, limit)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[events.Event, None]:
         """Return a run's events numbered above `after`, those to come included; they end with the run.
@@ -188,7 +139,7 @@ class RunQueries:
         Raises:
             errors.NotFound: there is no such run.
         """
-        await self._reader.status(run_id)
+        await self.reader.status(run_id)
         return self._follower.events(run_id, after, lambda: self._has_ended(run_id))
 
     async def stream(self, run_id: str, after: int = 0) -> AsyncGenerator[event_streams.Batch, None]:
@@ -197,7 +148,7 @@ class RunQueries:
         Raises:
             errors.NotFound: there is no such run.
         """
-        await self._reader.status(run_id)
+        await self.reader.status(run_id)
         return self._follower.batches(run_id, after, lambda: self._has_ended(run_id))
 
     async def logs(self, run_id: str) -> list[str]:
@@ -225,11 +176,7 @@ class RunQueries:
             errors.NotFound: there is no such run or log.
         """
         _check_log(run_id, name)
-        return await self._tails.part(run_id, name, offset, most)
-
-    def log_span(self, run_id: str, name: str, first: int, end: int) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a log, part after part."""
-        return self._tails.span(run_id, name, first, end)
+        return await self.tails.part(run_id, name, offset, most)
 
     async def follow_log(self, run_id: str, name: str, offset: int) -> AsyncGenerator[Piece, None]:
         """Follow a log while it grows, until its run has ended.
@@ -238,7 +185,7 @@ class RunQueries:
             errors.NotFound: there is no such run or log.
         """
         begin = await self.log_part(run_id, name, offset, most=0)
-        return self._tails.follow(run_id, name, begin, lambda: self._has_ended(run_id))
+        return self.tails.follow(run_id, name, begin, lambda: self._has_ended(run_id))
 
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """Return the receipt of a tool execution, and whether it is still as its run has written it.
@@ -260,7 +207,7 @@ class RunQueries:
 
     def forget(self, run_id: str) -> None:
         """Drop the cached state of a run at rest."""
-        self._reader.forget(run_id)
+        self.reader.forget(run_id)
         if "graphs" in self.__dict__:
             self.graphs.forget(run_id)
 
@@ -278,19 +225,21 @@ class RunQueries:
         await self._follower.until_released()
 
     @functools.cached_property
-    def _tails(self) -> LogTails:
+    def tails(self) -> LogTails:
+        """Return what reads logs part by part."""
         from app.services.log_tails import LogTails
 
         return LogTails(store=self._store, clock=self._clock, until_released=self._follower.until_released)
 
     @functools.cached_property
-    def _waiter(self) -> LongPolls:
+    def polls(self) -> LongPolls:
+        """Return what answers once there is news."""
         from app.services.long_polls import LongPolls
 
-        return LongPolls(reader=self._reader, follower=self._follower, engine=self._engine, clock=self._clock)
+        return LongPolls(reader=self.reader, follower=self._follower, engine=self._engine, clock=self._clock)
 
     async def _has_ended(self, run_id: str) -> bool:
-        return (await self._reader.status(run_id)).finished
+        return (await self.reader.status(run_id)).finished
 
 
 def _check_log(run_id: str, name: str) -> None:

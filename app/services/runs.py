@@ -133,7 +133,7 @@ class Runs(RunQueries):
             errors.NotFound, errors.StorageFault: there is no such run, or it cannot be read.
         """
         if self.started_listeners.has_any:
-            self.started_listeners.tell((await self.view(run_id)).start, elsewhere=True)
+            self.started_listeners.tell((await self.reader.view(run_id)).start, elsewhere=True)
 
     async def start_child(self, call: ports.Call) -> str:
         """Start the run that a `ChildRun` requests, or find the one of an earlier attempt; return its id.
@@ -168,7 +168,7 @@ class Runs(RunQueries):
             await self._engine.cancel(run_id, author)
         # A client may look at once after this answer, so open steps get a moment to be cut off.
         await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(run_reader.SETTLING_SECONDS))
-        return await self._reader.moved(run_id)
+        return await self.reader.moved(run_id)
 
     async def pause(self, run_id: str, author: authors.Author | None = None, *, interrupt: bool = False) -> Moved:
         """Stop a run at its next step boundary, or at once.
@@ -182,10 +182,10 @@ class Runs(RunQueries):
         run_reader.check_run_id(run_id)
         with faults.as_errors():
             await self._engine.pause(run_id, author, interrupt=interrupt)
-        if interrupt or not self._reader.is_in_flight(run_id):
+        if interrupt or not self.reader.is_in_flight(run_id):
             # Nothing is waited for but its files.
             await aio.wait_first(self._engine.left(run_id), self._clock.sleep(run_reader.SETTLING_SECONDS))
-        return await self._reader.moved(run_id)
+        return await self.reader.moved(run_id)
 
     async def unpause(self, run_id: str, author: authors.Author | None = None) -> Moved:
         """Let a paused run continue.
@@ -198,7 +198,7 @@ class Runs(RunQueries):
         await self._refuse_exhausted(run_id)
         with faults.as_errors():
             await self._engine.unpause(run_id, author)
-        return await self._reader.moved(run_id)
+        return await self.reader.moved(run_id)
 
     async def _refuse_exhausted(self, run_id: str) -> None:
         if (await self._store.summary(run_id)).reason != decisions.BUDGET_EXHAUSTED or self._engine.spending is None:
@@ -218,7 +218,7 @@ class Runs(RunQueries):
             errors.RequestInvalid: the step, the arguments or the recipe do not fit; `no_conversation`.
             errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation.
         """
-        view = await self._reader.view(run_id)
+        view = await self.reader.view(run_id)
         left_behind = not view.status.finished and (await self._store.summary(run_id)).owner != "service"
         if not left_behind and view.status not in (states.RunState.FAILED, states.RunState.CANCELLED):
             why = allowed_orders.refusals(view)["resume"]
@@ -231,7 +231,7 @@ class Runs(RunQueries):
         with faults.as_errors():
             await self._conversation_binding.resume(run_id, view, how)
         self.started_listeners.tell(view.start)
-        return await self._reader.moved(run_id)
+        return await self.reader.moved(run_id)
 
     @functools.cached_property
     def forks(self) -> Forks:
@@ -274,12 +274,12 @@ class Runs(RunQueries):
             await self._delete_left(run_id, author)
             return
         run_reader.check_run_id(run_id)
-        status = (await self._reader.moved(run_id)).status
+        status = (await self.reader.moved(run_id)).status
         if not status.finished:
             message = f"run {run_id} is {status}; only a finished run is deleted"
             raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
         await self._delete(run_id, author, spare_pinned)
-        self._reader.forget(run_id)
+        self.reader.forget(run_id)
 
     async def _delete_left(self, run_id: str, author: authors.Author | None) -> None:
         run_reader.check_form(run_id)
@@ -294,7 +294,7 @@ class Runs(RunQueries):
             await self._store.delete(run_id, spare_pinned=spare_pinned)
 
     async def _found(self, run_id: str) -> Started:
-        return Started(run_id=run_id, status=await self._reader.status(run_id), existed=True)
+        return Started(run_id=run_id, status=await self.reader.status(run_id), existed=True)
 
     async def _above(self, request: StartRequest, asked_by: str | None = None) -> runs.RunStart | None:
         # An agent that asks without naming its run, and waits for the answer's run, would wait for itself: for its own
@@ -303,7 +303,7 @@ class Runs(RunQueries):
         if run_id is None:
             return None
         try:
-            return await self._reader.start(run_id)
+            return await self.reader.start(run_id)
         except errors.NotFound as error:
             if request.parent_run_id is None or request.runs_above is not None:
                 return None

@@ -59,11 +59,9 @@ class StoredAgentSessions:
         return None if found is None else _session(found, agent_session_id)
 
     async def keep(self, session: agent_sessions.AgentSession) -> None:
-        """Put a session in the place of what was known of it."""
         await self._replace(session.agent_session_id, _SESSION, dataclasses.asdict(session))
 
     async def renew(self, session: agent_sessions.AgentSession) -> None:
-        """Put a session that begins again in the place of what was known of it."""
         # What was said goes first: after a crash between the two the order counts as not carried out.
         path = f"{_folder(session.agent_session_id)}/{_TURNS}"
         await self._written(path, lambda: self._forget(path))
@@ -81,11 +79,9 @@ class StoredAgentSessions:
         await self._written(path, lambda: self._append(path, line))
 
     async def claim(self, agent_session_id: str, run_id: str) -> None:
-        """Note that a run has the session from now on."""
         await self._replace(agent_session_id, _CLAIM, {"agent_session_id": agent_session_id, "run_id": run_id})
 
     async def claimant(self, agent_session_id: str) -> str | None:
-        """Return the run that claimed the session last."""
         found = await self._read(agent_session_id, _CLAIM)
         if found is None:
             return None

@@ -49,7 +49,6 @@ class AuditLog:
         target: str,
         details: Mapping[str, plain.Json] | None = None,
     ) -> None:
-        """Record a change durably."""
         change = audit.Change(action=action, target=target, make=_nothing, details=details or {})
         await self.change(author, lambda: change)
 
@@ -58,7 +57,6 @@ class AuditLog:
         await worker_threads.uncut(self._change(author, check))
 
     async def page(self, query: audit.AuditQuery) -> tuple[list[audit.AuditEntry], audit.AuditCursor | None]:
-        """Return a page of changes and of orders to runs, newest first, and the cursor of the next."""
         await self._prepare()
         logged = await self._context.workers.run(lambda: _part(self._context.disk, query))
         return _merged(query, logged, await self._context.index.list_orders(query))

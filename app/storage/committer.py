@@ -80,7 +80,6 @@ class FileCommitter:
         self._reach = probes.reach
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """Call back in the loop's next turn."""
         asyncio.get_running_loop().call_soon(launch)
 
     def begin(self, commit: Commit, done: Done) -> None:

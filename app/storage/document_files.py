@@ -29,7 +29,6 @@ class Documents:
         self._folder = folder
 
     async def read_all(self) -> ports.Found:
-        """Return all documents."""
         return await self._context.workers.run(self._found)
 
     async def put(self, name: str, document: Mapping[str, Any]) -> None:
@@ -38,7 +37,6 @@ class Documents:
         await worker_threads.uncut(self._write(lambda: self._replace(name, content)))
 
     async def remove(self, name: str) -> None:
-        """Remove a document."""
         await worker_threads.uncut(self._write(lambda: self._removed(name)))
 
     async def _write(self, job: Callable[[], None]) -> None:

@@ -50,7 +50,6 @@ class Issues:
         self._folder = FolderLock(context.disk, layout.ISSUES, context.workers)
 
     async def open(self, issue: issues.Issue) -> None:
-        """Keep what a step has found."""
         found = plain.plain(issue)
         await self.change(found["issue_id"], lambda known: found if known is None else issues.again(known, found))
 
@@ -59,7 +58,6 @@ class Issues:
         return await worker_threads.uncut(self._change(issue_id, change))
 
     async def get(self, issue_id: str) -> issues.Issue:
-        """Return an issue as its file has it."""
         found = await self._context.workers.run(lambda: _read(self._context.disk, issue_id))
         if found is None:
             raise _unknown(issue_id)
@@ -81,7 +79,6 @@ class Issues:
         return await self._context.index.list_issues(query)
 
     async def knows_session(self, session_id: str) -> bool:
-        """Return whether a work session has runs, receipts or a plan."""
         may_have_plan = layout.can_have_plan(session_id)
 
         def look() -> bool:

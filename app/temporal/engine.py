@@ -132,7 +132,6 @@ class TemporalEngine:
         self._over.set()
 
     async def watch(self) -> None:
-        """Wait until the engine has stopped, and raise what made it stop if it was not asked to."""
         await self._over.wait()
         if self._death is not None:
             raise errors.ControlRoomError("the engine broke", code="pool_broken") from self._death
@@ -186,7 +185,6 @@ class TemporalEngine:
         self.follower.note(run_id)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:
-        """Change a run's labels and its pin, whatever its state."""
         start = await self._orders.mark(run_id, marks, author)
         await self._nudge(run_id)
         self.follower.note(run_id)
@@ -241,7 +239,6 @@ class TemporalEngine:
         return record
 
     async def open_input(self, run_id: str) -> tuple[str, plain.Json] | None:
-        """Return the input that a run waits for, with what it shows; None: it waits for none now."""
         return await self._steps.open_input(run_id)
 
     def open_gates(self, run_id: str | None = None) -> list[gates.OpenGate]:
@@ -263,7 +260,6 @@ class TemporalEngine:
         return None
 
     async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, str]:
-        """Return why steps of a run cannot be performed now, by the capability that they need."""
         return await self._roll.lacks(asked, (await self._store.read(run_id)).decisions.placed)
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:
@@ -275,7 +271,6 @@ class TemporalEngine:
         return await self.live.known()
 
     async def holder(self, run_id: str) -> str | None:
-        """Return the run that holds the workspace for which a run waits."""
         return await self._claims.holder(run_id)
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
@@ -283,11 +278,9 @@ class TemporalEngine:
         return None
 
     async def changed(self, run_id: str, since: int) -> int:
-        """Wait until a run's change number differs from `since`."""
         return await self.follower.differs(run_id, since)
 
     def change_number(self, run_id: str) -> int:
-        """Return a run's present change number."""
         return self.follower.number(run_id)
 
     async def ended(self, run_id: str) -> states.RunState:

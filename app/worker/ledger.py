@@ -89,7 +89,6 @@ class Ledger:
         self._known[start.run_id] = _Known.of(start, loaded.limits)
 
     def limit(self, run_id: str, in_force: RunLimits) -> None:
-        """Put other limits of a run in force."""
         if (known := self._known.get(run_id)) is not None:
             self._known[run_id] = dataclasses.replace(known, limits=in_force)
         if (account := self._runs.get(run_id)) is not None:
@@ -97,7 +96,6 @@ class Ledger:
         self.settled()
 
     def set_budgets(self, given: Iterable[budgets.Budget]) -> None:
-        """Put budgets in force, in place of all others."""
         wanted = {budget.name: budget for budget in given}
         kept = {}
         for name, budget in wanted.items():
@@ -113,7 +111,6 @@ class Ledger:
     # -- reserve
 
     async def reserve(self, loaded: stores.Loaded, key: str, operation: operations.AgentCall) -> Reservation:
-        """Wait until a call fits beside those under way, and reserve; `Parked` is raised if it never will."""
         start, quote = loaded.start, self._quote(operation)
         if not self._is_limited(loaded):
             return self._unlimited(start.run_id, key, quote)
@@ -240,22 +237,18 @@ class Ledger:
                 yield account
 
     def settled(self) -> None:
-        """Let calls that wait for room look again."""
         self._changed.give()
 
     # -- show
 
     def ahead(self, run_id: str, key: str) -> spending.Ahead | None:
-        """Return the oldest call under way that the call of a step waits for, as far as it is known here."""
         return self._waiting.get((run_id, key))
 
     def shown(self, run_id: str) -> budgets.BudgetState | None:
-        """Return how a run stands with its limits, as far as that is in memory."""
         account = self._runs.get(run_id)
         return account.state(self._clock.now()) if account is not None and account.is_counted else None
 
     async def counted(self, run_id: str, in_force: RunLimits) -> budgets.BudgetState:
-        """Return how a run stands with its limits."""
         if (known := self.shown(run_id)) is not None:
             return known
         account = reserving.account_of(run_id, in_force)
@@ -263,14 +256,12 @@ class Ledger:
         return account.state(self._clock.now())
 
     async def standing(self, budget: budgets.Budget) -> budgets.BudgetState:
-        """Return how a budget stands."""
         # It may have been removed while the one before it was counted.
         _, account = self._budgets.get(budget.name) or (budget, reserving.account_of_budget(budget))
         await self._make_sure(account, reserving.query_of(budget, self._clock))
         return account.state(self._clock.now())
 
     async def has_room(self, loaded: stores.Loaded) -> bool:
-        """Return whether the call that a parked run waits for fits by now."""
         verdict = await self._verdict_of_parked(loaded)
         return verdict is None or verdict.lacking is None
 

@@ -87,7 +87,6 @@ class Pool:
             )
 
     async def recovered(self) -> int:
-        """Wait until every run that was unfinished at the start is queued, and return how many."""
         assert self._recovery is not None
         await asyncio.wait({self._recovery})
         return self._found
@@ -109,7 +108,6 @@ class Pool:
         await asyncio.shield(self._stop)
 
     async def watch(self) -> None:
-        """Wait until the pool has stopped, and raise what made it stop if it was not asked to."""
         await self._over.wait()
         if self._death is not None:
             raise errors.ControlRoomError("the worker pool broke", code="pool_broken") from self._death
@@ -146,7 +144,6 @@ class Pool:
         await self._deliveries.wake(run_id)
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
-        """Return the fault of the data directory that a run waits out now."""
         return self._active.obstacle(run_id)
 
     async def cancel(self, run_id: str, author: authors.Author | None = None) -> states.RunState:
@@ -164,7 +161,6 @@ class Pool:
         return await self._commands.unpause(run_id, author)
 
     async def limit(self, run_id: str, limits: RunLimits, author: authors.Author | None = None) -> None:
-        """Put other limits of an unfinished run in force."""
         await self._commands.limit(run_id, limits, author)
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
@@ -172,7 +168,6 @@ class Pool:
         return await self._commands.resume(run_id, how)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: authors.Author | None = None) -> runs.RunStart:
-        """Change a run's labels and its pin."""
         return await self._commands.mark(run_id, marks, author)
 
     async def reload(self, run_id: str) -> None:
@@ -184,14 +179,12 @@ class Pool:
     async def deliver(
         self, run_id: str, key: str, delivery: engine_gates.Answer | engine_inputs.Delivery, attempt: int | None = None
     ) -> records.Record:
-        """Answer an open gate, or deliver another open input."""
         if self._recovery is not None and not self._inputs.is_open(run_id, key):
             # Before that it is not known which runs this pool has.
             await self.recovered()
         return await self._deliveries.deliver(run_id, key, delivery, attempt)
 
     def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:
-        """Return the gates that wait for an answer, of one run or of all."""
         known, delivered = resting.open_gates(self._active.active_runs, run_id), self._inputs.is_open
         return self._inputs.open_gates(run_id) + [gate for gate in known if not delivered(gate.run_id, gate.key)]
 
@@ -241,7 +234,6 @@ class Pool:
         return None
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
-        """Return the place of a run in the queue for capacity."""
         return self._active.capacity.place(run_id)
 
     async def changed(self, run_id: str, since: int) -> int:
@@ -249,7 +241,6 @@ class Pool:
         return await self._active.changes.differs(run_id, since)
 
     def change_number(self, run_id: str) -> int:
-        """Return a run's present change number."""
         return self._active.changes.number(run_id)
 
     async def ended(self, run_id: str) -> states.RunState:

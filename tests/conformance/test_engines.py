@@ -78,7 +78,7 @@ async def test_slots_hold_what_steps_wrote(bench: Bench):
     """The output of a step is in its slot."""
     run_id = await bench.start("child")
     await bench.ended(run_id)
-    shown = await bench.service.runs.slot(run_id, "rest")
+    shown = await bench.service.runs.reader.slot(run_id, "rest")
 
     assert shown["text"] == "rested", shown
 

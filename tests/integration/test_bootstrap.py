@@ -96,7 +96,7 @@ async def test_only_the_service_continues_unfinished_runs(project: programs.Proj
     project.say(draft=[{"hang": True}, "later"])
     async with bootstrap.build(chosen(project, stop_grace_seconds=0.0), SERVE) as application:
         run_id = await start_small(application)
-        while not any(step.key == "draft" for step in (await application.runs.view(run_id)).open):
+        while not any(step.key == "draft" for step in (await application.runs.reader.view(run_id)).open):
             await application.engine.changed(run_id, application.engine.change_number(run_id))
 
     async with bootstrap.build(chosen(project)) as other:
@@ -135,7 +135,7 @@ async def test_secrets_are_masked_everywhere(project: programs.Project):
     async with bootstrap.build(chosen(project, api_token=secret), SERVE) as application:
         run_id = await start_small(application)
         await application.engine.ended(run_id)
-        text = (await application.runs.slot(run_id, "text"))["text"]
+        text = (await application.runs.reader.slot(run_id, "text"))["text"]
 
     written = [path for path in project.data.rglob("*") if path.is_file() and path.name != "replies.json"]
     assert text == "The token is ***."

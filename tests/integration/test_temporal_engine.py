@@ -531,7 +531,7 @@ async def test_a_run_of_another_driver_version_waits_for_a_worker_that_knows_it(
         async with bootstrap.build(chosen(project, server.address), WORK):
             await scene.until(newer, states.RunState.PAUSED)
             assert await scene.ended(older) is states.RunState.DONE
-        parked = await scene.service.runs.view(newer)
+        parked = await scene.service.runs.reader.view(newer)
         assert await scene.keys(newer) == []
         monkeypatch.setattr(driver, "driver_version", newest)
         async with bootstrap.build(chosen(project, server.address), WORK):

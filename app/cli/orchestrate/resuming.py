@@ -116,7 +116,7 @@ async def _readable(asked: Asked, client: FolderClient, run_id: str, how: How) -
     try:
         if how is How.REPAIRED:
             await _repair(client, run_id)
-        return (await client.application.runs.view(run_id)).start
+        return (await client.application.runs.reader.view(run_id)).start
     except errors.JournalCorrupt as error:
         hint = " or ".join(asked.place.command("resume", run_id, flag) for flag in ways)
         raise errors.JournalCorrupt(f"{error.message}; try {hint}", code=error.code, detail=error.detail) from error

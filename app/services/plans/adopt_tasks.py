@@ -65,7 +65,7 @@ class Chief:
             errors.InputRefused: `chief_result_unusable`.
         """
         try:
-            slot = await self._runs.slot(run_id, decomposition.SLOT)
+            slot = await self._runs.reader.slot(run_id, decomposition.SLOT)
             found = tasks.numbered([_new(draft) for draft in decomposition.tasks(slot["text"])], plans.BY_CHIEF)
             requests.refuse(edits.graph_flaws(found))
         except (errors.ControlRoomError, ValueError, LookupError, TypeError, AttributeError) as error:

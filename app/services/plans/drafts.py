@@ -50,7 +50,7 @@ class Drafts:
         done = stores.RunQuery(session_id=session_id, status="done")
         rows = [row async for row in stores.every_run(self._store, done) if _redrafts(self._recipe(row.recipe_id))]
         for row in reversed(rows):
-            found |= written_elsewhere(await self._runs.view(row.run_id))
+            found |= written_elsewhere(await self._runs.reader.view(row.run_id))
         return found
 
     def _recipe(self, recipe_id: str | None) -> library.Recipe | None:

@@ -116,7 +116,7 @@ class Facts:
             return task.partial
         # The index does not have it. A run that is done counts as done, even if its journal was damaged since.
         with contextlib.suppress(errors.ControlRoomError):
-            return _partly(await self._runs.view(run_id))
+            return _partly(await self._runs.reader.view(run_id))
         return False
 
     async def settled(self, plan: plans.Plan) -> plans.Plan:
@@ -232,7 +232,7 @@ class Facts:
 
     async def _seen(self, run_id: str) -> rules.RunFact:
         try:
-            view = await self._runs.view(run_id)
+            view = await self._runs.reader.view(run_id)
         except errors.NotFound:
             return _DELETED
         except errors.ControlRoomError as error:

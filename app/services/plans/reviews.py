@@ -94,8 +94,8 @@ class Reviews:
             errors.InputRefused: its run has left no verdict.
         """
         try:
-            view = await self._runs.view(run_id)
-            found: dict[str, Any] = json.loads((await self._runs.slot(run_id, review.SLOT))["text"])
+            view = await self._runs.reader.view(run_id)
+            found: dict[str, Any] = json.loads((await self._runs.reader.slot(run_id, review.SLOT))["text"])
             verdict = task_reviews.Verdict(found["verdict"])
         except (errors.ControlRoomError, ValueError, LookupError, TypeError) as error:
             message = f"the review {run_id} has left no verdict: {error!s:.300}"

@@ -56,7 +56,7 @@ class RunOutputs:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged; `slot_not_found`.
             refs.BrokenReference: the place does not exist.
         """
-        view = await self._runs.view(run_id)
+        view = await self._runs.reader.view(run_id)
         if name in view.board.slots:
             return await self.content(view, view.board.slots[name])
         reference = _reference(name)
@@ -74,7 +74,7 @@ class RunOutputs:
         Raises:
             errors.NotFound, errors.JournalCorrupt: as `value`; `slot_not_written`.
         """
-        written = paths(await self._runs.view(run_id))
+        written = paths(await self._runs.reader.view(run_id))
         if slot not in written:
             there = ", ".join(written) or "none"
             told = f"run {run_id} has written no file of that slot; there are files of: {there}"
@@ -87,7 +87,7 @@ class RunOutputs:
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
         """
-        return await self._runs.view(run_id)
+        return await self._runs.reader.view(run_id)
 
     async def content(self, view: views.RunView, slot: slots.Slot) -> plain.Json:
         """Return the whole of a slot: the text of an artifact, or the payload of a pointer.

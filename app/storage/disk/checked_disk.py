@@ -37,32 +37,25 @@ class CheckedDisk:
             setattr(self, name, getattr(disk, name))
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Return a file's content."""
         whole = offset == 0 and size < 0
         return self._checked("read", path, partial(self._disk.read, path, offset, size), tells=whole)
 
     def read_settled(self, path: str) -> bytes:
-        """Sync a file and return what the disk itself holds of it."""
         return self._checked("read_settled", path, partial(self._disk.read_settled, path))
 
     def size(self, path: str) -> int:
-        """Return a file's length."""
         return self._checked("size", path, partial(self._disk.size, path))
 
     def signature(self, path: str) -> Signature:
-        """Return a stamp of a regular file that every change alters."""
         return self._checked("signature", path, partial(self._disk.signature, path))
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
         return self._checked("names", folder, partial(self._disk.names, folder))
 
     def has_file(self, path: str) -> bool:
-        """Return whether a regular file is there."""
         return self._checked("has_file", path, partial(self._disk.has_file, path))
 
     def has_folder(self, path: str) -> bool:
-        """Return whether a folder is there."""
         return self._checked("has_folder", path, partial(self._disk.has_folder, path))
 
     def changed_at(self, path: str) -> int:

@@ -47,18 +47,15 @@ class MemoryAppendFile:
         self._file: _File | None = file
 
     def write(self, content: bytes) -> None:
-        """Append all of the content."""
         file = self._open()
         file.content.extend(content)
         file.changed = _tick()
 
     def sync(self) -> None:
-        """Make what was written durable."""
         file = self._open()
         file.synced = len(file.content)
 
     def close(self) -> None:
-        """Let go of the file."""
         self._file = None
 
     def _open(self) -> _File:
@@ -112,7 +109,6 @@ class MemoryDisk:
             return MemoryDisk(self._root.after_crash(lose_unsynced), self._power_cuts + lose_unsynced)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Return a file's content."""
         content = self._file(path).content
         return bytes(content[offset:] if size < 0 else content[offset : offset + size])
 
@@ -123,7 +119,6 @@ class MemoryDisk:
         return bytes(file.content)
 
     def size(self, path: str) -> int:
-        """Return a file's length."""
         return len(self._file(path).content)
 
     def signature(self, path: str) -> Signature:
@@ -139,7 +134,6 @@ class MemoryDisk:
         return node.changed
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
         node = self._find(folder)
         return sorted(node.entries) if isinstance(node, _Folder) else []
 
@@ -148,11 +142,9 @@ class MemoryDisk:
         return isinstance(self._find(path), _File)
 
     def has_folder(self, path: str) -> bool:
-        """Return whether a folder is there."""
         return isinstance(self._find(path), _Folder)
 
     def add_folder(self, path: str) -> bool:
-        """Make a folder."""
         with self._guard:
             parent, name = self._parent(path)
             if name in parent.entries:
@@ -161,11 +153,9 @@ class MemoryDisk:
             return True
 
     def append_to(self, path: str) -> AppendFile:
-        """Open a file for appending."""
         return MemoryAppendFile(self._made(path))
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """Make or overwrite a file."""
         file = self._made(path)
         file.content = bytearray(content)
         file.synced = len(content) if sync else 0
@@ -173,14 +163,12 @@ class MemoryDisk:
         file.changed = _tick()
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
-        """Shorten a file."""
         file = self._file(path)
         del file.content[size:]
         file.changed = _tick()
         file.synced = len(file.content) if sync else min(file.synced, size)
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file or folder."""
         with self._guard:
             source, name = self._parent(old)
             target, new_name = self._parent(new)
@@ -192,7 +180,6 @@ class MemoryDisk:
             source.changed = target.changed = _tick()
 
     def sync_folder(self, path: str) -> None:
-        """Make the names in a folder durable."""
         with self._guard:
             folder = self._folder(path)
             folder.synced = dict(folder.entries)
@@ -216,7 +203,6 @@ class MemoryDisk:
         return str(self._power_cuts)
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         with self._guard:
             self._file(path)
             parent, name = self._parent(path)
@@ -224,7 +210,6 @@ class MemoryDisk:
             parent.changed = _tick()
 
     def remove_tree(self, path: str) -> None:
-        """Remove a folder with all that is in it."""
         with self._guard:
             self._folder(path)
             parent, name = self._parent(path)

@@ -34,17 +34,14 @@ class OsAppendFile:
         self._closed = False
 
     def write(self, content: bytes) -> None:
-        """Append all of the content."""
         written = os.write(self._descriptor if self._descriptor >= 0 else self._open(), content)
         if written != len(content):
             raise OSError(errno.ENOSPC, f"short write: {written} of {len(content)} bytes")
 
     def sync(self) -> None:
-        """Make what was written durable."""
         _SYNC(self._descriptor if self._descriptor >= 0 else self._open())
 
     def close(self) -> None:
-        """Let go of the file."""
         descriptor, self._descriptor, self._closed = self._descriptor, -1, True
         if descriptor >= 0:
             # What counts was synced before; a failing close changes nothing about it.
@@ -113,7 +110,6 @@ class OsDisk:
         self._root = str(root)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Return a file's content."""
         descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | _NEITHER_LINK_NOR_WAIT)
         try:
             return _content(descriptor, offset, size)
@@ -129,7 +125,6 @@ class OsDisk:
             return _content(descriptor, 0, -1)
 
     def size(self, path: str) -> int:
-        """Return a file's length."""
         return os.stat(f"{self._root}/{path}", follow_symlinks=False).st_size
 
     def signature(self, path: str) -> Signature:
@@ -144,22 +139,18 @@ class OsDisk:
         return os.stat(f"{self._root}/{path}", follow_symlinks=False).st_ctime_ns
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
         try:
             return sorted(os.listdir(f"{self._root}/{folder}"))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def has_file(self, path: str) -> bool:
-        """Return whether a regular file is there."""
         return stat.S_ISREG(_mode(f"{self._root}/{path}"))
 
     def has_folder(self, path: str) -> bool:
-        """Return whether a folder is there."""
         return stat.S_ISDIR(_mode(f"{self._root}/{path}"))
 
     def add_folder(self, path: str) -> bool:
-        """Make a folder."""
         try:
             os.mkdir(f"{self._root}/{path}", _FOLDER_MODE)
         except FileExistsError:
@@ -167,7 +158,6 @@ class OsDisk:
         return True
 
     def append_to(self, path: str) -> AppendFile:
-        """Open a file for appending."""
         return OsAppendFile(f"{self._root}/{path}")
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
@@ -188,18 +178,15 @@ class OsDisk:
             os.close(descriptor)
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
-        """Shorten a file."""
         with _opened(f"{self._root}/{path}", os.O_WRONLY) as descriptor:
             os.ftruncate(descriptor, size)
             if sync:
                 os.fsync(descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file or folder."""
         os.rename(f"{self._root}/{old}", f"{self._root}/{new}")
 
     def sync_folder(self, path: str) -> None:
-        """Make the names in a folder durable."""
         with _opened(f"{self._root}/{path}", os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             os.fsync(descriptor)
 
@@ -215,11 +202,9 @@ class OsDisk:
             return ""
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         os.unlink(f"{self._root}/{path}")
 
     def remove_tree(self, path: str) -> None:
-        """Remove a folder with all that is in it."""
         shutil.rmtree(f"{self._root}/{path}")
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:

@@ -55,7 +55,6 @@ class SqliteReader:
             raise sqlite3.DatabaseError("the release before has written to it")
 
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> Sequence[Any]:
-        """Return the rows of a query."""
         return self._connection.execute(sql, values).fetchall()
 
     def close(self) -> None:

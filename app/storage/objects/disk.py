@@ -51,7 +51,6 @@ class ObjectDisk:
         return getattr(self._disk, name)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Return a file's content."""
         if (key := _key(path)) is None:
             return self._disk.read(path, offset, size)
         try:
@@ -60,7 +59,6 @@ class ObjectDisk:
             return self._of_object(lambda: self.bucket.get(key, offset, None if size < 0 else offset + size))
 
     def size(self, path: str) -> int:
-        """Return a file's length."""
         return self._either(path, self._disk.size, lambda key: self.bucket.look(key).size_bytes)
 
     def signature(self, path: str) -> Signature:
@@ -72,7 +70,6 @@ class ObjectDisk:
         return self._either(path, self._disk.changed_at, lambda key: self._signature(key)[0])
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
         names = self._disk.names(folder)
         place = _FOLDER.fullmatch(folder)
         if place is None or not place["kind"]:
@@ -115,7 +112,6 @@ class ObjectDisk:
         return self._disk.append_to(path)
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         if self._fresh.pop(path, None) is not None:
             return
         key = _key(path)

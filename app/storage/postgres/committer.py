@@ -29,7 +29,6 @@ class PostgresCommitter:
         self._busy = False
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """Call back in the loop's next turn."""
         if not self._launches:
             asyncio.get_running_loop().call_soon(self._launch)
         self._launches.append(launch)

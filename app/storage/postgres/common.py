@@ -63,7 +63,6 @@ class CommonFiles:
         self.pull()
 
     def put(self, name: str, content: bytes) -> None:
-        """Replace a file for all processes, durably."""
         with self._turn:
             self._disk.write(name, content, sync=True)
         self.pull()

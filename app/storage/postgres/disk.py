@@ -93,7 +93,6 @@ class PostgresDisk:
     # -- `Disk`
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Return a file's content."""
         end = offset + size if size >= 0 else _END
         if (fresh := self._fresh.get(path)) is not None:
             return fresh.content[offset:end]
@@ -109,7 +108,6 @@ class PostgresDisk:
         return self.read(path)
 
     def size(self, path: str) -> int:
-        """Return a file's length."""
         return self._looked_up(path)[1]
 
     def signature(self, path: str) -> Signature:
@@ -130,7 +128,6 @@ class PostgresDisk:
         return max(own, self._database.read(lambda cursor: rows.newest(cursor, path)))
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
         return self._database.read(lambda cursor: rows.names(cursor, folder))
 
     def has_file(self, path: str) -> bool:
@@ -139,14 +136,12 @@ class PostgresDisk:
         return path in self._fresh or (found is not None and not found[0])
 
     def has_folder(self, path: str) -> bool:
-        """Return whether a folder is there."""
         if places.is_run(path):
             return self._database.read(lambda cursor: rows.has_run(cursor, path))
         found = self._found(path)
         return not path or (found is not None and found[0])
 
     def add_folder(self, path: str) -> bool:
-        """Make a folder."""
         if places.is_run(path):
             return self._written(path, lambda cursor, epoch: rows.add_run(cursor, path, epoch))
         return self._written(path, lambda cursor, _: rows.add_folder(cursor, places.of(path)))
@@ -159,7 +154,6 @@ class PostgresDisk:
         return ChunkedFile(lambda content: self._put(path, content, append=True))
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """Make or overwrite a file."""
         name = path.rpartition("/")[2]
         if name.startswith(".") and name.endswith(".new"):
             self._owner(path)
@@ -168,7 +162,6 @@ class PostgresDisk:
         self._put(path, content)
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
-        """Shorten a file."""
         place = self._settled(path)
         if place.is_journal:
             self._put(path, self.read(path, 0, size))
@@ -176,7 +169,6 @@ class PostgresDisk:
             self._written(path, lambda cursor, _: rows.cut(cursor, place, size))
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file or folder."""
         if (fresh := self._fresh.pop(old, None)) is not None:
             self._put(new, fresh.content, version=fresh.version)
         elif places.is_run(old):
@@ -201,7 +193,6 @@ class PostgresDisk:
         return "postgres"
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         self._pending.pop(path, None)
         if self._fresh.pop(path, None) is None and not self._written(
             path, lambda cursor, _: rows.remove(cursor, places.of(path))
@@ -209,7 +200,6 @@ class PostgresDisk:
             raise self._absent(path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a folder with all that is in it."""
         self._drop(path)
         if not self._written(path, lambda cursor, _: rows.remove_tree(cursor, path)):
             raise self._absent(path)

@@ -8,6 +8,7 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app import errors
@@ -22,8 +23,7 @@ from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.runs.counting import RowCounting
 from app.storage.runs.opener import Opener
 from app.storage.runs.resting_runs import Maintenance
-from app.storage.runs.store_parts import StoreParts
-from app.storage.runs.stored_runs import StoredRuns
+from app.storage.runs.stored_runs import ReadParts, StoredRuns
 from app.storage.storage_context import StorageContext
 
 if TYPE_CHECKING:
@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from app.storage.runs.run_folders import Adopt
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreParts(ReadParts):
+    """What an open store works with that takes runs in."""
+
+    admission: Admission  # Takes new runs in.
+    opener: Opener  # Opens runs for writing.
+    maintenance: Maintenance  # Checks and repairs runs.
 
 
 class DiskStore(StoredRuns, abc.ABC):
@@ -142,11 +151,9 @@ class DiskStore(StoredRuns, abc.ABC):
     async def create(
         self, start: runs.RunStart, *, exclusive: bool = False, taken_over: stores.TakenOver | None = None
     ) -> stores.Created:
-        """Make an accepted run durable."""
         return await worker_threads.uncut(self._create(start, exclusive, taken_over))
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:
-        """Return the run that an earlier request with this key made, or None."""
         return await self._parts.admission.find_repeated(idempotency_key, request_sha256)
 
     async def open(self, run_id: str) -> FolderLog:
@@ -154,7 +161,6 @@ class DiskStore(StoredRuns, abc.ABC):
         return await self._parts.opener.open(run_id)
 
     async def delete(self, run_id: str, *, spare_pinned: bool = False) -> None:
-        """Put a finished run into the trash."""
         await worker_threads.uncut(self._delete(run_id, spare_pinned))
 
     async def has_space(self) -> bool:
@@ -163,7 +169,6 @@ class DiskStore(StoredRuns, abc.ABC):
     # -- rows
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """Return the runs that this service must continue, oldest first."""
         found, opener = await super().list_unfinished(), self._parts.opener
         opener.settling.expect([run.run_id for run in found if run.run_id not in opener.logs])
         return found
@@ -204,8 +209,7 @@ class DiskStore(StoredRuns, abc.ABC):
         assert hold is not None
         # Before anything reads: the log may hold lines that the files lack, and rows are judged by the files.
         recovered = await hold.recover(context)
-        index_is_new = await context.index.start()
-        parts = self._assembled(context, identity, index_is_new=index_is_new)
+        parts = self._assembled(context, identity, index_is_new=await context.index.start())
         await parts.reconciliation.doubt(recovered.suspects, recovered.parked)
         # Not before the suspects are noted: a crash until here recovers from the same log once more.
         await hold.drop(context, recovered)
@@ -255,5 +259,4 @@ class DiskStore(StoredRuns, abc.ABC):
 
     def _sweep_soon(self) -> None:
         if self._serves and (self._sweeping is None or self._sweeping.done()):
-            sweeping = self._parts.maintenance.sweep(self._stopping.is_set)
-            self._sweeping = asyncio.create_task(sweeping, name="sweep the trash")
+            self._sweeping = asyncio.create_task(self.maintenance.sweep(self._stopping.is_set), name="sweep the trash")

@@ -122,7 +122,6 @@ class FolderLog:
         return await worker_threads.uncut(self._put_blob(content, text=text))
 
     async def get_blob(self, blob: records.BlobRef) -> plain.Json:
-        """Return a blob's text or JSON."""
         return await self._context.workers.run(lambda: blobs.value(self._context.disk, self.run_id, self._folder, blob))
 
     async def add_receipt(self, record: records.Record) -> None:
@@ -146,7 +145,6 @@ class FolderLog:
         await self._written(layout.LOGS, lambda: log_files.append(self._context.disk, self._folder, name, text))
 
     def wait_for(self, fault: errors.Unreadable) -> None:
-        """Show the file that the run waits for."""
         self._context.read_faults.wait_for(self.run_id, fault)
 
     async def flush(self) -> None:
@@ -194,7 +192,6 @@ class FolderLog:
 
     @property
     def has_pending_move(self) -> bool:
-        """Return whether a move could not be written to the row."""
         return self._pending_move is not None
 
     async def heal(self) -> None:

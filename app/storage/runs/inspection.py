@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from app import errors
+from app.storage import layout
+from app.storage.disk.disk_port import Disk
 from app.storage.storage_context import StorageContext
 
 if TYPE_CHECKING:
     from app.engine import maintenance_port
 
 _PAGE_SECONDS = 2.0
+_DEEPEST = 32
 
 
 class Inspection:
@@ -34,9 +38,7 @@ class Inspection:
 
     async def sizes(self, run_ids: Sequence[str]) -> dict[str, int]:
         """Return how many bytes the folders of runs have; those that are gone or cannot be read are left out."""
-        from app.storage.runs import sizes
-
-        return await self._context.workers.run(lambda: sizes.of_runs(self._context.disk, run_ids))
+        return await self._context.workers.run(lambda: _sizes(self._context.disk, run_ids))
 
     async def verify_page(self, after: str | None, most: int) -> maintenance_port.Verified:
         """Report on the next things that can be checked."""
@@ -47,3 +49,20 @@ class Inspection:
         return await self._context.workers.run(
             lambda: verification.page(self._context.disk, after, most, lambda: time.monotonic() > until)
         )
+
+
+def _sizes(files: Disk, run_ids: Iterable[str]) -> dict[str, int]:
+    found = {}
+    for run_id in run_ids:
+        try:
+            found[run_id] = _size(files, layout.run_folder(run_id), _DEEPEST)
+        except (OSError, errors.Unreadable, errors.NotFound):
+            continue
+    return found
+
+
+def _size(files: Disk, path: str, depth: int) -> int:
+    if depth and files.has_folder(path):
+        return sum(_size(files, f"{path}/{name}", depth - 1) for name in files.names(path))
+    # A file may be replaced meanwhile, and links lead elsewhere.
+    return files.size(path) if files.has_file(path) else 0

@@ -110,14 +110,12 @@ class StoredRuns:
         return await self._parts.archive.log_names(run_id)
 
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
-        """Return run.json and cache.json as they stand."""
         await self._show([run_id])
         return await self._parts.archive.snapshots(run_id)
 
     # -- rows
 
     async def read_progress(self, run_ids: Sequence[str]) -> dict[str, stores.RunProgress]:
-        """Return how far runs have come."""
         await self._show(run_ids)
         return await self._parts.archive.progress(run_ids)
 
@@ -126,31 +124,25 @@ class StoredRuns:
         return await self._parts.reconciliation.summary(run_id)
 
     def unreadable(self, run_id: str) -> unreadables.Unreadable | None:
-        """Return the file of a run that cannot be read now."""
         return self._parts.context.read_faults.by_run().get(run_id)
 
     async def until_readable(self, run_id: str) -> None:
-        """Wait until every file of a run that could not be read can be."""
         await self._parts.context.read_faults.until_readable(run_id)
 
     def lags(self, run_id: str) -> bool:
-        """Return whether a run has ended though its row does not say so yet."""
         return run_id in self._parts.context.ended
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """Return runs, newest first."""
         found = await self._parts.reconciliation.list_runs(query)
         if await self._parts.rechecks.check(found):
             found = await self._parts.reconciliation.list_runs(query)
         return found
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """Return the runs that this service must continue, oldest first."""
         await self._parts.reconciliation.compare()
         return [run for run in await self._parts.reconciliation.unread.list_unfinished() if run.owner == "service"]
 
     async def unfinished_under(self, key_prefix: str) -> list[str]:
-        """Return the unfinished runs that were made under keys with this beginning, oldest first."""
         parts = self._parts
         await parts.reconciliation.once()
         await parts.reconciliation.unread.make_sure()
@@ -163,28 +155,23 @@ class StoredRuns:
 
     @property
     def feed(self) -> event_feed.EventFeed:
-        """Return the newest events of all runs."""
         return self._parts.context.feed
 
     @property
     def changes(self) -> int:
-        """Return a number that rises whenever this process writes rows of runs."""
         return self._parts.context.index.changes
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        """Count runs, and add usage up but that of the runs that are aside."""
         await self._parts.reconciliation.once()
         return await self._parts.context.index.totals(since, aside)
 
     async def sum_usage(
         self, query: run_sums.UsageQuery, live: run_sums.Live
     ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
-        """Return sums of usage by name, and the total, with those of runs that execute now in place of their rows'."""
         await self._parts.reconciliation.once()
         return await sums.with_live(self._parts.context.index, query, live)
 
     async def spent(self, query: spending.SpentQuery) -> spending.Spent:
-        """Return what runs have spent, as one moment shows it."""
         await self._parts.reconciliation.once()
         return await self._parts.context.index.spent(query)
 
@@ -208,7 +195,6 @@ class StoredRuns:
 
     @property
     def checked_disk(self) -> disk_port.Disk:
-        """Return what the runs lie on."""
         return self._parts.context.disk
 
     @property

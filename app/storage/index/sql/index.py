@@ -19,7 +19,7 @@ from app.storage.disk.worker_threads import Threads
 from app.storage.index import reads, sums
 from app.storage.index import spending as run_spending
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
-from app.storage.index.sql import database, issue_writes, writes
+from app.storage.index.sql import database, writes
 from app.storage.index.sql.database import Database, ReadSession, WriteSession
 
 if TYPE_CHECKING:
@@ -163,13 +163,13 @@ class SqlIndex:
         return await self._read(reads.list_receipts, query)
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
-        await self._write_over(issue_writes.put_issues, list(found), doubtful)
+        await self._write_over(writes.put_issues, list(found), doubtful)
 
     async def mark_issue(self, issue_id: str) -> None:
-        await self._write_durably(issue_writes.mark_issue, issue_id)
+        await self._write_durably(writes.mark_issue, issue_id)
 
     async def remove_issues(self, issue_ids: Iterable[str]) -> None:
-        await self._write(issue_writes.remove_issues, list(issue_ids))
+        await self._write(writes.remove_issues, list(issue_ids))
 
     async def issue_rows(self) -> dict[str, bool]:
         return await self._read(reads.issue_rows)

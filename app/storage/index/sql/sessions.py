@@ -28,7 +28,6 @@ class ReadSession:
         self._connection = connection
 
     def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        """Return the rows of a query whose `:name` parameters have these values."""
         return self._connection.execute(_parsed(sql), values).all()
 
 
@@ -41,7 +40,6 @@ class WriteSession(ReadSession):
         return self._connection
 
     def execute(self, sql: str, parameters: database.Parameters = None) -> int:
-        """Write, and return how many rows were concerned."""
         return self._connection.execute(_parsed(sql), parameters).rowcount
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.domain import runs, states
+from app.domain import issues, runs, states
 from app.domain.authors import RunOrder
 from app.domain.records import Usage
 from app.domain.usage_sums import UsageSum
@@ -260,3 +260,31 @@ def _insert_runs(session: WriteSession, fresh: Sequence[IndexedRun]) -> None:
 
 def _chunks(given: Sequence[IndexedRun]) -> Iterator[Sequence[IndexedRun]]:
     return (given[begin : begin + _CHUNK] for begin in range(0, len(given), _CHUNK))
+
+
+_REMOVE_ISSUE = "DELETE FROM issues WHERE issue_id = :of_issue"
+_MARK_ISSUE = "UPDATE issues SET marked = :marked WHERE issue_id = :of_issue"
+_ADD_ISSUE = insert("issues", (*rows.ISSUE, "marked"))
+
+
+def put_issues(session: WriteSession, found: Iterable[issues.IssueSummary], doubtful: bool) -> None:
+    """Write rows in place of those of the same ids; none of them is marked any more."""
+    fresh = {summary.issue_id: rows.issue_values(summary) for summary in found}
+    if doubtful:
+        for issue_id in reads.sound_issues(session, fresh):
+            del fresh[issue_id]
+    if fresh:
+        session.execute(_REMOVE_ISSUE, [{"of_issue": issue_id} for issue_id in fresh])
+        session.execute(_ADD_ISSUE, list(fresh.values()))
+
+
+def mark_issue(session: WriteSession, issue_id: str) -> None:
+    """Note that an issue's file is about to change."""
+    session.execute(_MARK_ISSUE, {"of_issue": issue_id, "marked": True})
+
+
+def remove_issues(session: WriteSession, issue_ids: Iterable[str]) -> None:
+    """Remove rows of issues."""
+    gone = [{"of_issue": issue_id} for issue_id in issue_ids]
+    if gone:
+        session.execute(_REMOVE_ISSUE, gone)

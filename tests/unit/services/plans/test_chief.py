@@ -37,7 +37,7 @@ async def test_an_intent_becomes_tasks(harness: plan_harness.Harness) -> None:
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     awaited = created.plan
     plan = await harness.rested(awaited.session_id)
-    run = await harness.application.runs.view(str(plan.chief_run_id))
+    run = await harness.application.runs.reader.view(str(plan.chief_run_id))
 
     assert (awaited.status, awaited.awaits_chief, awaited.tasks) == (plans.PlanState.DRAFT, True, ())
     assert awaited.chief_run_id == plan.chief_run_id

@@ -117,7 +117,7 @@ async def test_what_a_run_is_told(harness: plan_harness.Harness) -> None:
         carry, task("sweep the floor"), labels={"book": "one"}, priority=3, intent="Move"
     )
     plan = await harness.rested(session_id)
-    view = await harness.application.runs.view(str(plan.tasks[0].run_id))
+    view = await harness.application.runs.reader.view(str(plan.tasks[0].run_id))
 
     assert view.start.description == "carry the box"
     assert view.start.args == {"what": "a box", "times": 1}
@@ -260,7 +260,7 @@ async def test_a_changed_task_gets_another_run(harness: plan_harness.Harness) ->
     await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(description="paint room 1"))
     await harness.application.plans.retry(session_id, 1)
     done = await harness.rested(session_id)
-    view = await harness.application.runs.view(str(done.tasks[0].run_id))
+    view = await harness.application.runs.reader.view(str(done.tasks[0].run_id))
 
     assert done.tasks[0].run_id != failed.tasks[0].run_id
     assert (view.start.recipe_id, view.start.description) == ("paint", "paint room 1")
@@ -410,7 +410,7 @@ async def test_a_paused_run_keeps_its_task(harness: plan_harness.Harness) -> Non
     harness.door.set()
 
     assert plan_harness.stand(await plan_harness.soon(waiting)) == {"t1": "running", "t2": "blocked"}
-    assert (await harness.application.runs.view(run_id)).status is states.RunState.PAUSED
+    assert (await harness.application.runs.reader.view(run_id)).status is states.RunState.PAUSED
 
     await harness.application.runs.unpause(run_id)
 

@@ -95,7 +95,7 @@ class TestTheChief:
         assert review.usage.keys() == {"input_tokens", "output_tokens", "cost_usd"}
         assert plan.tasks[1].review is None
         assert len(await harness.run_ids()) == 3
-        view = await harness.application.runs.view(review.run_id or "")
+        view = await harness.application.runs.reader.view(review.run_id or "")
         assert (view.start.session_id, view.start.session_plan_task_id) == (session_id, 1)
 
     async def test_a_task_that_is_not_met_fails(self, place: plan_harness.Place, harness: plan_harness.Harness) -> None:
@@ -146,7 +146,7 @@ class TestTheChief:
 
         assert why in gate.prompt
         assert gate.options == ("met", "not_met")
-        steps = [record.key for record in (await harness.application.runs.view(gate.run_id)).living()]
+        steps = [record.key for record in (await harness.application.runs.reader.view(gate.run_id)).living()]
         assert ("review.correction" in steps) is (why != "the chief is unsure: it is unsure")
 
         plan = await asked.decide("met", "I looked")
@@ -206,7 +206,7 @@ class TestWhoJudges:
         plan = await Asked(harness, session_id).decide("met")
         assert plan.status is plans.PlanState.DONE
         run_id = await Asked(harness, session_id).run_id()
-        assert [record.key for record in (await harness.application.runs.view(run_id)).living()] == ["decide"]
+        assert [record.key for record in (await harness.application.runs.reader.view(run_id)).living()] == ["decide"]
         await harness.close()
 
     async def test_the_chief_is_announced(self, harness: plan_harness.Harness) -> None:

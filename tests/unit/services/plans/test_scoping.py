@@ -102,7 +102,7 @@ async def test_an_answer_that_leaves_something_open_asks_on(harness: plan_harnes
     await harness.application.plans.approve(session_id)
     await harness.application.plans.start(session_id)
     plan = await harness.rested(session_id)
-    told = (await harness.application.runs.view(str(plan.tasks[0].run_id))).start.description
+    told = (await harness.application.runs.reader.view(str(plan.tasks[0].run_id))).start.description
 
     assert told == "make it nice\n\nHow nice?\nvery\n\nit"
 
@@ -280,7 +280,7 @@ async def test_runs_start_plans_only_so_deep(harness: plan_harness.Harness) -> N
         session_id = await harness.started(task("sweep it"), parent_run_id=run_id)
         run_id = (await harness.rested(session_id)).tasks[0].run_id
 
-        assert (await harness.application.runs.view(str(run_id))).start.depth == depth
+        assert (await harness.application.runs.reader.view(str(run_id))).start.depth == depth
 
     with pytest.raises(errors.RequestInvalid) as refused:
         await harness.create(task("sweep it"), parent_run_id=run_id)
@@ -300,7 +300,7 @@ async def test_a_plan_stays_as_deep_as_it_was_made(harness: plan_harness.Harness
     await harness.application.plans.start(session_id)
     last = (await harness.rested(session_id)).tasks[0].run_id
 
-    assert (await harness.application.runs.view(str(last))).start.depth == 2
+    assert (await harness.application.runs.reader.view(str(last))).start.depth == 2
 
 
 async def test_a_repeated_request_finds_its_plan(harness: plan_harness.Harness) -> None:
