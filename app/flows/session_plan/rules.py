@@ -153,8 +153,11 @@ def outputs_wanted(plan: plans.Plan, task: plans.Task) -> dict[task_outputs.Refe
     for reference in references:
         earlier = plan.task(reference.task)
         if earlier is None or earlier.run_id is None or earlier.status is not plans.TaskState.DONE:
-            state = "does not exist" if earlier is None else f"is {earlier.status}"
-            told = f"task {task.id} needs {reference}, and task {reference.task} {state}; retry it when that is done"
+            if earlier is not None and earlier.status is plans.TaskState.DONE:
+                state = "was marked as done by hand, without a run"
+            else:
+                state = f"{'does not exist' if earlier is None else f'is {earlier.status}'}; retry it when that is done"
+            told = f"task {task.id} needs {reference}, and task {reference.task} {state}"
             facts = {"task": reference.task, reference.field: reference.name}
             raise errors.StepError(told, code=OUTPUT_MISSING, detail=facts)
         wanted[reference] = {"run_id": earlier.run_id, "task": earlier.id, reference.field: reference.name}

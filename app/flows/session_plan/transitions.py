@@ -108,7 +108,7 @@ def begun(plan: plans.Plan, task_id: int, at: str, *, above: int = 0) -> plans.P
         errors.WrongState: it is not pending, or the plan does not run.
     """
     task = rules.the_task(plan, task_id)
-    _among(plan, {plans.PlanState.RUNNING}, "going on")
+    _among(plan, {plans.PlanState.RUNNING}, "continued")
     _is(plan, task, plans.TaskState.PENDING, "begun")
     made = dataclasses.replace(task, status=plans.TaskState.RUNNING, attempt=max(task.attempt, above) + 1)
     return _with(plan, dataclasses.replace(made, started_at=at, ended_at=None, error=None), at)
@@ -233,7 +233,7 @@ def expect_rest(plan: plans.Plan) -> None:
     """
     expect_chief_away(plan)
     if plan.status is plans.PlanState.RUNNING:
-        raise _wrong(plan, f"the plan {plan.session_id} is running; only one that rests is deleted: pause it first")
+        raise _wrong(plan, f"the plan {plan.session_id} is running: pause it first, then delete it")
     for task in plan.tasks:
         if task.status is plans.TaskState.RUNNING:
             message = f"task {task.id} of the plan {plan.session_id} runs; only a plan that rests is deleted"
@@ -256,7 +256,7 @@ def _with(plan: plans.Plan, task: plans.Task, at: str, status: plans.PlanState |
 def _of_plan_at_work(plan: plans.Plan, task_id: int, status: plans.TaskState, verb: str) -> plans.Task:
     task = rules.the_task(plan, task_id)
     if plan.status not in _AT_WORK:
-        told = f"the plan {plan.session_id} is {plan.status}; a task is {verb} while it is {_listed(_AT_WORK)}"
+        told = f"the plan {plan.session_id} is {plan.status}; a task can be {verb} while it is {_listed(_AT_WORK)}"
         raise _wrong(plan, told)
     _is(plan, task, status, verb)
     return task
@@ -264,7 +264,7 @@ def _of_plan_at_work(plan: plans.Plan, task_id: int, status: plans.TaskState, ve
 
 def _is(plan: plans.Plan, task: plans.Task, status: plans.TaskState, verb: str) -> None:
     if task.status is not status:
-        raise _wrong_task(plan, task, f"task {task.id} is {task.status}; only a {status} task is {verb}")
+        raise _wrong_task(plan, task, f"task {task.id} is {task.status}; only a {status} task can be {verb}")
 
 
 def _is_being_made(plan: plans.Plan, task: plans.Task) -> None:
@@ -285,7 +285,7 @@ def _with_tasks(plan: plans.Plan) -> None:
 def _among(plan: plans.Plan, allowed: Collection[plans.PlanState], verb: str) -> None:
     if plan.status not in allowed:
         names = _listed([state for state in plans.PlanState if state in allowed])
-        raise _wrong(plan, f"the plan {plan.session_id} is {plan.status}; only one that is {names} is {verb}")
+        raise _wrong(plan, f"the plan {plan.session_id} is {plan.status}; only one that is {names} can be {verb}")
 
 
 def _listed(names: Sequence[str]) -> str:

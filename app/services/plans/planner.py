@@ -66,6 +66,7 @@ class Planner:
         self._inputs.begins_all = recover
         self._runs.started_listeners.listen_to_sessions(self._note)
         if recover:
+            self._repository.seen = self._notice
             self._begin(self._look_through(), "")
 
     async def stop(self) -> None:
@@ -116,6 +117,15 @@ class Planner:
     def _note(self, start: runs.RunStart) -> None:
         if start.session_plan_task_id is not None or (start.idempotency_key or "").startswith(_KEY):
             self._wake(start.session_id, begins=False)
+
+    def _notice(self, plan: plans.Plan) -> None:
+        """Let a plan whose file a person has edited take that, as soon as anybody sees it."""
+        session_id, waiting = plan.session_id, self._inputs.waiting.get(plan.session_id)
+        if waiting is not None:
+            if waiting.open is not None and waiting.open.plan != plan:
+                waiting.bell.set()
+        elif self._plan_runs.is_away(session_id) and not rules.at_rest(plan):
+            self.look_at(session_id)
 
     def _begin(self, work: Any, session_id: str) -> None:
         task = asyncio.create_task(work, name=f"plan {session_id}")

@@ -53,6 +53,8 @@ class PlanRepository:
         self._news: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self.written: Callable[[str], object] = str
         """Called with each written plan; it may not wait."""
+        self.seen: Callable[[plans.Plan], object] = id
+        """Called with each plan that a caller reads; it may not wait."""
 
     def now(self) -> str:
         """Return the present instant as plans hold it."""
@@ -93,8 +95,9 @@ class PlanRepository:
         if found is None:
             told = f"there is no plan {session_id!r:.80}"
             if await self.was_lost(session_id):
-                told += " any more: it was made, and its file is gone, though nobody deleted it here"
+                told += " any more: somebody removed its file; delete the plan to end it for good"
             raise errors.NotFound(told, code="plan_not_found")
+        self.seen(found)
         return found
 
     async def page(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:

@@ -148,6 +148,10 @@ class SharedPlanner(Planner):
         if self._works:
             self._begin(self._ensured(session_id), session_id)
 
+    def _notice(self, plan: plans.Plan) -> None:
+        # A worker looks at its file, and so does the next look at all plans.
+        return
+
     async def _written(self, news: asyncio.Event) -> None:
         await aio.wait_first(news.wait(), self._clock.sleep(LOOK_SECONDS))
 

@@ -241,3 +241,16 @@ async def test_a_chief_is_asked_once(tmp_path: Path, point: str, nth: int) -> No
     assert [plan.chief_run_id] == await harness.run_ids()
 
     await harness.close()
+
+
+async def test_an_edit_is_taken_as_soon_as_the_plan_is_shown(harness: plan_harness.Harness) -> None:
+    """A plan that was edited or written by hand goes on without an order, once a caller looks at it."""
+    session_id = await harness.create(task("sweep room 1"))
+    await harness.application.plans.approve(session_id)
+    meddle(harness, session_id, lambda content: content.update(status="running"))()
+    written = {"session_id": "by-hand", "status": "running", "tasks": [{"id": 1, "description": "sweep room 2"}]}
+    harness.put("by-hand", written)
+    for each in (session_id, "by-hand"):
+        plan = await harness.until(each, lambda plan: plan.status is plans.PlanState.DONE)
+
+        assert plan.tasks[0].run_id is not None
