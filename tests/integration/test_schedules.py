@@ -315,7 +315,12 @@ async def test_an_occurrence_that_starts_no_run_says_why(tmp_path: Path) -> None
         ({"schedule": {"every_seconds": 60}, "recipe_id": "quack"}, "unknown_recipe", None),
         ({"schedule": {"every_seconds": 60}, "args": {"tone": 1}}, "args_invalid", "$.args.tone"),
         ({"schedule": {"every_seconds": 60}, "recipe_id": "draft"}, "args_invalid", "$.args.scene_path"),
-        ({"schedule": {"every_seconds": 60}, "args_from": {"tone": "/x"}}, "request_invalid", "$.args_from.tone"),
+        (
+            {"schedule": {"every_seconds": 60}, "args_from": {"scene_path": "/x"}},
+            "request_invalid",
+            "$.args_from.scene_path",
+        ),
+        ({"files": {"pattern": "in/*.md"}, "args_from": {"tone": "/x"}}, "request_invalid", "$.args_from.tone"),
         ({"webhook": {}, "args_from": {"tone": "x"}}, "request_invalid", "$.args_from.tone"),
         (
             {"webhook": {"scheme": "standard", "signing_secret": "z" * 20}},

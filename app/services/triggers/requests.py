@@ -194,6 +194,8 @@ def flaws(trigger: triggers.Trigger) -> Iterator[errors.Flaw]:
             )
         if name in trigger.args:
             yield _flaw(f"$.args_from.{name:.80}", "is given in args, too")
+        if trigger.schedule is not None:
+            yield _flaw(f"$.args_from.{name:.80}", "belongs to webhooks and files; a schedule brings nothing to read")
     if trigger.schedule is not None:
         yield from schedules.flaws(trigger.schedule)
     if trigger.webhook is not None:
