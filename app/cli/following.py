@@ -8,16 +8,22 @@ from contextlib import aclosing
 from enum import Enum
 from typing import Any
 
+from app import errors, printable
 from app.cli import asking, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Client, JsonObject
 from app.domain import events
 
 Show = Callable[[JsonObject], Awaitable[None]]  # Shows one event.
+Silent = Callable[[], Awaitable[None]]
+
+SILENT_SECONDS = 5.0
+"""Silence of a run that does not rest, until it is looked what it waits for; then it is twice as long each time."""
 
 _OVER = ("done", "failed", "cancelled")
 _AT_REST = (*_OVER, "paused", "waiting")
 
 _RESTING = (events.EventType.RUN_PAUSED, events.EventType.RUN_WAITING)
+_LONGEST_SILENCE_SECONDS = 60.0
 _QUIET_SECONDS = 1.0  # Silence after an event of rest, until it is looked whether the run still rests.
 
 
@@ -46,8 +52,9 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
 
     live = output is Shown.TEXT and terminal.is_answered()
     asker = asking.Asker(client, run_id, live=live, clear=progress.finish) if answers else None
+    tell = WaitPrinter(client, run_id, progress.hide).tell if output is Shown.TEXT else None
     try:
-        detail = await watch(client, run_id, show, after, asker)
+        detail = await watch(client, run_id, show, after, asker, tell)
     finally:
         progress.finish()
     if detail["status"] == "waiting":
@@ -56,15 +63,21 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
 
 
 async def watch(
-    client: Client, run_id: str, show: Show, after: int = 0, asker: asking.Asker | None = None
+    client: Client,
+    run_id: str,
+    show: Show,
+    after: int = 0,
+    asker: asking.Asker | None = None,
+    silent: Silent | None = None,
 ) -> JsonObject:
     """Show every event of a run until it rests; return the run as it stands then.
 
     Args:
         asker: Asked whether a run that waits may go on.
+        silent: Called while a run that does not rest has no event.
     """
     while True:
-        async with aclosing(_until_rest(client, run_id, after)) as events:
+        async with aclosing(_until_rest(client, run_id, after, silent)) as events:
             async for event in events:
                 after = event["seq"]
                 await show(event)
@@ -77,7 +90,9 @@ async def watch(
             return detail
 
 
-async def _until_rest(client: Client, run_id: str, after: int) -> AsyncGenerator[JsonObject, None]:
+async def _until_rest(
+    client: Client, run_id: str, after: int, silent: Silent | None
+) -> AsyncGenerator[JsonObject, None]:
     stream, resting = client.follow(run_id, after), True
     while True:
         coming = asyncio.ensure_future(anext(stream))
@@ -85,6 +100,10 @@ async def _until_rest(client: Client, run_id: str, after: int) -> AsyncGenerator
             while resting and not (await asyncio.wait({coming}, timeout=_QUIET_SECONDS))[0]:
                 if (await client.call(use_cases.show_run, run_id))["status"] in _AT_REST:
                     return
+            wait = SILENT_SECONDS
+            while silent is not None and not (await asyncio.wait({coming}, timeout=wait))[0]:
+                await silent()
+                wait = min(2 * wait, _LONGEST_SILENCE_SECONDS)
             event = await coming
         except StopAsyncIteration:
             return
@@ -120,6 +139,37 @@ def _tell_rest(detail: JsonObject, output: Shown, client: Client) -> int:
     return exit_codes.ExitCode.INTERRUPTED if interrupted else exit_codes.of_status(status)
 
 
+class WaitPrinter:
+    """Print what a run waits for that a person can do, such as the gate of a run that it has started."""
+
+    def __init__(self, client: Client, run_id: str, hide: Callable[[], None]) -> None:
+        """Args:
+        hide: Takes the line of the open step from the terminal.
+        """
+        self._client = client
+        self._run_id = run_id
+        self._hide = hide
+        self._printed = ""
+
+    async def tell(self) -> None:
+        """Print it, unless that was printed last."""
+        from app.cli import explaining
+
+        try:
+            found = await self._client.call(explaining.explain_run, self._run_id)
+        except errors.ControlRoomError:
+            # It may be known the next time.
+            return
+        causes = [cause for cause in found["chain"] if cause.get("act") and cause["kind"] != "queued"]
+        act = causes[-1]["act"] if causes else self._printed
+        if act == self._printed or found["status"] in _AT_REST:
+            return
+        self._printed = act
+        self._hide()
+        terminal.say(f"  waits: {printable.one_line(found['sentence'])}")
+        terminal.say(f"  {options.led(act)}")
+
+
 class EventPrinter:
     """Show events as they come."""
 
@@ -136,7 +186,7 @@ class EventPrinter:
         except (AttributeError, KeyError, TypeError, ValueError):
             # A person has written it into the file of events by hand.
             line = f"  {event.get('type')}"
-        self._clear()
+        self.hide()
         if line is not None:
             terminal.say(line)
         self._show_open()
@@ -144,7 +194,13 @@ class EventPrinter:
     def finish(self) -> None:
         """Leave the terminal clean."""
         self._open.clear()
-        self._clear()
+        self.hide()
+
+    def hide(self) -> None:
+        """Take the line of the open step from the terminal."""
+        if self._shown:
+            terminal.replace_line("")
+            self._shown = False
 
     def _line(self, event: Mapping[str, Any]) -> str | None:
         key, data = event.get("key") or "", event.get("data") or {}
@@ -191,11 +247,6 @@ class EventPrinter:
         if self._live and self._open:
             terminal.replace_line(next(reversed(self._open.values())))
             self._shown = True
-
-    def _clear(self) -> None:
-        if self._shown:
-            terminal.replace_line("")
-            self._shown = False
 
 
 def _sentence(what: str, why: str | None) -> str:

@@ -264,9 +264,7 @@ def _told(fault: _Fault, seconds: int) -> errors.Unreadable:
 
 
 def _shown(fault: _Fault, file: str) -> unreadables.Unreadable:
-    return unreadables.Unreadable(
-        file=file, errno=_name(fault), since=fault.since, next_try_at=fault.next_try_at
-    )
+    return unreadables.Unreadable(file=file, errno=_name(fault), since=fault.since, next_try_at=fault.next_try_at)
 
 
 def _name(fault: _Fault) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from app import errors
 from app.cli import formats
-from app.cli.following import EventPrinter
+from app.cli.following import EventPrinter, WaitPrinter
 from app.domain import events
 
 ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
@@ -113,3 +114,32 @@ def test_a_run_that_fell_short_says_where() -> None:
     assert formats.partial(ending) == "in part (failed: a; cut off: b, c)"
     assert formats.partial({"reason": "completed", "partial": False, "failed_steps": []}) is None
     assert formats.partial(None) is None
+
+
+async def test_what_a_silent_run_waits_for_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The gate of its child is named with the command that answers it; what no person can do something about is not."""
+    calls: list[str] = []
+    link = {"run_id": "r2", "kind": "gate", "text": "Step ship asks: Go on?"}
+    asks = {
+        "status": "running",
+        "sentence": "Step below waits for r2: ship asks.",
+        "chain": [link | {"act": "answer it"}],
+    }
+    works = {"status": "running", "sentence": "Step below works.", "chain": [link]}
+    answers: list[Any] = [works, errors.NotFound("it is gone"), asks, asks]
+
+    class Explaining:
+        async def call(self, use: Any, run_id: str) -> Any:
+            calls.append(run_id)
+            answer = answers[len(calls) - 1]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    client: Any = Explaining()
+    waits = WaitPrinter(client, "r1", lambda: None)
+    for _ in answers:
+        await waits.tell()
+
+    assert calls == ["r1"] * 4
+    assert capsys.readouterr().out.splitlines() == ["  waits: Step below waits for r2: ship asks.", "  answer it"]
