@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.engines import Store
@@ -28,8 +28,10 @@ from app.services.plans import (
     run_outputs,
     scoping,
     shared_planner,
-    task_checks,
 )
+
+if TYPE_CHECKING:
+    from app.services.plans import task_checks
 
 KINDS = tuple(
     operation.kind
@@ -134,11 +136,16 @@ def _performer(
     reviewing: reviews.Reviews,
     performing: PlanPerformers,
 ) -> performers.PlanPerformer:
+    def checks() -> task_checks.TaskChecks:
+        from app.services.plans import task_checks
+
+        return task_checks.TaskChecks(outputs=outputs, performers=lambda: performing.performers)
+
     return performers.PlanPerformer(
         runs=use_cases,
         chief=chief,
         outputs=outputs,
-        checks=task_checks.TaskChecks(outputs=outputs, performers=lambda: performing.performers),
+        checks=checks,
         drafts=drafts.Drafts(runs=use_cases, store=kept, starter=reference.starter, catalogue=reference.catalogue),
         reviews=reviewing,
     )

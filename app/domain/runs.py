@@ -210,6 +210,11 @@ def _transition(
 _SINCE = {to: frozenset(state for state, targets in MOVES.items() if to in targets) for to in RunState}
 
 
+def agent_session_id(run_id: str, restarts: int) -> str:
+    """Return the conversation that a run begins after so many restarts: made of the run's id, in the form of a UUID."""
+    return plain.derived_id(f"agent session {run_id} {restarts}")
+
+
 def child_key(parent_run_id: str, key: str) -> str:
     """Return the idempotency key of the run that a step of another run starts."""
     return f"child:{parent_run_id}:{plain.sha256(key.encode())[:32]}"

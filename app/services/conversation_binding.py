@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from app import errors
-from app.dialects.agent_recipes import driver, parse
 from app.domain import plain, runs, states, views
 from app.engine import conversation_claims, run_engine, stores
 from app.services.requests import StartRequest
 
 ARGUMENT = conversation_claims.ARGUMENT  # Argument of a run that names the conversation which it continues.
-DIALECT = parse.DIALECT  # Language whose runs begin in a conversation of their own.
+DIALECT = "agent_recipes"  # Language whose runs begin in a conversation of their own.
 
 
 class ConversationBinding:
@@ -110,6 +109,6 @@ def _named(view: views.RunView) -> str | None:
 def conversation(start: runs.RunStart) -> str | None:
     """Return the conversation that a run begins in; None for a run that has none."""
     named = conversation_claims.continued(start)
-    if named is not None or start.dialect != parse.DIALECT:
+    if named is not None or start.dialect != DIALECT:
         return named
-    return driver.agent_session_id(start.run_id, 0)
+    return runs.agent_session_id(start.run_id, 0)

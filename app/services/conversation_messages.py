@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from app.dialects.agent_recipes import driver
 from app.domain import events, plain, states
 
 RESTARTED = "restart-new-session"
@@ -179,6 +178,8 @@ class Narrator:
         return [Message(type="turn_complete", fields=fields, seq=self.seq, run_id=self.run_id)]
 
     def _recipe_exited(self, data: _Object) -> list[Message]:
+        from app.dialects.agent_recipes import driver
+
         self._exit, error = data.get("reason"), data.get("error")
         unreadable = self._exit == driver.ORCHESTRATION_ERROR
         failed = self._failed({"code": "orchestration_error", "message": error}) if unreadable else []

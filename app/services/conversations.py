@@ -9,12 +9,11 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from app import clock, errors
-from app.dialects.agent_recipes import driver, parse
 from app.domain import access, agent_sessions, library, plain, records, runs, states, views
 from app.domain.authors import Author
 from app.engine import conversation_claims, stores
 from app.flows import prompt
-from app.services.conversation_binding import conversation
+from app.services.conversation_binding import DIALECT, conversation
 from app.services.conversation_messages import Message, Narrator
 from app.services.recipe_versions import Entry, RecipeVersion
 from app.services.recipes import Catalogue
@@ -61,7 +60,7 @@ class ConversationService:
     async def available(self) -> list[dict[str, plain.Json]]:
         """Return the recipes that can be started here, with what a menu shows of them."""
         await self._catalogue.settle()
-        return [_shown(entry) for entry in self._catalogue.all() if entry.dialect == parse.DIALECT and entry.usable]
+        return [_shown(entry) for entry in self._catalogue.all() if entry.dialect == DIALECT and entry.usable]
 
     async def start_recipe(
         self,
@@ -82,10 +81,8 @@ class ConversationService:
         """
         await self._catalogue.settle()
         entry = self._catalogue.find(recipe_id)
-        if entry.dialect != parse.DIALECT:
-            message = (
-                f"{recipe_id} is a recipe of the dialect {entry.dialect}; here those of {parse.DIALECT} are started"
-            )
+        if entry.dialect != DIALECT:
+            message = f"{recipe_id} is a recipe of the dialect {entry.dialect}; here those of {DIALECT} are started"
             flaw = errors.Flaw(path="$.recipe_id", code="wrong_dialect", message=message)
             raise errors.RequestInvalid(message, code="wrong_dialect", flaws=[flaw])
         own = {conversation_claims.ARGUMENT: agent_session_id} if agent_session_id is not None else {}
@@ -207,10 +204,10 @@ class ConversationService:
                 raise agent_sessions.locked(named, before.start.run_id)
             started = await self._runs.start(_completed(request, before.start if before else None), own, author)
             run_id, status = started.run_id, started.status
-        return Begun(run_id=run_id, agent_session_id=named or driver.agent_session_id(run_id, 0), status=status)
+        return Begun(run_id=run_id, agent_session_id=named or runs.agent_session_id(run_id, 0), status=status)
 
     def _note(self, start: runs.RunStart) -> None:
-        if conversation_claims.ARGUMENT not in start.args and start.dialect != parse.DIALECT:
+        if conversation_claims.ARGUMENT not in start.args and start.dialect != DIALECT:
             return
         agent_session_id = conversation(start)
         if agent_session_id is not None:
@@ -222,7 +219,7 @@ class ConversationService:
     def _new_session_id(self, idempotency_key: str | None) -> str:
         # A repetition of a request must ask for the same conversation.
         seed = self._ids.token("conv_") if idempotency_key is None else f"prompt {idempotency_key}"
-        return driver.agent_session_id(seed, 0)
+        return runs.agent_session_id(seed, 0)
 
     # -- finding
 
@@ -249,7 +246,7 @@ class ConversationService:
     async def _waiting(self, agent_session_id: str) -> str | None:
         pending = stores.RunQuery(status=states.RunState.PENDING.value)
         async for row in stores.every_run(self._store, pending):
-            if row.dialect == parse.DIALECT and driver.agent_session_id(row.run_id, 0) == agent_session_id:
+            if row.dialect == DIALECT and runs.agent_session_id(row.run_id, 0) == agent_session_id:
                 return row.run_id
         return None
 

@@ -124,9 +124,9 @@ def test_a_service_is_ready_before_its_routes_are_loaded(project: Project) -> No
     needed = {"prometheus_client", "starlette", "uvicorn"}
     assert loaded & (HEAVY - needed | {"psycopg", "temporalio", "obstore"}) == set()
     own = sorted(each for each in loaded if each.startswith("app."))
-    assert not any(each.startswith(("app.crash_lab", "app.temporal.", "app.storage.postgres")) for each in own)
-    assert not any(each.startswith(("app.tools.story", "app.agents.local", "app.agents.scripted")) for each in own)
-    assert len(own) <= 470, own
+    needless = ("app.crash_lab", "app.temporal.", "app.storage.postgres", "app.tools.story", "app.agents.local")
+    assert not any(each.startswith((*needless, "app.dialects.control_room")) for each in own)
+    assert len(own) <= 450, own
 
 
 async def filled(project: Project) -> tuple[str, str]:

@@ -15,8 +15,7 @@ import httpx
 import pytest
 
 from app import bootstrap, clock, errors
-from app.dialects.agent_recipes import driver
-from app.domain import states
+from app.domain import runs, states
 from app.services import requests
 from app.storage import agent_sessions, conversation_retention, layout
 from app.storage.disk import os_disk
@@ -127,7 +126,7 @@ async def test_a_run_that_waits_for_its_turn_has_its_own_conversation(service: s
     first = await service.start("small", **SAID)
     await service.until(first, step="fix")
     waiting = await service.start("small", **SAID)
-    talk = driver.agent_session_id(waiting, 0)
+    talk = runs.agent_session_id(waiting, 0)
     refused = await _post(service, talk, share_workspace=True)
     await service.http.post(f"/api/runs/{waiting}/cancel")
     await service.until(waiting, "cancelled")

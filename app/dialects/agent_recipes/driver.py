@@ -21,11 +21,6 @@ async def drive(ctx: ports.Context) -> runs.Ending:
     return ending
 
 
-def agent_session_id(run_id: str, restarts: int) -> str:
-    """Return the conversation that a run begins after so many restarts: made of the run's id, in the form of a UUID."""
-    return plain.derived_id(f"agent session {run_id} {restarts}")
-
-
 class _Machine:
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
@@ -139,14 +134,14 @@ class _Machine:
     def _first_state(self) -> transitions.State:
         run = self._ctx.run
         existing: str | None = self._args.get("agent_session_id")
-        session_id = existing or agent_session_id(run.root_id, 0)
+        session_id = existing or runs.agent_session_id(run.root_id, 0)
         return transitions.State.begun(run.recipe, session_id, run.created_at, session_created=existing is not None)
 
     def _restart(self, recipe_id: str) -> None:
         run, left = self._ctx.run, self._state
         self._recipe = run.recipe if recipe_id == run.recipe["id"] else run.frozen["recipes"][recipe_id]
         self._guardrails = transitions.Guardrails.of(self._recipe, self._args)
-        session_id = agent_session_id(run.root_id, left.restarts + 1)
+        session_id = runs.agent_session_id(run.root_id, left.restarts + 1)
         began_at = self._last.completed_at if self._last is not None else run.created_at
         self._state = transitions.State.begun(self._recipe, session_id, began_at, restarts=left.restarts + 1)
         self._tell("recipe:restarted", fromSessionId=left.session_id, restarts=left.restarts + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.domain import plain, plan_files, plan_operations, plans, records, states
@@ -13,8 +13,10 @@ from app.services.plans.adopt_tasks import Chief
 from app.services.plans.drafts import Drafts
 from app.services.plans.reviews import Reviews
 from app.services.plans.run_outputs import RunOutputs
-from app.services.plans.task_checks import TaskChecks
 from app.services.runs import Runs
+
+if TYPE_CHECKING:
+    from app.services.plans.task_checks import TaskChecks
 
 
 class PlanPerformer:
@@ -27,7 +29,7 @@ class PlanPerformer:
         chief: Chief,
         outputs: RunOutputs,
         drafts: Drafts,
-        checks: TaskChecks,
+        checks: Callable[[], TaskChecks],
         reviews: Reviews,
     ) -> None:
         self._checks = checks
@@ -43,7 +45,7 @@ class PlanPerformer:
         if isinstance(operation, plan_operations.ReadOutputs):
             return await self._read(operation)
         if isinstance(operation, plan_operations.CheckTask):
-            return await self._checks.perform(call, operation)
+            return await self._checks().perform(call, operation)
         if isinstance(operation, plan_operations.ReadReview):
             return await self._verdict(operation)
         plan = plan_files.from_json(operation.plan)

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, TypeAlias
 from app import errors
 from app.domain import plain, plans, task_reviews
 from app.services import requests
-from app.services.plans import task_checks
 
 TASKS = 200  # Most tasks of a plan.
 INTENT_CHARACTERS = 20_000  # Longest intent.
@@ -213,6 +212,8 @@ def _field_flaws(fields: Mapping[str, plain.Json], path: str) -> Iterator[errors
         yield from _text_flaws(fields["description"], f"{path}.description", DESCRIPTION_CHARACTERS)
     dod = fields.get("dod") or ""
     if not isinstance(dod, str):
+        from app.services.plans import task_checks
+
         yield from task_checks.flaws(dod, path)
     elif len(dod) > DOD_CHARACTERS:
         yield _flaw(f"{path}.dod", f"has more than {DOD_CHARACTERS} characters")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.dialects import control_room
-from app.dialects.control_room import refs
 from app.domain import plain, slots, task_outputs, views
 from app.engine import stores
 from app.flows.session_plan import rules
+from app.services.recipes import PROJECT_DIALECT
 from app.services.runs import Runs
+
+if TYPE_CHECKING:
+    from app.dialects.control_room import refs
 
 VALUE_BYTES = 1024 * 1024  # Most bytes that an output may have as an argument, as JSON.
 TOO_LARGE = "task_output_too_large"  # Code of a task whose argument names an output that has more.
@@ -33,6 +35,8 @@ class RunOutputs:
         Raises:
             errors.StepError: `task_output_missing`, `task_output_too_large`.
         """
+        from app.dialects.control_room import refs
+
         field = task_outputs.PATH if task_outputs.PATH in asked else task_outputs.OUTPUT
         read: Callable[[str, str], Awaitable[plain.Json]] = self.path if field == task_outputs.PATH else self.value
         facts = {"task": asked["task"], "run_id": asked["run_id"], field: asked[field]}
@@ -56,6 +60,8 @@ class RunOutputs:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged; `slot_not_found`.
             refs.BrokenReference: the place does not exist.
         """
+        from app.dialects.control_room import refs
+
         view = await self._runs.reader.view(run_id)
         if name in view.board.slots:
             return await self.content(view, view.board.slots[name])
@@ -106,13 +112,15 @@ class RunOutputs:
 
 def paths(view: views.RunView) -> dict[str, str]:
     """Return the files that a run has written its slots to, by slot."""
-    outputs: Any = view.start.recipe.get("outputs", ()) if view.start.dialect == control_room.ControlRoom.name else ()
+    outputs: Any = view.start.recipe.get("outputs", ()) if view.start.dialect == PROJECT_DIALECT else ()
     slots_by_key = {f"commit.{output['slot']}": output["slot"] for output in outputs}
     committed = [record for record in view.living() if record.done and record.key in slots_by_key]
     return {slots_by_key[record.key]: record.output["path"] for record in committed if isinstance(record.output, dict)}
 
 
 def _reference(name: str) -> refs.Reference | None:
+    from app.dialects.control_room import refs
+
     try:
         return refs.read(name)
     except ValueError:

@@ -9,8 +9,8 @@ import re
 
 import pytest
 
-from app.dialects.agent_recipes import driver, outcomes
-from app.domain import plain
+from app.dialects.agent_recipes import outcomes
+from app.domain import plain, runs
 from app.domain.states import RunState
 from tests.unit.dialects.agent_recipes import recipe_harness
 from tests.unit.dialects.agent_recipes.recipe_harness import AGAIN, OTHER_SAID, STRAIGHT, Play, recipe, says, with_step
@@ -62,7 +62,7 @@ async def test_one_conversation_is_created_and_then_resumed(tmp_path):
     """Its id is made of the run's, has the form of a UUID, and stands in the lines."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"review": "Hm.", "review.reminder": says("no-issues"), **_commit()})
     await play.run()
-    session_id = driver.agent_session_id(RUN_ID, 0)
+    session_id = runs.agent_session_id(RUN_ID, 0)
 
     assert [(prompt.agent_session_id, prompt.session_created) for prompt in play.prompts] == [
         (session_id, False),
@@ -75,10 +75,10 @@ async def test_one_conversation_is_created_and_then_resumed(tmp_path):
 
 def test_conversations_are_different():
     """Other runs and further restarts have others, the same ones for ever."""
-    ids = {driver.agent_session_id(run_id, restarts) for run_id in ("a", "b") for restarts in range(50)}
+    ids = {runs.agent_session_id(run_id, restarts) for run_id in ("a", "b") for restarts in range(50)}
 
     assert len(ids) == 100
-    assert driver.agent_session_id("a", 1) == "9fbb4cc2-b9fe-5682-9ae1-4ec02d47ccb9"
+    assert runs.agent_session_id("a", 1) == "9fbb4cc2-b9fe-5682-9ae1-4ec02d47ccb9"
 
 
 async def test_an_existing_conversation_goes_on(tmp_path):
@@ -321,7 +321,7 @@ async def test_a_restart_begins_anew_in_a_new_conversation(tmp_path):
 
     assert await play.run() is RunState.DONE
     assert play.keys == ["review", "commit", "restart1/review", "restart1/fix", "restart1/review#2"]
-    first, second = driver.agent_session_id(RUN_ID, 0), driver.agent_session_id(RUN_ID, 1)
+    first, second = runs.agent_session_id(RUN_ID, 0), runs.agent_session_id(RUN_ID, 1)
     assert [(prompt.agent_session_id, prompt.session_created) for prompt in play.prompts] == [
         (first, False),
         (first, True),
@@ -397,7 +397,7 @@ async def test_the_machine_is_seen(tmp_path):
         "stepRetryCounts": {"review": 0, "fix": 0, "commit": 0},
         "startTime": 1770733800000,
         "sessionCreated": True,
-        "sessionId": driver.agent_session_id(RUN_ID, 0),
+        "sessionId": runs.agent_session_id(RUN_ID, 0),
         "restarts": 0,
         "costUsd": 1.0,
         "stepCostsUsd": {"review": 0.5, "fix": 0.25, "commit": 0.25},
