@@ -115,6 +115,19 @@ def test_members_of_the_profile_start_what_the_program_takes() -> None:
     assert filled["services"]["temporal"]["environment"]["POSTGRES_PWD"] == "from-outside"
 
 
+def test_published_and_watched_ports_are_those_that_are_opened() -> None:
+    """The image's port is the one that Compose publishes and looks at, and data directories lie on volumes."""
+    (opened,) = re.findall(r"CONTROL_ROOM_PORT=(\d+)", DOCKERFILE)
+    for name, service in _document()["services"].items():
+        command = service.get("command", [])
+        data = command[command.index("--data-directory") + 1] if "--data-directory" in command else "/project"
+        if "build" in service:
+            assert any(data.startswith(volume.partition(":")[2]) for volume in service["volumes"]), name
+            assert {port.rpartition(":")[2] for port in service["ports"]} <= {opened}, name
+            assert f":{opened}/healthz" in service["healthcheck"].get("test", [f":{opened}/healthz"])[-1], name
+            assert "--port" not in command
+
+
 def test_members_of_the_profile_are_bounded_and_watched() -> None:
     """Each has limits of processes, memory and descriptors, a version, and a health check where it listens."""
     for name, service in _document()["services"].items():

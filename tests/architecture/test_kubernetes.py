@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.architecture import deployments
+from tests.architecture import deployments, sources
 
 CLUSTER = "docs/how-to/try-a-cluster.md"
 PAGE = "docs/how-to/run-on-compose-and-kubernetes.md"
@@ -169,6 +169,32 @@ def test_volumes_and_names_fit() -> None:
         assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
         assert "memory" in container["resources"]["limits"]
         assert container["image"].endswith("@sha256:DIGEST"), name
+
+
+def test_ports_and_hosts_fit() -> None:
+    """The Service leads to the port that the command opens; probes ask it, under a host that the service accepts."""
+    (container,) = workloads()["control-room"]["containers"]
+    (service,) = [one["spec"] for one in manifests() if one["kind"] == "Service"]
+    (opened,), (led,) = container["ports"], service["ports"]
+    hosts = next(item["value"] for item in container["env"] if item["name"] == "CONTROL_ROOM_ALLOWED_HOSTS").split(",")
+    probes = [probe["httpGet"] for key, probe in container.items() if key.endswith("Probe")]
+
+    assert container["command"][-2:] == ["--port", str(opened["containerPort"])]
+    assert {led["targetPort"], *(probe["port"] for probe in probes)} == {opened["name"]}
+    assert {header["value"] for probe in probes for header in probe["httpHeaders"]} <= set(hosts)
+    assert service["selector"].items() <= {"app": "control-room"}.items()
+    assert "ports" not in workloads()["control-room-worker"]["containers"][0]
+
+
+def test_what_is_written_lies_on_a_volume() -> None:
+    """The root of a pod is read-only: the image's project and home, and temporary files, are mounted."""
+    image = (sources.ROOT / "Dockerfile").read_text(encoding="utf-8")
+    project, home = (re.findall(rf"\b{name}=(\S+)", image)[0] for name in ("CONTROL_ROOM_PROJECT", "HOME"))
+    for pod in workloads().values():
+        mounted = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+
+        assert {project, home, "/tmp"} <= mounted.keys()
+        assert mounted[f"{project}/.control-room/agents.json"]["subPath"] == "agents.json"
 
 
 def test_commands_of_the_cluster_are_taken() -> None:
