@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from app.api import problems, refusals, routes
+from app.api import document, problems, refusals, routes
 
 PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 DOCUMENT: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
@@ -26,6 +26,15 @@ def operations() -> Iterator[tuple[str, dict[str, Any]]]:
 def test_the_published_document_is_the_codes() -> None:
     """`openapi/openapi.json` is what the code says; `scripts/publish_openapi.py` writes it anew."""
     assert PUBLISHED.read_text(encoding="utf-8") == routes.openapi_text()
+
+
+def test_the_methods_of_an_address_are_told_without_the_document() -> None:
+    """A 405 lists the methods that the document has, and does not compose it, which would hold up all other answers."""
+    app = routes.create()
+    told = {path: set(document.methods_at(app, path)) - {"HEAD"} for path in DOCUMENT["paths"]}
+
+    assert told == {path: {verb.upper() for verb in item} for path, item in DOCUMENT["paths"].items()}
+    assert app.openapi_schema is None
 
 
 def test_every_address_of_the_contract_is_documented() -> None:
