@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
-from app.domain import access, explanations, operations, plain, states, views
+from app.domain import access, explanations, gates, operations, plain, runs, states, views
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
@@ -219,7 +219,18 @@ class Explanations:
         if first.kind == "gate":
             # Its answer continues the run in any process.
             before = [cause for cause in before if cause.kind != "not_executed"]
+            wait = next(wait for wait in waits if wait.key == first.key)
+            found[0] = dataclasses.replace(first, text=first.text + await self._votes(view.start, wait))
         return _Found(status=_status(view.status, waits), causes=[*before, *found], behind=behind)
+
+    async def _votes(self, start: runs.RunStart, wait: open_steps.StepWait) -> str:
+        """Return how many votes the gate of a run that needs several has; nothing where one answer decides."""
+        if (needed := start.approvals) is None:
+            return ""
+        given = (await self._store.read(start.run_id)).decisions.votes
+        votes = given.get(gates.gate_id(start.run_id, wait.key, max(wait.attempt, 1)), ())
+        beside = ", and the key that started the run has none" if needed.not_starter else ""
+        return f"; {len(votes)} of {needed.count} votes are given{beside}"
 
     async def _waits(self, run_id: str) -> Sequence[open_steps.StepWait]:
         waits = self._engine.waits(run_id)

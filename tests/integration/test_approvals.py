@@ -89,6 +89,7 @@ async def test_two_keys_must_agree(shipping: Project) -> None:
         await until(service, run_id, "waiting")
         shown = (await service.http.get(f"/api/gates/{gate_id}", headers=bob)).json()
         listed = (await service.http.get("/api/gates", headers=bob)).json()
+        why = (await service.http.get(f"/api/runs/{run_id}/why", headers=bob)).json()
         second = await vote(service, gate_id, bob)
         await until(service, run_id, "done")
         decided = (await service.http.get(f"/api/gates/{gate_id}", headers=ada)).json()
@@ -97,6 +98,7 @@ async def test_two_keys_must_agree(shipping: Project) -> None:
     (answer,) = [line["output"] for line in map(json.loads, steps) if line["key"] == "ship"]
 
     assert (shown["approvals"]["needed"], names(shown), names(listed[0])) == (2, ["ada"], ["ada"])
+    assert "; 1 of 2 votes are given" in why["sentence"]
     assert (second.json()["status"], second.json()["decided_by"]["name"]) == ("decided", "bob")
     assert names(decided) == ["ada", "bob"]
     assert [vote["author"]["name"] for vote in answer["approvals"]] == ["ada", "bob"]
