@@ -588,18 +588,21 @@ async def test_messages_are_given_to_commands(tmp_path: Path) -> None:
     async with served.in_process(project) as service:
         added = await _add(service, argv=["sh", "-c", "cat >> out.jsonl"])
         bad = await _add(service, argv=["sh", "-c", "exit 3"], kinds=["stalled"])
+        killed = await _add(service, argv=["sh", "-c", "kill -9 $$"], kinds=["stalled"])
         missing = await _add(service, argv=["no-such-program-here"], kinds=["stalled"])
         run = await service.run("quick")
         async with asyncio.timeout(served.WAIT_SECONDS):
             while (await _listed(service, added["endpoint_id"]))["waiting"] or not (tmp_path / "out.jsonl").exists():
                 await served.moment()
-        failed = [(await service.http.post(f"{ADDRESS}/{one['endpoint_id']}/test")).json() for one in (bad, missing)]
+        failed = [
+            (await service.http.post(f"{ADDRESS}/{one['endpoint_id']}/test")).json() for one in (bad, killed, missing)
+        ]
 
     message = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
     assert (message["type"], message["data"]["run_id"]) == ("run.done", run["run_id"])
-    assert [one["delivered"] for one in failed] == [False, False]
-    assert failed[0]["detail"] == "exit code 3"
-    assert "[program_missing]" in failed[1]["detail"]
+    assert [one["delivered"] for one in failed] == [False] * 3
+    assert [one["detail"] for one in failed[:2]] == ["exit code 3", "signal 9"]
+    assert "[program_missing]" in failed[2]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -617,6 +620,7 @@ async def test_messages_are_given_to_commands(tmp_path: Path) -> None:
         ({"argv": ["x"], "kinds": ["never"]}, "$.kinds[0]"),
         ({"argv": ["x"], "label": "book"}, "$.label"),
         ({"argv": ["x"] * 51}, "$.argv"),
+        ({"argv": [" ", "x"]}, "$.argv[0]"),
         ({"argv": ["x"], "colour": "red"}, "$.colour"),
         ({"url": "http://10.9.9.9/in"}, "$.url"),
         ({"url": "http://[::1]:8080/in"}, "$.url"),

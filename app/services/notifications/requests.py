@@ -119,6 +119,8 @@ def _flaws(new: NewEndpoint) -> Iterator[errors.Flaw]:
     for name in ("to", "argv"):
         if len(getattr(new, name)) > MOST_WORDS or any(len(word) > 4000 or "\0" in word for word in getattr(new, name)):
             yield _flaw(f".{name}", f"must have at most {MOST_WORDS} words of at most 4000 characters")
+    if new.argv and not new.argv[0].strip():
+        yield _flaw(".argv[0]", "must name a program")
     for number, kind in enumerate(new.kinds):
         if kind not in get_args(notifications.Kind):
             yield _flaw(f".kinds[{number}]", f"{kind!r:.80} is not one of {', '.join(get_args(notifications.Kind))}")

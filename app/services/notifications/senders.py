@@ -71,7 +71,10 @@ class CommandSender:
             ended: commands.Ended = await self._run(request)  # type: ignore[misc]
         except (commands.NotStarted, commands.LauncherLost, errors.WorkspaceFault) as error:
             raise NotDelivered(f"{error.message} [{error.code}]") from error
-        if ended.cause or ended.exit_code != 0:
-            why = f"it was ended: {ended.cause}" if ended.cause else f"exit code {ended.exit_code}"
-            raise NotDelivered(why)
+        if ended.cause:
+            raise NotDelivered(f"it was ended: {ended.cause}")
+        if ended.signal is not None:
+            raise NotDelivered(f"signal {ended.signal}")
+        if ended.exit_code != 0:
+            raise NotDelivered(f"exit code {ended.exit_code}")
         return "exit code 0"
