@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -18,9 +19,11 @@ def asked_wait_seconds(headers: Mapping[str, str], time: clock.Clock) -> float:
     """Return the seconds that `Retry-After` asks for; 0 where it asks for none."""
     reported = headers.get("retry-after", "")
     try:
-        return float(reported)
+        seconds = float(reported)
     except ValueError:
         pass
+    else:
+        return 0 if math.isnan(seconds) else seconds
     try:
         return (email.utils.parsedate_to_datetime(reported) - time.now()).total_seconds()
     except (TypeError, ValueError):
