@@ -125,13 +125,13 @@ def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
 def test_a_sample_of_every_sweep_holds(tmp_path: Path) -> None:
     """Killed, refused or without power at some writes, the example ends as if undisturbed, and nothing is hidden."""
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
-    report = crashtest.crashtest(chosen, REQUEST, extent(sample=2, seed=3), lambda line: None)
+    report = crashtest.crashtest(chosen, REQUEST, extent(sample=1, seed=3), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
     assert [row["sweep"] for row in report.rows()] == [*WRITES, "read EIO", "read EMFILE"]
     # Writes are coalesced by time, so a point of the undisturbed run need not come up again.
-    assert [row for row in report.rows() if not 0 < row["tried"] <= 2 or row["points"] <= 30] == []
+    assert [row for row in report.rows() if row["tried"] != 1 or row["points"] <= 30] == []
 
 
 @pytest.mark.slow

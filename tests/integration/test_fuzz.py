@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -65,19 +64,22 @@ EVERY = 1 if SEARCHING else 16
 @pytest.mark.timeout(1800)
 def test_every_answer_is_as_documented(address: str, subtests: pytest.Subtests) -> None:
     """Whatever is sent, the answer has a documented status, type and form, and what is invalid is refused."""
-    schema = schemathesis.openapi.from_dict(json.loads(PUBLISHED.read_text(encoding="utf-8")))
+    document = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    paths = [item for path, item in document["paths"].items() if path != ENDLESS]
+    named = [operation["operationId"] for item in paths for operation in item.values()][::EVERY]
+    # Chosen first: making the cases of an operation takes longer than trying them.
+    schema = schemathesis.openapi.from_dict(document).include(operation_id=named)
     schema.hook(map_path_parameters)
     schema.hook(map_query)
 
     def answered(case: schemathesis.Case) -> None:
         case.call_and_validate(base_url=address, excluded_checks=UNCHECKED)
 
-    tests = lazy.get_all_tests(schema=schema, test_func=answered, settings=BOUNDS, given_kwargs=None)
-    for made in itertools.islice(tests, 0, None, EVERY):
+    tests = list(lazy.get_all_tests(schema=schema, test_func=answered, settings=BOUNDS, given_kwargs=None))
+    assert len(tests) == len(named)
+    for made in tests:
         assert isinstance(made, result.Ok)
         operation, tried = made.ok()
-        if operation.path == ENDLESS:
-            continue
         with subtests.test(operation.label):
             tried()
 
@@ -143,7 +145,10 @@ def _served(folder: Path, token: str | None = None) -> Iterator[str]:
     project = conferring.made(folder / "project")
     headers = {"Authorization": f"Bearer {token}"}
     given = {"api_token": token} if token else {}
-    with served.in_a_thread(project, **given) as address, httpx.Client(base_url=address, headers=headers) as http:
+    with (
+        served.in_a_thread(project, **given) as address,
+        httpx.Client(base_url=address, headers=headers, timeout=served.WAIT_SECONDS) as http,
+    ):
         KNOWN["run_id"] = [_run(http, body) for body in _bodies()]
         KNOWN["receipt_id"] = [_receipt(http, KNOWN["run_id"][0])]
         KNOWN["session_id"] = [_plan(http, *moves) for moves in ((), ("approve",), ("approve", "start"))]
