@@ -38,6 +38,7 @@ Then, by question:
   `app/agents/pricing.py` says what it can cost, `app/services/budgets.py` continues runs when a limit is raised.
 - How lists find runs: `app/storage/index/index_port.py` is a row, `app/storage/index/index_queue.py` writes rows a
   moment later, `app/storage/runs/reconciliation.py` brings them in line with the folders at a start.
+- Where to add a backend: `app/agents/programs/catalogue.py` lists the programs, `app/agents/backends.py` every type.
 - How Temporal executes a run: `app/temporal/engine.py` is the port's other side, `app/temporal/workflow.py` owns the
   driver, `app/temporal/steps.py` performs and records its steps.
 

@@ -151,7 +151,7 @@ async def _load_routes(app: gateway.Gateway, application: bootstrap.Application)
 
 def _release(start: bootstrap.ServiceStart) -> None:
     if start.application is not None:
-        start.application.runs.release()
+        start.application.runs.stopping.set()
 
 
 async def _stop(start: bootstrap.ServiceStart, server: uvicorn.Server, hurried: bool) -> None:
@@ -216,7 +216,11 @@ def _services(
         explanations=application.explanations,
         statistics=application.statistics,
         feed=event_feeds.FeedFollower(
-            application.store.feed, application.runs, clock.SystemClock(), clock.RandomIds(), streaming.server_sent
+            application.store.feed,
+            application.runs.stopping,
+            clock.SystemClock(),
+            clock.RandomIds(),
+            streaming.server_sent,
         ),
         issues=application.issues,
         conversation_service=application.conversation_service,

@@ -186,7 +186,7 @@ class ConversationService:
 
     async def released(self) -> None:
         """Wait until the service stops."""
-        await self._runs.released()
+        await self._runs.stopping.wait()
 
     # -- beginning
 

@@ -6,7 +6,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from app import clock
 from app.domain import events
@@ -51,17 +50,6 @@ class News:
     reset: str | None = None  # Why the client must read its lists again; None: it need not.
 
 
-class Releasing(Protocol):
-    """A service that says when it stops."""
-
-    @property
-    def is_released(self) -> bool:
-        """Return whether it stops."""
-
-    async def released(self) -> None:
-        """Wait until it stops."""
-
-
 Encode = Callable[[events.Event, str], bytes]  # Writes an event with its cursor.
 
 
@@ -69,13 +57,13 @@ class FeedFollower:
     """Follow the feed on behalf of clients."""
 
     def __init__(
-        self, feed: event_feed.EventFeed, runs: Releasing, time: clock.Clock, ids: clock.Ids, encode: Encode
+        self, feed: event_feed.EventFeed, stopping: asyncio.Event, time: clock.Clock, ids: clock.Ids, encode: Encode
     ) -> None:
         """Args:
-        runs: Reports that the service stops, so that waiting clients are released.
+        stopping: Set once the service stops.
         """
         self._feed = feed
-        self._runs = runs
+        self._stopping = stopping
         self._clock = time
         self._encode = encode
         # A cursor of another process means nothing here.
@@ -101,7 +89,7 @@ class FeedFollower:
 
     async def _continued(self, wanted: FeedFilter, place: int) -> AsyncGenerator[News, None]:
         sent_at = self._clock.monotonic()
-        while not self._runs.is_released:
+        while not self._stopping.is_set():
             if place < self._feed.first - 1:
                 interrupted = place < self._feed.interrupted
                 place = self._feed.last
@@ -117,7 +105,7 @@ class FeedFollower:
                 sent_at = now
             if place == self._feed.last:
                 silence = sent_at + event_streams.SILENCE_SECONDS - now
-                await aio.wait_first(self._feed.news(), self._clock.sleep(silence), self._runs.released())
+                await aio.wait_first(self._feed.news(), self._clock.sleep(silence), self._stopping.wait())
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _written(self, wanted: FeedFilter, place: int, reached: int) -> bytes:

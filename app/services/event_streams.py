@@ -135,29 +135,17 @@ class EventFollower:
         self._store = store
         self._engine = engine
         self._clock = clock
-        self._released = asyncio.Event()
+        self.stopping = asyncio.Event()
+        """Set once the service stops: it wakes all waiting clients, and none waits again."""
         self._feeds: dict[str, list[Feed]] = {}
         self._filling: dict[Feed, asyncio.Task[None]] = {}
-
-    @property
-    def released(self) -> bool:
-        """Return whether waiting has ended because the service stops."""
-        return self._released.is_set()
-
-    def release(self) -> None:
-        """Wake all waiting clients, and let none wait again."""
-        self._released.set()
-
-    async def until_released(self) -> None:
-        """Wait until the service stops."""
-        await self._released.wait()
 
     async def change(self, run_id: str, since: int, seconds: float) -> None:
         """Wait until a run's change number differs from `since`, the time is over, or the service stops."""
         await aio.wait_first(
             self._engine.changed(run_id, since),
             self._clock.sleep(min(seconds, TICK_SECONDS)),
-            self._released.wait(),
+            self.stopping.wait(),
         )
 
     async def events(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[events.Event, None]:
@@ -237,10 +225,10 @@ class EventFollower:
                 position = page[-1].seq
 
     async def _page(self, run_id: str, position: int) -> _Events:
-        while not self.released:
+        while not self.stopping.is_set():
             with suppress(errors.Unreadable):
                 return await self._store.read_events(run_id, position, PAGE_EVENTS)
-            await aio.wait_first(self._clock.sleep(TICK_SECONDS), self._released.wait())
+            await aio.wait_first(self._clock.sleep(TICK_SECONDS), self.stopping.wait())
         return []
 
     # -- filling a feed
@@ -280,7 +268,7 @@ class EventFollower:
                 await feed.publish([])
                 quiet = False
             published_at = published_at if quiet else self._clock.monotonic()
-            if self.released or (over and feed.newest == events.EventType.RUN_ENDED):
+            if self.stopping.is_set() or (over and feed.newest == events.EventType.RUN_ENDED):
                 return
             not_before = loop.time() + (loop.time() - began) * (1 / LARGEST_SHARE - 1)
             quiet_since_the_end = quiet_since_the_end + 1 if over and quiet else 0

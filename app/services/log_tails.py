@@ -28,12 +28,10 @@ class Piece:
 class LogTails:
     """Read and follow logs."""
 
-    def __init__(
-        self, *, store: stores.RunStore, clock: clock.Clock, until_released: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, *, store: stores.RunStore, clock: clock.Clock, stopping: asyncio.Event) -> None:
         self._store = store
         self._clock = clock
-        self._until_released = until_released
+        self._stopping = stopping
 
     async def part(self, run_id: str, name: str, offset: int, most: int) -> stores.LogPart:
         """Return a part of a log; a negative offset counts from its end.
@@ -93,10 +91,5 @@ class LogTails:
 
     async def _pause(self) -> bool:
         """Wait a while; return whether the service stops."""
-        released = asyncio.ensure_future(_awaited(self._until_released()))
-        await aio.wait_first(released, self._clock.sleep(LOOK_SECONDS))
-        return released.done() and not released.cancelled()
-
-
-async def _awaited(waiting: Awaitable[None]) -> None:
-    await waiting
+        await aio.wait_first(self._stopping.wait(), self._clock.sleep(LOOK_SECONDS))
+        return self._stopping.is_set()

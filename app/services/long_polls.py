@@ -72,7 +72,7 @@ class LongPolls:
         while not (is_news(found) or self._is_over(deadline)):
             # A search through very many runs takes long; one client's waiting must not keep a processor busy.
             pause = min(max(LOOK_SECONDS, took / LARGEST_SHARE), deadline - self._clock.monotonic())
-            await aio.wait_first(self._follower.until_released(), self._clock.sleep(pause))
+            await aio.wait_first(self._follower.stopping.wait(), self._clock.sleep(pause))
             began = self._clock.monotonic()
             found = await look()
             took = self._clock.monotonic() - began
@@ -101,4 +101,4 @@ class LongPolls:
         return self._engine.view(run_id) is not None or self._engine.standing(run_id) is not None
 
     def _is_over(self, deadline: float) -> bool:
-        return self._follower.released or self._clock.monotonic() >= deadline
+        return self._follower.stopping.is_set() or self._clock.monotonic() >= deadline

@@ -44,6 +44,8 @@ class RunQueries:
         self._drivers = drivers
         self._progress = ProgressReader(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
+        self.stopping = self._follower.stopping
+        """Set once the service stops, so that polls and streams end."""
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return runs, newest first."""
@@ -211,25 +213,12 @@ class RunQueries:
         if "graphs" in self.__dict__:
             self.graphs.forget(run_id)
 
-    def release(self) -> None:
-        """Wake every waiting poll and stream, because the service stops."""
-        self._follower.release()
-
-    @property
-    def is_released(self) -> bool:
-        """Return whether the service stops, so that long polls end."""
-        return self._follower.released
-
-    async def released(self) -> None:
-        """Wait until the service stops."""
-        await self._follower.until_released()
-
     @functools.cached_property
     def tails(self) -> LogTails:
         """Return what reads logs part by part."""
         from app.services.log_tails import LogTails
 
-        return LogTails(store=self._store, clock=self._clock, until_released=self._follower.until_released)
+        return LogTails(store=self._store, clock=self._clock, stopping=self.stopping)
 
     @functools.cached_property
     def polls(self) -> LongPolls:

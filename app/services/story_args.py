@@ -129,7 +129,7 @@ class _Search:
     def _outline(self) -> None:
         if self._has_default(OUTLINE):
             return
-        paths = [file.path for file in story_files.of_category(self._files, "outline")]
+        paths = [file.path for file in story_files.outlines(self._files)]
         if len(paths) > 1:
             try:
                 located = self._story().locate(self._scene_clue())

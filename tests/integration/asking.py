@@ -78,4 +78,4 @@ async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Asked]
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with served.client(transport, f"http://{served.HOST}") as http:
             yield Asked(project, http, application)
-        application.runs.release()
+        application.runs.stopping.set()

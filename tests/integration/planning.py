@@ -245,4 +245,4 @@ async def in_process(
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with served.client(transport, f"http://{served.HOST}") as http:
             yield Planned(project, http, tools)
-        application.runs.release()
+        application.runs.stopping.set()

@@ -35,7 +35,7 @@ class Served:
     def release(self) -> None:
         """Let nobody wait any more, as a stopping service does first."""
         assert self.app is not None
-        self.app.state.services.runs.release()
+        self.app.state.services.runs.stopping.set()
 
     async def start(self, recipe_id: str, **body: Any) -> str:
         """Start a run and return its id."""
@@ -93,7 +93,7 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]
                 yield Served(project, http, app)
         finally:
             if server.started:
-                app.state.services.runs.release()
+                app.state.services.runs.stopping.set()
             server.should_exit = True
             await serving
 

@@ -151,7 +151,7 @@ class Planner:
             errors.NotFound, errors.Conflict: there is no such plan, or it cannot be read.
         """
         until = self._clock.monotonic() + seconds
-        released = asyncio.ensure_future(self._runs.released())
+        released = asyncio.ensure_future(self._runs.stopping.wait())
         try:
             while True:
                 news = self._repository.news(session_id)
@@ -173,7 +173,7 @@ class Planner:
             errors.NotFound, errors.Conflict: there is no such plan, or it cannot be read.
             errors.Unavailable: `planner_broken`.
         """
-        released = asyncio.ensure_future(self._runs.released())
+        released = asyncio.ensure_future(self._runs.stopping.wait())
         try:
             while True:
                 news = self._repository.news(session_id)

@@ -86,9 +86,9 @@ def is_draft(file: StoryFile) -> bool:
     return beside and _is_scene(file.document, scene_numbers.of_path(file.path), _words(path.stem))
 
 
-def of_category(files: Iterable[StoryFile], category: Category) -> list[StoryFile]:
-    """Return the files of one category, in the order given."""
-    return [file for file in files if file.category == category]
+def outlines(files: Iterable[StoryFile]) -> list[StoryFile]:
+    """Return the outlines, in the order given."""
+    return [file for file in files if file.category == "outline"]
 
 
 def covering(files: Sequence[StoryFile], category: Category) -> list[str]:

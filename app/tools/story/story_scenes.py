@@ -42,9 +42,7 @@ class Story:
         """
         chosen = [file for file in files if file.path == outline_path]
         self.files = files
-        self.outlines = [
-            outlines.of_document(file.document) for file in chosen or story_files.of_category(files, "outline")
-        ]
+        self.outlines = [outlines.of_document(file.document) for file in chosen or story_files.outlines(files)]
         self.scenes = self._scenes()
 
     def locate(self, clue: Clue) -> Located:
@@ -124,7 +122,7 @@ class Story:
         beside = {file.path for file in self.scenes if PurePosixPath(file.path).is_relative_to(home)}
         if not beside:
             return self.scenes
-        outlined = {PurePosixPath(file.path).parent for file in story_files.of_category(self.files, "outline")}
+        outlined = {PurePosixPath(file.path).parent for file in story_files.outlines(self.files)}
         others = outlined - {home, PurePosixPath()}
         return [
             file

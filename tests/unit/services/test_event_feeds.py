@@ -13,23 +13,6 @@ from app.domain.runs import RunStart
 from app.engine import event_feed
 from app.services import event_feeds
 
-
-class Service:
-    """A service that stops when a test says so."""
-
-    def __init__(self) -> None:
-        self.stops = asyncio.Event()
-
-    @property
-    def is_released(self) -> bool:
-        """Return whether it stops."""
-        return self.stops.is_set()
-
-    async def released(self) -> None:
-        """Wait until it stops."""
-        await self.stops.wait()
-
-
 START = RunStart.from_json(
     {
         "run_id": "r1",
@@ -54,17 +37,17 @@ def feed() -> event_feed.EventFeed:
     return event_feed.EventFeed(clock.SystemClock().monotonic)
 
 
-def follower(feed: event_feed.EventFeed, service: Service) -> event_feeds.FeedFollower:
+def follower(feed: event_feed.EventFeed, stopping: asyncio.Event) -> event_feeds.FeedFollower:
     """Return what follows for clients; an event is encoded as its number."""
     return event_feeds.FeedFollower(
-        feed, service, clock.SystemClock(), clock.RandomIds(), lambda event, _: b"%d " % event.seq
+        feed, stopping, clock.SystemClock(), clock.RandomIds(), lambda event, _: b"%d " % event.seq
     )
 
 
 async def test_a_slow_client_is_reset_and_let_go(feed: event_feed.EventFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that takes events more slowly than they are kept is told so, and its stream ends."""
     monkeypatch.setattr(event_feed, "KEPT_EVENTS", 3)
-    async with aclosing(follower(feed, Service()).follow(event_feeds.FeedFilter(), None)) as news:
+    async with aclosing(follower(feed, asyncio.Event()).follow(event_feeds.FeedFilter(), None)) as news:
         first = await anext(news)
         publish(feed, 1)
         heard = await anext(news)
@@ -79,13 +62,13 @@ async def test_a_slow_client_is_reset_and_let_go(feed: event_feed.EventFeed, mon
 
 async def test_clients_share_what_is_encoded(feed: event_feed.EventFeed) -> None:
     """Fifty clients with the same wishes cost one encoding of each event, and nothing once they are gone."""
-    service, encoded = Service(), list[int]()
+    stopping, encoded = asyncio.Event(), list[int]()
 
     def encode(event: Event, _: str) -> bytes:
         encoded.append(event.seq)
         return b"x"
 
-    shared = event_feeds.FeedFollower(feed, service, clock.SystemClock(), clock.RandomIds(), encode)
+    shared = event_feeds.FeedFollower(feed, stopping, clock.SystemClock(), clock.RandomIds(), encode)
     streams = [shared.follow(event_feeds.FeedFilter(), None) for _ in range(50)]
     for stream in streams:
         await anext(stream)
@@ -101,10 +84,10 @@ async def test_clients_share_what_is_encoded(feed: event_feed.EventFeed) -> None
 
 async def test_a_stopping_service_ends_streams(feed: event_feed.EventFeed) -> None:
     """A stream that waits ends when the service stops."""
-    service = Service()
-    async with asyncio.timeout(30), aclosing(follower(feed, service).follow(event_feeds.FeedFilter(), None)) as news:
+    stopping = asyncio.Event()
+    async with asyncio.timeout(30), aclosing(follower(feed, stopping).follow(event_feeds.FeedFilter(), None)) as news:
         await anext(news)
-        service.stops.set()
+        stopping.set()
         left = [each async for each in news]
 
     assert left == []

@@ -87,11 +87,11 @@ async def test_nobody_waits_once_released(bench: pools.Bench) -> None:
     number = bench.pool.change_number(run_id)
     waiting = asyncio.create_task(waiter.change(run_id, number, 60))
     await pools.idle()
-    waiter.release()
+    waiter.stopping.set()
     await pools.soon(waiting)
 
     await pools.soon(waiter.change(run_id, number, 60))
-    assert waiter.released
+    assert waiter.stopping.is_set()
 
 
 async def test_events_end_with_the_run(bench: pools.Bench) -> None:
@@ -148,7 +148,7 @@ async def test_a_released_stream_is_over(bench: pools.Bench) -> None:
 
     stream = asyncio.create_task(everything(waiter.events(run_id, 0, unfinished)))
     await pools.idle()
-    waiter.release()
+    waiter.stopping.set()
     types = await pools.soon(stream)
     held.set()
 

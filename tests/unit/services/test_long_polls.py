@@ -169,7 +169,7 @@ async def test_nobody_waits_for_a_service_that_stops(harness: Harness) -> None:
     await harness.bench.executed("one/1")
     poll = harness.poll(run_id)
     await harness.pass_by(long_polls.PAUSE_SECONDS)
-    harness.follower.release()
+    harness.follower.stopping.set()
 
     assert not (await pools.soon(poll)).finished
 

@@ -136,7 +136,7 @@ class StoreHarness:
     async def close(self) -> None:
         """Stop it."""
         assert self._closing is not None
-        self.application.runs.release()
+        self.application.runs.stopping.set()
         await self._closing.aclose()
 
     async def crash(self, left: tuple[memory_disk.MemoryDisk, memory_index.MemoryIndex]) -> None:
