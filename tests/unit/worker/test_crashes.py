@@ -10,6 +10,7 @@ import pytest
 
 from app.domain import slots, views
 from app.engine import dry_replay
+from tests import examples
 from tests.unit.worker import pools, toys
 
 Bench = pools.Bench
@@ -63,10 +64,9 @@ async def undisturbed(program: tuple[toys.Step, ...]) -> tuple[list[str], dict[s
 
 @pytest.mark.parametrize("lose_unsynced", [False, True], ids=["process", "power"])
 async def test_the_end_is_the_same_wherever_a_process_dies(lose_unsynced: bool) -> None:
-    """For every passing of every point, of the engine, the pool and the storage: kill, restart, same end."""
+    """For passings of every point, of the engine, the pool and the storage: kill, restart, same end."""
     story, expected = await undisturbed(GENTLE)
-    for number, point in enumerate(story):
-        nth = story[: number + 1].count(point)
+    for point, nth in examples.passings(story):
         found = await disturbed(GENTLE, point, nth, lose_unsynced=lose_unsynced)
 
         assert found == expected, (point, nth)
@@ -76,8 +76,7 @@ async def test_the_end_is_the_same_wherever_a_process_dies(lose_unsynced: bool) 
 async def test_a_failing_gather_ends_the_same_too(lose_unsynced: bool) -> None:
     """A fail-fast gather with a sibling in flight fails with the same error and slots, wherever it is killed."""
     story, expected = await undisturbed(PROGRAM)
-    for number, point in enumerate(story):
-        nth = story[: number + 1].count(point)
+    for point, nth in examples.passings(story):
         found = await disturbed(PROGRAM, point, nth, lose_unsynced=lose_unsynced)
         for left in (expected, found):
             left["records"] = {key: value for key, value in left["records"].items() if not key.startswith("more#")}

@@ -8,6 +8,7 @@ import pytest
 
 from app import errors
 from app.domain import gates, states
+from tests import examples
 from tests.unit.worker import pools, toys
 
 Bench = pools.Bench
@@ -71,8 +72,8 @@ async def test_an_answer_is_given_or_not(lose_unsynced: bool) -> None:
     await lived(bench)
     story = [point for point in bench.probes.story if point != "answered"]
     await bench.close()
-    for number, point in enumerate(story):
-        await disturbed(point, story[: number + 1].count(point), lose_unsynced)
+    for point, nth in examples.passings(story):
+        await disturbed(point, nth, lose_unsynced)
 
 
 async def test_two_answers_race_through_a_crash() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from app import errors
 from app.domain import gates, inputs, records, states
+from tests import examples
 from tests.unit.worker import pools, toys
 
 Bench = pools.Bench
@@ -176,8 +177,8 @@ async def test_a_delivery_is_accepted_or_not(lose_unsynced: bool) -> None:
     await lived(bench)
     story = [point for point in bench.probes.story if not point.startswith("accepted")]
     await bench.close()
-    for number, point in enumerate(story):
-        await disturbed(point, story[: number + 1].count(point), lose_unsynced)
+    for point, nth in examples.passings(story):
+        await disturbed(point, nth, lose_unsynced)
 
 
 async def test_another_document_is_another_input() -> None:

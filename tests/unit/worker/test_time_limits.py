@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.domain import decisions, records, states
 from app.domain.limits import RunLimits
 from app.engine import active_time
+from tests import examples
 from tests.unit.worker import pools, toys
 
 Bench = pools.Bench
@@ -256,10 +257,10 @@ async def test_a_run_that_ends_at_its_limit_has_ended() -> None:
 
 
 async def test_wherever_a_process_dies_the_run_is_parked() -> None:
-    """For every passing of every point from the limit to the rest: kill, restart, and the run and its child rest."""
+    """For passings of every point from the limit to the rest: kill, restart, and the run and its child rest."""
     story = await _parking(None)
-    for number, point in enumerate(story):
-        await _parking((point, story[: number + 1].count(point)))
+    for kill in examples.passings(story):
+        await _parking(kill)
 
 
 async def _parking(kill: tuple[str, int] | None) -> list[str]:

@@ -23,6 +23,7 @@ from app.services import requests as run_requests
 from app.services.plans import requests
 from app.storage import agent_sessions, memory_store
 from app.tools import checks, workspace
+from tests import examples
 from tests.integration import planning
 from tests.integration.project import Project
 from tests.unit.services.plans import chores
@@ -310,12 +311,13 @@ async def go_on(harness: Harness, session_id: str) -> None:
 
 
 def crash_points(story: Sequence[str], lost: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Return the points of a story with these beginnings, each with the number of its passing."""
-    return [(point, story[: at + 1].count(point)) for at, point in enumerate(story) if point.startswith(lost)]
+    """Return passings of the points of a story with these beginnings, at which a process is to be killed."""
+    return examples.passings([point for point in story if point.startswith(lost)])
 
 
 async def crash_everywhere(begin: Begin, check: Act, lost: tuple[str, ...], act: Act = go_on) -> set[str]:
-    """Bring a plan to its end, and again for every point that was passed: kill the process there, restart, look.
+    """Bring a plan to its end, and again for passings of every point that was passed: kill the process there, restart,
+    look.
 
     Args:
         lost: Beginnings of the points.
