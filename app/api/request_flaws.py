@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from app import errors
-from app.domain import budgets, keys
-from app.services import requests
+from app.domain import budgets, concurrency, keys
+from app.services import issue_texts, requests
 
 _SHOWN_CHARACTERS = 80
 _MOST_SHOWN = 30
@@ -109,7 +109,9 @@ LABEL_PATTERN = r"^[^\x00:]+:[^\x00]*$"
 BUDGET_LABEL_PATTERN = r"^[A-Za-z0-9_./-]{1,64}:"
 KEY_LABEL_PATTERN = f"^{keys.LABEL_PATTERN}$"
 _LABEL = "must be a label such as `book:one` or `book=one`"
-_FORMS = {
+_NO_SPACE_AROUND = "printable ASCII characters, with no space at either end"
+
+FORMS = {
     LABEL_PATTERN: _LABEL,
     BUDGET_LABEL_PATTERN: _LABEL,
     KEY_LABEL_PATTERN: _LABEL,
@@ -117,6 +119,18 @@ _FORMS = {
     requests.SESSION_ID_PATTERN: requests.SESSION_ID_FORM,
     keys.NAME_PATTERN: keys.NAME_FORM,
     budgets.NAME_PATTERN: budgets.NAME_FORM,
+    f"^{keys.RECIPE_PATTERN}$": "must be 1 to 200 characters, none of them a control character",
+    concurrency.KEY_PATTERN: f"must be 1 to 200 {_NO_SPACE_AROUND}",
+    requests.IDEMPOTENCY_KEY_PATTERN: f"must be 1 to 255 {_NO_SPACE_AROUND}",
+    issue_texts.TITLE_PATTERN: "must be one line of printable characters that says something",
+    issue_texts.KIND_PATTERN: "must be 1 to 64 of a to z, 0 to 9, '_', '.' and '-', and begin with a letter or digit",
+    r"^[^\x00]*$": "must not contain the character U+0000",
+    r"^[^\x00/]+/[^\x00]+$": "must be the cursor of a `Link` header",
+    r"^[0-9]{1,15}$": "must be a whole number of at most 15 digits",
+    r"^[0-9a-f]{64}$": "must be 64 digits and letters from a to f",
+    r"^[+-](0\d|1[0-3]):(00|15|30|45)$|^[+-]14:00$": "must be an offset from UTC such as +05:30",
+    r"\S": "must say something",
+    "^current$": "must be 'current'",
 }
 """Patterns in words; a person cannot read a regular expression."""
 
@@ -141,7 +155,7 @@ _TYPES = {
 _LIMITS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "string_too_short": lambda limits: "must say something",
     "string_too_long": lambda limits: f"has more than {limits['max_length']} characters",
-    "string_pattern_mismatch": lambda limits: _FORMS.get(limits["pattern"], f"must match {limits['pattern']}"),
+    "string_pattern_mismatch": lambda limits: FORMS.get(limits["pattern"], f"must match {limits['pattern']}"),
     "too_short": lambda limits: "must not be empty",
     "too_long": lambda limits: f"has more than {limits['max_length']} entries",
     "greater_than_equal": lambda limits: f"must be at least {limits['ge']}",

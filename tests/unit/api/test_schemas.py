@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jsonschema
 import pytest
 
-from app.api import schemas
+from app.api import request_flaws, schemas
 from app.domain import records, runs, shapes, states
+from tests.architecture import sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +83,18 @@ def test_what_a_shape_does_not_have_is_refused() -> None:
     """A schema is closed, so that an answer with an undocumented field is noticed."""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**runs.Ending().to_json(), "further": 1}, published(runs.Ending))
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    if isinstance(schema, dict) and schema.get("type") == "string" and "pattern" in schema:
+        yield schema["pattern"]
+    for part in parts:
+        yield from _patterns(part)
+
+
+def test_every_pattern_has_words() -> None:
+    """A value that does not fit the pattern of its field is refused in words, not with a regular expression."""
+    document = json.loads((sources.ROOT / "openapi" / "openapi.json").read_text())
+
+    assert set(_patterns(document)) - request_flaws.FORMS.keys() == set()
