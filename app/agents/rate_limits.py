@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -25,6 +26,8 @@ _LONGEST_PAUSE_SECONDS = 3600.0
 _LOOK_SECONDS = 5.0  # Longest time until a change of the file counts for prompts that wait.
 
 _Model: TypeAlias = tuple[str, str | None]
+
+_asking: ContextVar[live_steps.LiveStep | None] = ContextVar("_asking", default=None)
 
 _log = logging.getLogger(__name__)
 
@@ -118,8 +121,11 @@ class _Turn:
 
     async def __aenter__(self) -> None:
         await self._limit.begin(self._step)
+        _asking.set(self._step)
 
     async def __aexit__(self, *_: object) -> None:
+        _asking.set(None)
+        self._step.refused_until = None
         self._limit.end()
 
 
@@ -161,7 +167,11 @@ class RateLimits:
         """Let no prompt to a model begin for a time, and keep that."""
         # What the file says by now is not to be overwritten.
         self.look()
-        self.of(backend, model).pause(seconds)
+        limit = self.of(backend, model)
+        limit.pause(seconds)
+        # The packages that speak with services wait by themselves, in the task of the step.
+        if (step := _asking.get()) is not None:
+            step.refused_until = limit.until
         self._is_dirty = True
         if self._file is not None and not self._is_saving:
             self._saving = asyncio.create_task(self._save(self._file), name="rate limits")

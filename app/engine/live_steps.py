@@ -19,6 +19,8 @@ class LiveStep:
     """When the newest output of its present attempt came; None before the first."""
     stalled: Stalled | None = None  # Its present silence, once that has been told.
     queue: BackendQueue | None = None  # Queue of its backend that it waits in; None while it does not.
+    refused_until: datetime | None = None
+    """When its prompt is sent again, which the service has refused as too early; None: it has not."""
 
 
 class BackendQueue:

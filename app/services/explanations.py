@@ -163,7 +163,8 @@ class Explanations:
         place = self._engine.queue_place(run_id)
         if place is None:
             return _cause(run_id, "queued", "It is being loaded", since)
-        text = f"It is number {place.place} of {place.of} in the queue; {place.limit} runs execute at a time"
+        most = "1 run executes" if place.limit == 1 else f"{place.limit} runs execute"
+        text = f"It is number {place.place} of {place.of} in the queue; {most} at a time"
         if place.holders:
             text += f", now {', '.join(place.holders)}"
         return _cause(run_id, "queued", text, since)

@@ -119,6 +119,10 @@ def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_afte
         if wait.queued.until is not None:
             text += f", whose service accepts no prompt before {wait.queued.until}"
         return _of(run_id, "backend_queue", text, wait.since, wait.key, until=wait.queued.until)
+    if wait.step is not None and (again := wait.step.refused_until) is not None and again > now:
+        until = clock.stamp(again)
+        text = f"{step}: the service of its backend accepts no prompt before {until}; it is asked again then"
+        return _of(run_id, "backend_queue", text, wait.since, wait.key, until=until)
     if wait.step is not None and wait.step.reserving:
         text = f"{step} waits until other calls of agents have ended: beside them a limit or budget has no room for it"
         return _of(run_id, "budget", text, wait.since, wait.key)

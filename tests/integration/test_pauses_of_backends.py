@@ -19,9 +19,7 @@ async def test_retry_after_counts_after_a_restart(project: Project) -> None:
         pytest.skip("the package openai is not installed")
     refusal = http_service.said_json({"error": {"message": "No."}}, 429, retry_after="600", x_should_retry="false")
     async with http_service.service(refusal) as running:
-        agents = json.loads((project.data / "agents.json").read_text())
-        agents["backends"]["said"] = {"type": "openai", "base_url": f"{running.url}/v1", "models": {"sonnet": "m"}}
-        project.write(".control-room/agents.json", json.dumps(agents))
+        _speak_with(project, running.url)
         async with served.in_process(project) as service:
             failed = await service.until(await service.start("unguarded"), "failed")
         async with served.in_process(project) as service:
@@ -40,3 +38,29 @@ async def test_retry_after_counts_after_a_restart(project: Project) -> None:
     assert len(running.asked) == 1
     assert queued["until"] > failed["completed_at"]
     assert why["chain"][-1]["kind"] == "backend_queue"
+
+
+async def test_a_refused_prompt_is_explained_by_its_service(project: Project) -> None:
+    """The run whose own prompt was refused does not seem to be at work: `why` says when the service is asked again."""
+    if util.find_spec("openai") is None:
+        pytest.skip("the package openai is not installed")
+    refusal = http_service.said_json({"error": {"message": "No."}}, 429, retry_after="90")
+    async with http_service.service(refusal) as running:
+        _speak_with(project, running.url)
+        async with served.in_process(project) as service:
+            run_id = await service.start("unguarded")
+            link = {"kind": ""}
+            async with asyncio.timeout(served.WAIT_SECONDS):
+                while link["kind"] != "backend_queue":
+                    await served.moment()
+                    link = (await service.http.get(f"/api/runs/{run_id}/why")).json()["chain"][-1]
+            await service.http.post(f"/api/runs/{run_id}/cancel")
+            await service.until(run_id, "cancelled")
+
+    assert link["text"].endswith(f"accepts no prompt before {link['until']}; it is asked again then")
+
+
+def _speak_with(project: Project, url: str) -> None:
+    agents = json.loads((project.data / "agents.json").read_text())
+    agents["backends"]["said"] = {"type": "openai", "base_url": f"{url}/v1", "models": {"sonnet": "m"}}
+    project.write(".control-room/agents.json", json.dumps(agents))

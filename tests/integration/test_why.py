@@ -93,7 +93,7 @@ async def test_a_place_in_the_queue(project: Project, held: Held) -> None:
         held.release()
         await service.until(last, "done")
 
-    assert told["sentence"] == f"It is number 3 of 3 in the queue; 1 runs execute at a time, now {first}."
+    assert told["sentence"] == f"It is number 3 of 3 in the queue; 1 run executes at a time, now {first}."
     assert ahead["sentence"].startswith("It is number 1 of 3 in the queue")
 
 

@@ -257,3 +257,17 @@ def test_a_wait_that_is_no_number_asks_for_none(reported: str, seconds: float) -
     time = clock.FakeClock(datetime(2026, 2, 10, 14, 30, tzinfo=UTC))
 
     assert refused_calls.asked_wait_seconds({"retry-after": reported}, time) == seconds
+
+
+async def test_a_refused_prompt_says_when_it_is_sent_again() -> None:
+    """The step whose prompt a service has refused knows until when; the step of another prompt does not."""
+    limits = rate_limits.RateLimits({}, clock.FakeClock())
+    refused, other = live_steps.LiveStep(), live_steps.LiveStep()
+    async with limits.of("svc", "m-2").turn(refused):
+        limits.pause("svc", "m-2", 30)
+        until = refused.refused_until
+    limits.pause("svc", "m-2", 60)
+
+    assert until is not None
+    assert clock.stamp(until) == "2026-02-10T14:30:30.000Z"
+    assert (refused.refused_until, other.refused_until) == (None, None)
