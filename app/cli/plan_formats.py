@@ -90,6 +90,13 @@ def remarks(found: Plan, longest: int | None = None) -> Iterator[str]:
     yield from (_proposed(each) for each in proposals(found))
 
 
+def _dod(dod: Any) -> str:
+    if isinstance(dod, str):
+        return dod
+    named = ((check["check"], check.get("path") or check.get("slot")) for check in dod)
+    return "; ".join(f"{check} {what.get('$ref') if isinstance(what, dict) else what}" for check, what in named)
+
+
 def deciding_run(task: Task) -> Any:
     """Return the run that decides about a task next: that of its review, once there is one."""
     review = task.get("review") or {}
@@ -171,8 +178,13 @@ def _told(found: Plan, longest: int | None, gates: Sequence[Gate] = ()) -> str:
     parts = [_heading(found)]
     if found["tasks"]:
         parts.append(_checklist(found["tasks"]))
-    reviewed = (f"task {task['id']} is done: {_verdict(task['review'])}" for task in _reviewed(found))
-    parts.append(printable.block([*reviewed, *remarks(found, longest), *(_waits(found, gate) for gate in gates)]))
+    reviewed = [f"task {task['id']} is done: {_verdict(task['review'])}" for task in _reviewed(found)]
+    to_read = found["tasks"] if found["status"] in ("draft", "approved") else ()
+    words = [(task["id"], _clipped(_dod(task["dod"]), longest)) for task in to_read if task["dod"]]
+    defined = [f"task {task_id} will be done when: {dod}" for task_id, dod in words]
+    parts.append(
+        printable.block([*reviewed, *defined, *remarks(found, longest), *(_waits(found, gate) for gate in gates)])
+    )
     parts.append(printable.block(f"next: {command}" for command in next_commands(found, gates)))
     return "\n\n".join(part for part in parts if part)
 
@@ -180,16 +192,11 @@ def _told(found: Plan, longest: int | None, gates: Sequence[Gate] = ()) -> str:
 def _heading(found: Plan) -> str:
     names = ("intent", "working_dir", "parent_run_id")
     more = [f"{name}: {found[name]}" for name in names if found[name]]
-    labels = (
-        [f"labels: {', '.join(f'{name}={value}' for name, value in found['labels'].items())}"]
-        if found["labels"]
-        else []
-    )
-    reviewer = found.get("reviewer")
-    labels += [f"review: {_reviewer(reviewer)}"] if reviewer else []
-    return printable.block(
-        [f"plan {found['session_id']} {found['status']} (revision {found['revision']})", *more, *labels]
-    )
+    joined = ", ".join(f"{name}={value}" for name, value in found["labels"].items())
+    labels = [f"labels: {joined}"] if joined else []
+    labels += [f"review: {_reviewer(found['reviewer'])}"] if found.get("reviewer") else []
+    first = f"plan {found['session_id']} {found['status']} (revision {found['revision']})"
+    return printable.block([first, *more, *labels])
 
 
 def _checklist(tasks: Sequence[Task]) -> str:

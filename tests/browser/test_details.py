@@ -681,3 +681,18 @@ def test_a_viewer_is_offered_no_orders(project: Project, chromium: Browser) -> N
 
         page.open("/plans").shows("No plans")
         expect(page.button("Make a plan")).to_have_count(0)
+
+
+def test_a_form_changes_only_what_was_changed_in_it(project: Project, page: Page) -> None:
+    """Arguments given in the form of a task answer our question about them; dod is shown and stays."""
+    task = {"description": "draft it", "recipe_id": "draft", "dod": "It is there."}
+    plan = page.api("POST", "/api/sessions", {"tasks": [task]})
+    page.open(f"/plans/{plan['session_id']}").shows("Done when: It is there.")
+    page.shows("Arguments are set under Edit.")
+    page.button("Edit").click()
+    page.tab.get_by_label("Arguments, as JSON").fill('{"scene_path": "Story/Scenes/SCN-the-arrival.md"}')
+    page.button("Save").click()
+    page.shows("pending")
+    (saved,) = page.api("GET", f"/api/sessions/{plan['session_id']}")["tasks"]
+
+    assert (saved["scoping_question"], saved["asked_by"], saved["dod"]) == (None, None, "It is there.")

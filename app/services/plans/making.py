@@ -95,7 +95,9 @@ class Maker:
         fields |= {"deps": tuple(changes["deps"])} if "deps" in changes else {}
         fields |= {"recipe_id": changes["recipe_id"], "routed": False} if "recipe_id" in changes else {}
         fields |= {"args": self._args(task, changes)}
-        fields |= _question(task, changes["scoping_question"]) if "scoping_question" in changes else {}
+        asks = changes.get("scoping_question", task.scoping_question)
+        # A form may send the present question again, which leaves it and its answer as they are.
+        fields |= _question(task, asks) if asks != task.scoping_question else {}
         changed = dataclasses.replace(task, **fields)
         # Another recipe must take all the arguments, not only those that are given now.
         given = changes | ({"args": changed.args} if "recipe_id" in changes else {})

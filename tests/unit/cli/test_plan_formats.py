@@ -204,3 +204,18 @@ def test_plan_rests_when_nothing_happens_by_itself(found: dict[str, Any], rests:
 def test_rest_has_its_exit_code(status: str, code: int):
     """A followed plan's state decides the exit code: one that still runs waits for an answer."""
     assert exit_codes.of_plan(PlanState(status).value) == code
+
+
+def test_before_its_start_a_plan_says_when_its_tasks_are_done() -> None:
+    """Whoever approves a plan reads each definition of done, in words or as checks; later they are out of the way."""
+    path: dict[str, Any] = {"check": "file_exists", "path": {"$ref": "task.outputs.draft"}}
+    checks = ({"check": "slot_not_null", "slot": "draft"}, path)
+    tasks = (
+        plans.Task(id=1, description="Write", dod="It is there."),
+        plans.Task(id=2, description="Look", dod=checks),
+    )
+    told = plan_formats.plan(plan(PlanState.DRAFT, *tasks))
+
+    assert "task 1 will be done when: It is there." in told
+    assert "task 2 will be done when: slot_not_null draft; file_exists task.outputs.draft" in told
+    assert "done when" not in plan_formats.plan(plan(PlanState.RUNNING, *tasks))

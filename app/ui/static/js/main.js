@@ -132,7 +132,6 @@ function SignIn() {
 /** Milliseconds after which the navigation counts what waits: the page itself comes first. */
 const LATER = 1500;
 
-/** How many questions and stopped runs wait for a person. */
 function useWaiting() {
   const [counts, setCounts] = useState(false);
   useEffect(() => {

@@ -221,6 +221,13 @@ async def test_an_edit_can_take_a_question_back_or_ask_another(harness: plan_har
 
     assert (asking.tasks[0].status, asking.tasks[0].asked_by) == (NEEDS, plans.BY_USER)
 
+    answered = await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="upstairs"))
+    edit = requests.TaskEdit(dod="it shines", scoping_question="Where?")
+    same = await harness.application.plans.edit_task(session_id, 1, edit)
+
+    assert (same.tasks[0].dod, same.tasks[0].scoping_answer) == ("it shines", "upstairs")
+    assert same.tasks[0].status is answered.tasks[0].status is plans.TaskState.PENDING
+
 
 async def test_an_edit_that_says_nothing_is_refused(harness: plan_harness.Harness) -> None:
     """An edit must name something; blank words and too many of them are told at their places."""

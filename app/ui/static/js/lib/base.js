@@ -60,7 +60,6 @@ export function startClock(isKnown) {
   }, 1000);
 }
 
-/** The address that is shown: its path and its query. */
 export const address = signal(read());
 
 function read() {

@@ -77,7 +77,6 @@ function instants() {
   return kept;
 }
 
-/** Inbox: every question to a person. */
 export function Inbox() {
   const gates = useLive("/api/gates?limit=100");
   const plans = useLive("/api/sessions?limit=100", { every: 5000 });

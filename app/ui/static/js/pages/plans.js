@@ -97,7 +97,6 @@ const WHAT = {
 /** The task that a button has just moved: the button keeps the focus where the task goes. */
 const moving = { task: 0, by: 0 };
 
-/** States of a task that has not begun, and can be edited. */
 const EDITABLE = ["pending", "blocked", "needs_scoping", "failed"];
 
 /** @param {{plan: any, task: any, run?: any, index: number, path: string, onDone: () => void}} props `run`: the task's. */
@@ -129,6 +128,7 @@ function Task({ plan, task, run, index, path, onDone }) {
     <p class="muted">${task.recipe_id || "no recipe yet"}${task.deps.length > 0 && ` · after ${task.deps.join(", ")}`}
       ${task.run_id && html` · <a href=${`/runs/${task.run_id}`}>run</a>`}${stuck && html` <${Status} of=${stuck.status} note=${stuck.error_code && format.words(stuck.error_code)} />`}</p>
     ${task.partial && html`<p>Done in part: <a href=${`/runs/${task.run_id}`}>its run</a> says what failed or was cut off.</p>`}
+    ${task.dod && html`<p class="muted">Done when: ${typeof task.dod === "string" ? task.dod : task.dod.map((/** @type {any} */ { check, path, slot }) => `${check} ${path?.$ref || path || slot}`).join(", ")}</p>`}
     ${task.error && html`<p class="fault"><strong>Why it failed</strong> ${task.error.message} <code>${task.error.code}</code></p>`}
     ${task.status === "failed" && task.run_id && html`<p>“Retry” continues <a href=${`/runs/${task.run_id}`}>its run</a>; “Start again” makes a new one, and every call of an agent is paid for again.</p>`}
     ${task.status === "needs_scoping" && html`<${Question} task=${task} path=${path} />`}
@@ -149,7 +149,7 @@ function Task({ plan, task, run, index, path, onDone }) {
 function Question({ task, path }) {
   const [answer, setAnswer] = useState("");
   const [send, error] = useAct(async () => (await post(`${path}/tasks/${task.id}/answer`, { answer }), announce("Answered")));
-  return html`<form onSubmit=${send}><label>${task.scoping_question}
+  return html`<form onSubmit=${send}><label>${task.scoping_question} ${task.asked_by === "system" && task.recipe_id && "Arguments are set under Edit."}
     <input required maxlength="4000" value=${answer} onInput=${typed(setAnswer)} /></label>
     <${Fault} error=${error} /><div class="actions"><button type="submit" class="primary">Answer</button></div></form>`;
 }
@@ -243,15 +243,19 @@ function Proposal({ proposal, path, onDone }) {
  */
 function TaskForm({ plan, task, path, onClose, onDone }) {
   const recipes = useLive("/api/recipes?limit=1000", { pause: 600_000 });
-  const [values, change] = useFields({
+  /** @type {Record<string, string>} */
+  const before = {
     description: task?.description || "",
     recipe_id: task?.recipe_id || "",
     deps: (task?.deps || []).join(", "),
     args: JSON.stringify(task?.args || {}),
     scoping_question: task?.scoping_question || "",
-  });
+  };
+  const [values, change] = useFields(before);
   const [save, error] = useAct(async () => {
-    const body = { ...read(values), revision: plan.revision };
+    // What the router has found must not become what a person has said.
+    const said = Object.entries(read(values)).filter(([name]) => !task || name === "description" || values[name] !== before[name]);
+    const body = { ...Object.fromEntries(said), revision: plan.revision };
     await (task ? patch(`${path}/tasks/${task.id}`, body) : post(`${path}/tasks`, body));
     announce("Saved");
     onDone();
