@@ -217,7 +217,7 @@ class Gateway:
             status=500,
             code="internal_error",
             title="An internal error occurred.",
-            detail="see the service's log for this incident_id",
+            detail=f"see the service's log for {incident}",
             facts={"incident_id": incident},
         )
 

@@ -121,7 +121,7 @@ _PROBLEMS = (
         status=500,
         code="internal_error",
         title="An internal error occurred.",
-        detail="see the service's log for this incident_id",
+        detail="see the service's log for inc_5h2m9q0x7c1v8b3n",
         facts={"incident_id": "inc_5h2m9q0x7c1v8b3n"},
     ),
 )

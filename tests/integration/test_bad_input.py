@@ -209,6 +209,7 @@ async def test_a_failure_of_the_service_is_told_under_an_id(
     record = next(record for record in caplog.records if record.name == "control_room.api")
 
     assert (answer.status_code, problem["code"]) == (500, "internal_error")
+    assert problem["detail"] == f"see the service's log for {problem['facts']['incident_id']}"
     assert "seven" not in answer.text
     assert record.__dict__["incident_id"] == problem["facts"]["incident_id"]
     assert record.exc_info is not None
