@@ -7,9 +7,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
+
+from tests import postgres_server
+from tests.integration import temporal_server
 
 LONG = (
     "acceptance/test_crash_laboratory.py",
@@ -49,6 +53,22 @@ gc.disable()
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.register_profile("searching", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.fixture(scope="session")
+def temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
+    """Run the Temporal server of all tests that do not stop it."""
+    running = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_server.Postgres]:
+    """Run the Postgres server of all tests that do not stop it; each makes a database of its own."""
+    with postgres_server.running() as made:
+        yield made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,14 +6,13 @@ import contextlib
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests import postgres_server, smoke
+from tests import smoke
 from tests.acceptance import programs
 from tests.postgres_server import Postgres
 
@@ -28,13 +27,6 @@ POINTS = (
     ("run.before_ended", 2),
     ("storage.move.before_row", 8),
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    """Give a server that runs."""
-    with postgres_server.running() as made:
-        yield made
 
 
 @pytest.fixture
@@ -89,24 +81,24 @@ def post(http: httpx.Client, key: str) -> str:
 
 @pytest.mark.parametrize(("point", "nth"), smoke.only(("storage.commit.after_sync", 12), POINTS))
 def test_nothing_is_lost_and_nothing_is_done_twice(
-    project: programs.Project, server: Postgres, point: str, nth: int
+    project: programs.Project, postgres: Postgres, point: str, nth: int
 ) -> None:
     """After a kill at any point every accepted run ends, what was recorded stays, and is not executed again."""
     name = f"kills_{POINTS.index((point, nth))}"
-    server.execute(f"CREATE DATABASE {name}")
-    given: dict[str, Any] = {"CONTROL_ROOM_STORE_URL": server.url_of(name)}
+    postgres.execute(f"CREATE DATABASE {name}")
+    given: dict[str, Any] = {"CONTROL_ROOM_STORE_URL": postgres.url_of(name)}
     accepted: dict[str, str] = {}
     with programs.service(project, CONTROL_ROOM_CRASH_AT=f"{point}:{nth}", **given) as service:
         with service.http() as http, contextlib.suppress(httpx.TransportError):
             accepted.update((key, post(http, key)) for key in KEYS)
         killed = service.ended()
-    recorded = lines(server.url_of(name))
+    recorded = lines(postgres.url_of(name))
     with programs.service(project, **given) as service:
         with service.http() as http:
             repeated = {key: post(http, key) for key in KEYS}
         ended = [service.wait(run_id)["status"] for run_id in repeated.values()]
         service.stop()
-    final = lines(server.url_of(name))
+    final = lines(postgres.url_of(name))
 
     assert killed == -signal.SIGKILL
     assert {key: repeated[key] for key in accepted} == accepted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from app.engine import run_engine, stores
 from app.services import conferences, gates
 from tests.conformance import engine_harness
 from tests.conformance.engine_harness import Bench
-from tests.integration import conferring, temporal_server
+from tests.integration import conferring
 
 ENGINES = ["embedded", "temporal"]
 
@@ -26,16 +26,6 @@ LANGUAGES = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
-    """Run a Temporal server."""
-    temporal_server.require()
-    running = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
-    running.start()
-    yield running
-    running.stop()
-
-
 @pytest.fixture(params=ENGINES)
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     """Serve a project on one of the engines."""
@@ -43,7 +33,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "embedded":
         serving = engine_harness.embedded(made)
     else:
-        serving = engine_harness.on_temporal(made, request.getfixturevalue("server").address)
+        serving = engine_harness.on_temporal(made, request.getfixturevalue("temporal").address)
     async with serving as bench:
         yield bench
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from app.engine import equipment, spending
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.folder_log import FolderLog
 from app.worker import shared_ledger
-from tests import postgres_server
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, FolderStoreHarness, PostgresStoreHarness, close_all
 from tests.postgres_server import Postgres
@@ -30,17 +29,10 @@ QUOTE = spending.Quote(cost_usd=1.0)
 OPERATION = operations.AgentCall(agent_id="a", backend="said", prompt=("Write it.",))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    """Give a server that runs."""
-    with postgres_server.running() as made:
-        yield made
-
-
 @pytest.fixture
-def url(server: Postgres, request: pytest.FixtureRequest) -> str:
+def url(postgres: Postgres, request: pytest.FixtureRequest) -> str:
     """Return the address of a new database."""
-    return server.new_database(request.node.name)
+    return postgres.new_database(request.node.nodeid)
 
 
 @pytest.fixture

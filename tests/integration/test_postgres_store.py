@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -27,17 +26,10 @@ from tests.integration.test_start_put_off import until_ready
 from tests.postgres_server import Postgres
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    """Give a server that runs."""
-    with postgres_server.running() as made:
-        yield made
-
-
 @pytest.fixture
-def url(server: Postgres, request: pytest.FixtureRequest) -> str:
+def url(postgres: Postgres, request: pytest.FixtureRequest) -> str:
     """Return the address of a new database."""
-    return server.new_database(request.node.name)
+    return postgres.new_database(request.node.nodeid)
 
 
 def command(project: Project, *words: str, url: str | None) -> programs.Ended:
@@ -107,14 +99,14 @@ async def test_commands_look_into_the_database(project: Project, url: str) -> No
     assert begun.returncode == 0, begun.stderr
 
 
-async def test_another_store_than_the_last_is_refused_by_name(project: Project, url: str, server: Postgres) -> None:
+async def test_another_store_than_the_last_is_refused_by_name(project: Project, url: str, postgres: Postgres) -> None:
     """A data directory says where its runs are: neither folders nor another database are begun beside them."""
     async with served.in_process(project, store_url=url) as service:
         await service.run("quick")
-    server.execute("CREATE DATABASE other_store")
+    postgres.execute("CREATE DATABASE other_store")
     folders = command(project, "runs", "repair", "20260210T143000Z-abc123", url=None)
     looks = command(project, "runs", "list", url=None)
-    other = command(project, "run", "quick", url=server.url_of("other_store"))
+    other = command(project, "run", "quick", url=postgres.url_of("other_store"))
 
     for answer in (folders, looks, other):
         assert answer.returncode == 5, answer.stdout
@@ -179,12 +171,12 @@ async def test_an_address_that_cannot_work_is_told_at_once(
     assert "Traceback" not in answer.stderr
 
 
-async def test_a_database_of_a_later_version_is_left_alone(project: Project, url: str, server: Postgres) -> None:
+async def test_a_database_of_a_later_version_is_left_alone(project: Project, url: str, postgres: Postgres) -> None:
     """Tables that this version does not know are not touched, and the message says which they are."""
     async with served.in_process(project, store_url=url) as service:
         await service.run("quick")
     database = url.rpartition("/")[2]
-    server.execute("UPDATE control_room.alembic_version SET version_num = '20990101_later'", database=database)
+    postgres.execute("UPDATE control_room.alembic_version SET version_num = '20990101_later'", database=database)
     answers = [command(project, *words, url=url) for words in (("run", "quick"), ("runs", "list"))]
 
     assert [answer.returncode for answer in answers] == [5, 5]
@@ -260,17 +252,17 @@ async def test_a_damaged_run_is_not_imported(project: Project, url: str, tmp_pat
 
 
 async def test_a_dump_and_a_backup_are_restored_and_verified(
-    project: Project, url: str, server: Postgres, tmp_path: Path
+    project: Project, url: str, postgres: Postgres, tmp_path: Path
 ) -> None:
     """A dump made while the service works, and the backup of the data directory, make a project that verifies whole."""
     dump, file, other = tmp_path / "runs.sql", tmp_path / "data.tar.gz", Project(tmp_path / "other")
     shutil.rmtree(other.data)
     async with served.in_process(project, store_url=url) as service:
         run_id = (await service.run("quick"))["run_id"]
-        dumped = server.program("pg_dump", f"--dbname={url}", "--schema=control_room", f"--file={dump}")
+        dumped = postgres.program("pg_dump", f"--dbname={url}", "--schema=control_room", f"--file={dump}")
         copied = command(project, "backup", str(file), url=url)
-    again = server.new_database("restored")
-    loaded = server.program("psql", "--quiet", "--set=ON_ERROR_STOP=1", f"--dbname={again}", f"--file={dump}")
+    again = postgres.new_database("restored")
+    loaded = postgres.program("psql", "--quiet", "--set=ON_ERROR_STOP=1", f"--dbname={again}", f"--file={dump}")
     restored = command(other, "restore", str(file), "--json", url=again)
     shown = command(other, "runs", "show", run_id, "--json", url=again)
 

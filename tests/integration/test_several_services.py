@@ -25,7 +25,7 @@ from tests.integration.test_budgets import DRAFT, USAGE  # noqa: E402
 from tests.integration.test_event_feed import Stream, following  # noqa: E402
 from tests.integration.test_keys import bearer  # noqa: E402
 from tests.integration.test_temporal_engine import WORK  # noqa: E402
-from tests.integration.test_temporal_machines import Machines, databases, machines, server  # noqa: E402, F401
+from tests.integration.test_temporal_machines import Machines, databases, machines  # noqa: E402, F401
 
 NEVER = 3600.0
 LISTENERS = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"

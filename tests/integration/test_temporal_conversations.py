@@ -20,7 +20,7 @@ from app import bootstrap  # noqa: E402
 from app.domain import states  # noqa: E402
 from app.services import requests  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
-from tests.integration.test_temporal_engine import SERVE, Scene, scene, server  # noqa: E402, F401
+from tests.integration.test_temporal_engine import SERVE, Scene, scene  # noqa: E402, F401
 from tests.integration.test_temporal_machines import Machines, databases, machines  # noqa: E402, F401
 from tests.unit.dialects.agent_recipes.recipe_harness import recipe  # noqa: E402
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -68,15 +68,6 @@ ASKING: dict[str, Any] = {
         {"name": "two", "steps": [{"id": "b", "type": "bash", "command": "echo two", "output": "two"}]},
     ],
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
-    """Run a server."""
-    running = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
-    running.start()
-    yield running
-    running.stop()
 
 
 class Scene:
@@ -147,9 +138,9 @@ def chosen(project: projects.Project, address: str, **given: Any) -> settings.Se
 
 
 @pytest.fixture
-async def scene(project: projects.Project, server: temporal_server.DevServer) -> AsyncIterator[Scene]:
+async def scene(project: projects.Project, temporal: temporal_server.DevServer) -> AsyncIterator[Scene]:
     """Serve a project, with one worker."""
-    async with serving(project, server.address, {}) as scene:
+    async with serving(project, temporal.address, {}) as scene:
         yield scene
 
 
@@ -209,13 +200,13 @@ TOLD: dict[str, Any] = {key: value for key, value in TELLING.items() if key != "
 
 
 async def test_no_secret_is_on_the_server(
-    project: projects.Project, server: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
+    project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
     """Whatever a driver makes of a secret, neither the server nor a line of a journal has it."""
     monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
     project.write(".control-room/recipes/amplifier/telling.yaml", json.dumps(TELLING))
     project.write(".control-room/recipes/amplifier/told.yaml", json.dumps(TOLD))
-    async with serving(project, server.address, {}) as scene:
+    async with serving(project, temporal.address, {}) as scene:
         run_id = await scene.start("telling", args={"token": SECRET})
         await scene.until(run_id, states.RunState.WAITING)
         [gate], _ = await scene.service.gates.page(gate_inbox.GateQuery(run_id=run_id))
@@ -331,16 +322,16 @@ steps:
 """
 
 
-async def test_waiting_for_files_takes_no_capacity(project: projects.Project, server: temporal_server.DevServer):
+async def test_waiting_for_files_takes_no_capacity(project: projects.Project, temporal: temporal_server.DevServer):
     """A workflow that waits for its file leaves the only place of its worker to others, and ends once it is there."""
-    await temporal_server.connected(server.address)
+    await temporal_server.connected(temporal.address)
     project.write(".control-room/recipes/orchestrate/awaiting.yaml", AWAITING)
-    given = chosen(project, server.address)
+    given = chosen(project, temporal.address)
     narrow = dataclasses.replace(given, pool=dataclasses.replace(given.pool, max_running=1))
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(bootstrap.build(given, SERVE))
         await stack.enter_async_context(bootstrap.build(narrow, WORK))
-        scene = Scene(service, project, await Client.connect(server.address))
+        scene = Scene(service, project, await Client.connect(temporal.address))
         waiting = [await scene.start("awaiting") for _ in range(2)]
         for run_id in waiting:
             await temporal_server.until(functools.partial(_has_begun, scene, run_id))
@@ -388,11 +379,11 @@ async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
 
 
 async def test_a_step_waits_for_a_worker_that_serves_its_capability(
-    project: projects.Project, server: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
+    project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
     """`runs why` names the capability that no worker serves; the step is performed once one does, until it ends."""
     monkeypatch.setattr(roll, "_PARTING", timedelta(seconds=60))
-    async with serving(project, server.address, {"serve": ("tools", "backend:said")}) as scene:
+    async with serving(project, temporal.address, {"serve": ("tools", "backend:said")}) as scene:
         run_id = await scene.start("child")
         await asked_for(scene, run_id)
         found = await scene.service.explanations.why(run_id)
@@ -400,7 +391,7 @@ async def test_a_step_waits_for_a_worker_that_serves_its_capability(
         assert await scene.ended(beside) is states.RunState.DONE
         assert await scene.keys(run_id) == []
 
-        commands = chosen(project, server.address, serve=("commands",))
+        commands = chosen(project, temporal.address, serve=("commands",))
         command = [operations.Command(argv=("true",))]
 
         async def serves() -> bool:
@@ -418,7 +409,9 @@ async def test_a_step_waits_for_a_worker_that_serves_its_capability(
     assert found.sentence == "Step nap cannot be performed: no worker serves commands."
 
 
-async def test_a_service_needs_no_program_of_its_workers(project: projects.Project, server: temporal_server.DevServer):
+async def test_a_service_needs_no_program_of_its_workers(
+    project: projects.Project, temporal: temporal_server.DevServer
+):
     """A run is accepted whose agent another machine may have; one whose agent is configured nowhere is not."""
     absent = {"type": "template", "command": ["no-such-agent-program", "{prompt}"]}
     agents = json.loads((project.data / "agents.json").read_text())
@@ -426,7 +419,7 @@ async def test_a_service_needs_no_program_of_its_workers(project: projects.Proje
     machine = {"id": "m", "label": "M", "description": "M", "initialStep": "a", "guardrails": {}}
     step = {"prompt": "Do it.", "outcomes": ["done"], "onOutcome": {"done": {"action": "exit", "reason": "done"}}}
     project.write(".control-room/recipes/agent_recipes/m.json", json.dumps({**machine, "steps": {"a": step}}))
-    async with serving(project, server.address, {"serve": ("tools", "commands")}) as scene:
+    async with serving(project, temporal.address, {"serve": ("tools", "commands")}) as scene:
         run_id = await scene.start("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
         asked = [operations.AgentCall(agent_id="writer-1", prompt=("Write.",), backend="said")]
         lacks = await scene.service.engine.lacks(run_id, asked)
@@ -454,12 +447,12 @@ async def test_a_step_without_any_server_is_explained(project: projects.Project,
 
 
 async def test_capacity_is_shared_by_all_queues_of_a_worker(
-    project: projects.Project, server: temporal_server.DevServer
+    project: projects.Project, temporal: temporal_server.DevServer
 ):
     """A worker of one step at a time performs no tool while its command is at work."""
-    narrow = chosen(project, server.address)
+    narrow = chosen(project, temporal.address)
     narrow = dataclasses.replace(narrow, pool=dataclasses.replace(narrow.pool, max_running=1))
-    async with serving(project, server.address) as scene, bootstrap.build(narrow, WORK):
+    async with serving(project, temporal.address) as scene, bootstrap.build(narrow, WORK):
         first = await scene.start("once")
         await scene.there("first")
         others = [await scene.start("quick") for _ in range(3)]
@@ -519,22 +512,22 @@ async def _is_searchable(scene: Scene) -> bool:
 
 
 async def test_a_run_of_another_driver_version_waits_for_a_worker_that_knows_it(
-    project: projects.Project, server: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
+    project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
     """A worker of an earlier version parks the run and writes no step; an upgraded one continues it, as older runs."""
     driver: Any = dialects.DIALECTS["amplifier"]
     newest = driver.driver_version
-    async with serving(project, server.address) as scene:
+    async with serving(project, temporal.address) as scene:
         newer = await scene.start("child")
         monkeypatch.setattr(driver, "driver_version", newest - 1)
         older = await scene.start("parent")
-        async with bootstrap.build(chosen(project, server.address), WORK):
+        async with bootstrap.build(chosen(project, temporal.address), WORK):
             await scene.until(newer, states.RunState.PAUSED)
             assert await scene.ended(older) is states.RunState.DONE
         parked = await scene.service.runs.reader.view(newer)
         assert await scene.keys(newer) == []
         monkeypatch.setattr(driver, "driver_version", newest)
-        async with bootstrap.build(chosen(project, server.address), WORK):
+        async with bootstrap.build(chosen(project, temporal.address), WORK):
             await scene.service.runs.unpause(newer)
             assert await scene.ended(newer) is states.RunState.DONE
 
@@ -565,11 +558,11 @@ async def test_a_run_whose_working_folder_is_gone_waits_for_it(scene: Scene):
 
 @pytest.mark.slow
 async def test_a_server_without_search_attributes_is_named(
-    server: temporal_server.DevServer, caplog: pytest.LogCaptureFixture
+    temporal: temporal_server.DevServer, caplog: pytest.LogCaptureFixture
 ):
     """The log has the command that creates them, and runs go on without."""
-    await temporal_server.connected(server.address)
-    client = await Client.connect(server.address, namespace="nowhere")
+    await temporal_server.connected(temporal.address)
+    client = await Client.connect(temporal.address, namespace="nowhere")
 
     assert not await registration.Registration(client, clock.SystemClock()).register()
     assert "search-attribute create --namespace nowhere --name ControlRoomRun --type Keyword" in caplog.text
@@ -583,7 +576,7 @@ async def test_a_server_without_search_attributes_is_named(
     ],
 )
 async def test_a_worker_that_cannot_serve_what_it_is_to_is_refused(
-    project: projects.Project, server: temporal_server.DevServer, wanted: str, code: str, words: str
+    project: projects.Project, temporal: temporal_server.DevServer, wanted: str, code: str, words: str
 ):
     """The message names what is missing."""
     backends = {
@@ -591,9 +584,9 @@ async def test_a_worker_that_cannot_serve_what_it_is_to_is_refused(
         "gone": {"type": "claude-code", "command": ["no-such"]},
     }
     project.write(".control-room/agents.json", json.dumps({"backends": backends}))
-    await temporal_server.connected(server.address)
+    await temporal_server.connected(temporal.address)
     with pytest.raises(errors.ConfigurationError, match=words) as refused:
-        async with bootstrap.build(chosen(project, server.address, serve=("tools", wanted)), WORK):
+        async with bootstrap.build(chosen(project, temporal.address, serve=("tools", wanted)), WORK):
             pass
 
     assert refused.value.code == code
@@ -703,12 +696,12 @@ async def test_the_server_orders_steps_by_priority(scene: Scene, priority: int, 
 
 @pytest.mark.parametrize("mode", [SERVE, WORK])
 async def test_turns_by_label_are_refused_by_name(
-    project: projects.Project, server: temporal_server.DevServer, mode: bootstrap.OpenMode
+    project: projects.Project, temporal: temporal_server.DevServer, mode: bootstrap.OpenMode
 ):
     """Neither a service nor a worker starts with a setting that it would not heed."""
-    given = dataclasses.replace(chosen(project, server.address).pool, fair_label="team")
+    given = dataclasses.replace(chosen(project, temporal.address).pool, fair_label="team")
     with pytest.raises(errors.ConfigurationError, match="CONTROL_ROOM_FAIR_LABEL is not supported") as refused:
-        async with bootstrap.build(dataclasses.replace(chosen(project, server.address), pool=given), mode):
+        async with bootstrap.build(dataclasses.replace(chosen(project, temporal.address), pool=given), mode):
             pass
 
     assert refused.value.code == "unsupported_on_engine"
@@ -843,27 +836,27 @@ async def test_a_plan_survives_the_loss_of_every_workflow(project: projects.Proj
 
 
 @pytest.mark.slow
-async def test_projects_share_a_server(scene: Scene, server: temporal_server.DevServer, tmp_path: Path):
+async def test_projects_share_a_server(scene: Scene, temporal: temporal_server.DevServer, tmp_path: Path):
     """Workers of another project on the same server leave a project's runs alone."""
     other = projects.Project(tmp_path / "other")
-    async with bootstrap.build(chosen(other, server.address), WORK):
+    async with bootstrap.build(chosen(other, temporal.address), WORK):
         runs = [await scene.start("quick") for _ in range(5)]
         assert {await scene.ended(run_id) for run_id in runs} == {states.RunState.DONE}
 
 
 async def test_a_worker_is_refused_while_the_embedded_engine_executes(
-    project: projects.Project, server: temporal_server.DevServer
+    project: projects.Project, temporal: temporal_server.DevServer
 ):
     """Either engine says what to stop."""
-    await temporal_server.connected(server.address)
+    await temporal_server.connected(temporal.address)
     embedded = settings.load({}, project=project.root, home=project.root / "nobody")
     async with bootstrap.build(embedded, SERVE):
         with pytest.raises(errors.ConfigurationError, match="stop it first") as refused:
-            async with bootstrap.build(chosen(project, server.address), WORK):
+            async with bootstrap.build(chosen(project, temporal.address), WORK):
                 pass
     assert refused.value.code == "other_engine"
 
-    async with bootstrap.build(chosen(project, server.address), WORK):
+    async with bootstrap.build(chosen(project, temporal.address), WORK):
         with pytest.raises(errors.ConfigurationError, match="stop them first") as refused:
             async with bootstrap.build(embedded, SERVE):
                 pass
@@ -879,11 +872,11 @@ async def test_a_worker_is_refused_while_the_embedded_engine_executes(
     ],
 )
 async def test_a_wrong_server_is_refused_by_name(
-    project: projects.Project, server: temporal_server.DevServer, given: dict[str, str], code: str
+    project: projects.Project, temporal: temporal_server.DevServer, given: dict[str, str], code: str
 ):
     """The message names address or namespace."""
-    await temporal_server.connected(server.address)
-    wanted = {"temporal": server.address} | given
+    await temporal_server.connected(temporal.address)
+    wanted = {"temporal": temporal.address} | given
     wrong = settings.load({}, project=project.root, home=project.root / "nobody", engine="temporal", **wanted)
     with pytest.raises(errors.ConfigurationError) as refused:
         async with bootstrap.build(wrong, WORK):

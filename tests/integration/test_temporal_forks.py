@@ -8,7 +8,7 @@ temporal_server.require()
 
 from app.domain import states  # noqa: E402
 from app.services import fork_requests  # noqa: E402
-from tests.integration.test_temporal_engine import Scene, project, scene, server  # noqa: E402, F401
+from tests.integration.test_temporal_engine import Scene, project, scene  # noqa: E402, F401
 
 
 async def performed(scene: Scene, run_id: str) -> int:  # noqa: F811

@@ -127,15 +127,6 @@ class _Blobs:
         return content if blob.text else json.loads(content)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
-    """Run a server."""
-    running = temporal_server.DevServer(tmp_path_factory.mktemp("golden"))
-    running.start()
-    yield running
-    running.stop()
-
-
 def _backends(run: golden.Golden) -> set[str]:
     # The line of a large operation holds only its hash; what is frozen names all backends that a recipe may ask.
     asked = [line.line["operation"] for line in run.records()]
@@ -166,11 +157,13 @@ def _first_of_each_driver() -> list[str]:
         pytest.param(golden.names(), id="all", marks=pytest.mark.slow),
     ],
 )
-async def test_golden_journals_ask_for_their_operations_and_replay(server: temporal_server.DevServer, names: list[str]):
+async def test_golden_journals_ask_for_their_operations_and_replay(
+    temporal: temporal_server.DevServer, names: list[str]
+):
     """Each driver asks for the recorded operations through activities, ends as recorded, and its history replays."""
-    await temporal_server.connected(server.address)
+    await temporal_server.connected(temporal.address)
     harness = Harness()
-    client = await Client.connect(server.address, data_converter=codec.converter(harness.contents))
+    client = await Client.connect(temporal.address, data_converter=codec.converter(harness.contents))
     short = [each for each in harness.all() if each != harness.perform]
     runs, steps = [golden.load(name) for name in names], messages.steps_queue(QUEUE)
     needed = {capabilities.TOOLS, capabilities.COMMANDS}.union(*map(_backends, runs))

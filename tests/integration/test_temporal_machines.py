@@ -48,20 +48,10 @@ _NUMBERS = itertools.count()
 PARENT = [{"id": "child", "type": "recipe", "recipe": "waiting", "timeout": 120}]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
-    """Run a Temporal server."""
-    running = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
-    running.start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture(scope="module")
-def databases() -> Iterator[Callable[[], str]]:
+@pytest.fixture
+def databases(postgres: postgres_server.Postgres) -> Callable[[], str]:
     """Give what makes an empty database."""
-    with postgres_server.running() as postgres:
-        yield lambda: postgres.new_database(str(next(_NUMBERS)))
+    return lambda: postgres.new_database(f"machines {next(_NUMBERS)}")
 
 
 class Machines:
@@ -131,14 +121,14 @@ class Machines:
 
 
 @pytest.fixture
-def machines(tmp_path: Path, server: temporal_server.DevServer, databases: Callable[[], str]) -> Iterator[Machines]:
+def machines(tmp_path: Path, temporal: temporal_server.DevServer, databases: Callable[[], str]) -> Iterator[Machines]:
     """Make a project, and kill its workers in the end."""
     project = projects.Project(tmp_path / "project")
     for name, steps in (("once", ONCE), ("waiting", ONCE), ("parent", PARENT)):
         whole = {"schema": "1.7", "name": name, "description": name, "version": "1.0.0", "steps": steps}
         project.write(f".control-room/recipes/amplifier/{name}.yaml", json.dumps(whole))
     project.write(".control-room/recipes/amplifier/asking.yaml", json.dumps(ASKING))
-    made = Machines(project, server.address, databases())
+    made = Machines(project, temporal.address, databases())
     yield made
     made.kill_all()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +29,6 @@ from tests.integration.test_temporal_engine import ASKING, WORK, chosen  # noqa:
 COUNTING = [{"id": f"s{number}", "type": "bash", "command": f"echo {number} >> count"} for number in range(10)]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
-    """Run a server."""
-    running = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
-    running.start()
-    yield running
-    running.stop()
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> projects.Project:
     """Make a project with recipes for this engine."""
@@ -49,12 +40,12 @@ def project(tmp_path: Path) -> projects.Project:
 
 
 @pytest.fixture
-async def service(project: projects.Project, server: temporal_server.DevServer) -> AsyncIterator[served.Served]:
+async def service(project: projects.Project, temporal: temporal_server.DevServer) -> AsyncIterator[served.Served]:
     """Serve a project, with one worker."""
-    await temporal_server.connected(server.address)
+    await temporal_server.connected(temporal.address)
     async with (
-        served.in_process(project, engine="temporal", temporal=server.address) as service,
-        bootstrap.build(chosen(project, server.address), WORK),
+        served.in_process(project, engine="temporal", temporal=temporal.address) as service,
+        bootstrap.build(chosen(project, temporal.address), WORK),
     ):
         yield service
 
@@ -163,7 +154,7 @@ async def test_labels_of_a_run_at_a_gate_can_be_changed(service: served.Served) 
 @pytest.mark.slow
 async def test_a_long_run_continues_in_further_workflows(
     service: served.Served,
-    server: temporal_server.DevServer,
+    temporal: temporal_server.DevServer,
     project: projects.Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -179,7 +170,7 @@ async def test_a_long_run_continues_in_further_workflows(
     monkeypatch.setattr(rehearsal, "rehearse", counted)
     run_id = await service.start("counting")
     shown = await service.until(run_id, "done", "failed")
-    client = await Client.connect(server.address)
+    client = await Client.connect(temporal.address)
     workflow_id = messages.workflow_id(run_id)
     found = [each async for each in client.list_workflows(f"WorkflowId = '{workflow_id}'")]
 
@@ -188,7 +179,7 @@ async def test_a_long_run_continues_in_further_workflows(
     assert len(found) == 3
     # Once after each `taken`, and not for each step.
     assert len(begun) <= 3
-    async with bootstrap.build(chosen(project, server.address), bootstrap.OpenMode(look_only=True)) as reader:
+    async with bootstrap.build(chosen(project, temporal.address), bootstrap.OpenMode(look_only=True)) as reader:
         replayer = worker.replayer(slices.Contents(reader.store))
         for each in found:
             await replayer.replay_workflow(
@@ -222,7 +213,7 @@ async def test_an_order_is_answered_while_the_server_is_away(project: projects.P
 
 async def test_workers_over_folders_spend_a_budget_once(
     project: projects.Project,
-    server: temporal_server.DevServer,
+    temporal: temporal_server.DevServer,
     service: served.Served,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -231,7 +222,7 @@ async def test_workers_over_folders_spend_a_budget_once(
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)
     await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 2}})
-    async with bootstrap.build(chosen(project, server.address), WORK):
+    async with bootstrap.build(chosen(project, temporal.address), WORK):
         begun = [await service.start(**DRAFT) for _ in range(4)]
         shown = [await service.until(run_id, "paused", "done", "failed") for run_id in begun]
         (stands,) = (await service.http.get("/api/budgets")).json()

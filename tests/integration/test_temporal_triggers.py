@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,19 +25,10 @@ from tests.integration.test_temporal_engine import Scene, serving  # noqa: E402
 UNKNOWN = "20260101T000000Z-abc123"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
-    """Run a server."""
-    running = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
-    running.start()
-    yield running
-    running.stop()
-
-
 @pytest.fixture
-async def scene(project: projects.Project, server: temporal_server.DevServer) -> AsyncIterator[Scene]:
+async def scene(project: projects.Project, temporal: temporal_server.DevServer) -> AsyncIterator[Scene]:
     """Serve a project, with one worker."""
-    async with serving(project, server.address, {}) as scene:
+    async with serving(project, temporal.address, {}) as scene:
         scene.service.unattended.start()
         yield scene
         await scene.service.unattended.stop()
