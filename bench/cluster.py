@@ -139,13 +139,7 @@ def _stat(place: Path) -> list[int]:
 @contextlib.asynccontextmanager
 async def running(folder: Path, workers: int, recipes: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[Cluster]:
     """Start a cluster with Postgres for the block."""
-    kept = folder / ".control-room" / "recipes"
-    (kept / "amplifier").mkdir(parents=True, exist_ok=True)
-    for name, recipe in recipes.items():
-        (kept / f"{name}.json").write_text(json.dumps(recipe))
-    # JSON is YAML.
-    for recipe in (_GATE, _HOLD):
-        (kept / "amplifier" / f"{recipe['name']}.yaml").write_text(json.dumps(recipe))
+    write(folder, recipes)
     command = [sys.executable, "-m", "app", "dev-cluster", str(folder), "--port", "0", "--store", "postgres"]
     begun = subprocess.Popen(  # noqa: ASYNC220 - starting a process takes a millisecond
         [*command, "--workers", str(workers)], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
@@ -225,9 +219,35 @@ def tools(name: str, steps: int) -> dict[str, Any]:
     return {"recipe_id": name, "label": name, "phase_a": phase, "dod": []}
 
 
+def loop(name: str, steps: int) -> dict[str, Any]:
+    """Return a recipe of very many cheap steps, which only a loop can have."""
+    step = {"id": "s", "type": "bash", "command": "true", "foreach": "{{items}}", "max_iterations": steps}
+    whole = {"schema": "1.7", "name": name, "description": "Loops", "version": "1.0.0"}
+    return {**whole, "context": {"items": list(range(steps))}, "steps": [step]}
+
+
+def recipes_of(steps: int) -> dict[str, dict[str, Any]]:
+    """Return the recipes that are measured, by their files.
+
+    Args:
+        steps: Steps of the long run.
+    """
+    asking = {f"amplifier/{recipe['name']}": recipe for recipe in (_GATE, _HOLD)}
+    return {"ten": tools("ten", 10), "amplifier/long": loop("long", steps), **asking}
+
+
+def write(folder: Path, recipes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write recipes into a project."""
+    for name, recipe in recipes.items():
+        # JSON is YAML.
+        file = folder / ".control-room" / "recipes" / f"{name}{'.yaml' if '/' in name else '.json'}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(recipe))
+
+
 async def measure(folder: Path, given: argparse.Namespace) -> None:
     """Measure, and print a line of JSON for each part."""
-    recipes = {"ten": tools("ten", 10), "long": tools("long", given.steps)}
+    recipes = recipes_of(given.steps)
     for workers in given.workers:
         async with running(folder / f"with-{workers}", workers, recipes) as cluster:
             found = await cost(cluster, "ten", given.runs, "done", 10)
