@@ -47,8 +47,8 @@ class Ids(Protocol):
     def run_id(self, at: datetime) -> str:
         """Return a new run id, `YYYYMMDDTHHMMSSZ-<6 of a-z0-9>`."""
 
-    def token(self, prefix: str) -> str:
-        """Return `prefix` followed by sixteen random letters and digits."""
+    def token(self, prefix: str, characters: int = 16) -> str:
+        """Return `prefix` followed by random letters and digits."""
 
 
 class SystemClock:
@@ -119,9 +119,9 @@ class RandomIds:
         """Return the instant to the second and six random characters."""
         return f"{at:%Y%m%dT%H%M%SZ}-{self._characters(6)}"
 
-    def token(self, prefix: str) -> str:
-        """Return `prefix` and sixteen random characters."""
-        return prefix + self._characters(16)
+    def token(self, prefix: str, characters: int = 16) -> str:
+        """Return `prefix` and random characters."""
+        return prefix + self._characters(characters)
 
     def _characters(self, count: int) -> str:
         # One question to the source for all of them; the spare bits make every character as likely as any other.

@@ -33,7 +33,7 @@ class BrowserSessions:
     def __init__(self, credentials: callers.Credentials, time: clock.Clock, ids: clock.Ids) -> None:
         self.credentials = credentials
         """The token and the keys with which one signs in."""
-        secret = credentials.token or ids.token(ids.token(ids.token(""))).encode()
+        secret = credentials.token or ids.token("", 48).encode()
         self._key = hmac.digest(secret, _PURPOSE, "sha256")
         self._clock = time
         self._ids = ids
@@ -45,7 +45,7 @@ class BrowserSessions:
             name: How the person is called.
             sha256: Hash of the secret of the key that the person has; None: it is the token.
         """
-        now, header = self._clock.now(), self._ids.token(self._ids.token("bs_"))
+        now, header = self._clock.now(), self._ids.token("bs_", 32)
         key = None if sha256 is None else self.credentials.ring.find(sha256)
         expires = min(clock.stamp(now + LIFE), (key and key.expires_at) or "9999")
         content = {

@@ -35,7 +35,7 @@ class Tickets:
         Args:
             caller: Who asks for it, and gives the orders of the stream that it opens.
         """
-        ticket = self._ids.token(self._ids.token("tkt_"))
+        ticket = self._ids.token("tkt_", 32)
         self._expiring[_hash(ticket)] = self._clock.monotonic() + LIFE_SECONDS, caller
         while len(self._expiring) > MOST_TICKETS:
             self._expiring.popitem(last=False)

@@ -156,7 +156,7 @@ class Keys:
 
     def _secret(self) -> str:
         # Four times 82 bits.
-        return self._ids.token(self._ids.token(self._ids.token(self._ids.token(keys.PREFIX))))
+        return self._ids.token(keys.PREFIX, 64)
 
     async def _change(
         self,

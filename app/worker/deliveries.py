@@ -216,6 +216,7 @@ def _fits(line: records.Record, delivery: Answer | Delivery) -> bool:
 
 
 def _is_repeated(line: records.Record, delivery: Answer | Delivery) -> bool:
+    # Whether the answer to a gate is a repetition, the use case decides, which knows what the gate shows.
     if isinstance(delivery, Answer) or delivery.idempotency_key is None:
         return False
     return line.output_sha256 == plain.sha256(plain.content(delivery.output()))

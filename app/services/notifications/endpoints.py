@@ -42,13 +42,24 @@ class EndpointQueries:
         Raises:
             errors.NotFound: `endpoint_not_found`.
         """
-        endpoint = await self._repository.get(endpoint_id)
+        endpoint, _ = await self._without_dead(await self._repository.get(endpoint_id))
         return notifications.failing(endpoint, self._repository.waiting.get(endpoint_id, {}).values())
 
     async def _shown(self, endpoint: notifications.Endpoint, secret: str | None = None) -> notifications.EndpointShown:
-        waiting = len(self._repository.waiting.get(endpoint.endpoint_id, ()))
-        dead = len(await self._repository.dead_letters(endpoint.endpoint_id).all())
-        return notifications.shown(endpoint, waiting, dead, secret)
+        endpoint, dead = await self._without_dead(endpoint)
+        waiting = self._repository.waiting.get(endpoint.endpoint_id, {}).keys() - {
+            letter.message.message_id for letter in dead if not letter.replayed
+        }
+        return notifications.shown(endpoint, len(waiting), len(dead), secret)
+
+    async def _without_dead(
+        self, endpoint: notifications.Endpoint
+    ) -> tuple[notifications.Endpoint, list[notifications.DeadLetter]]:
+        # A dead letter is written before its message ceases to wait, and that before the endpoint's file says so.
+        dead = await self._repository.dead_letters(endpoint.endpoint_id).all()
+        given_up = {letter.message.message_id for letter in dead if not letter.replayed}
+        tried = {name: failed for name, failed in endpoint.tried.items() if name not in given_up}
+        return dataclasses.replace(endpoint, tried=tried), dead
 
 
 class Endpoints(EndpointQueries):
@@ -209,4 +220,4 @@ class Endpoints(EndpointQueries):
             raise errors.RequestInvalid(f"{flaw.path}: {reason}", flaws=[flaw])
 
     def _secret(self) -> str:
-        return f"whsec_{base64.b64encode(self._ids.token(self._ids.token('')).encode()).decode()}"
+        return f"whsec_{base64.b64encode(self._ids.token('', 32).encode()).decode()}"

@@ -204,7 +204,7 @@ class Triggers(TriggerQueries):
         # The address is shown once, and only its hash is kept: a copy of the data directory cannot fire the trigger. A
         # signing secret has to be kept as it is, since the service computes signatures with it.
         if not webhook.secret_sha256:
-            secret = self._ids.token(self._ids.token(""))
+            secret = self._ids.token("", 32)
             once = {"address": f"/hooks/{trigger.trigger_id}/{secret}", "signing_secret": webhook.signing_secret}
             webhook = dataclasses.replace(webhook, secret_sha256=plain.sha256(secret.encode()))
         if webhook.signing_secret is None and webhook.scheme != "none":
@@ -250,5 +250,5 @@ def _repeated(known: triggers.Trigger, request_sha256: str) -> triggers.Trigger:
 
 
 def _signing_secret(scheme: str, ids: clock.Ids) -> str:
-    key = ids.token(ids.token(""))
+    key = ids.token("", 32)
     return f"whsec_{base64.b64encode(key.encode()).decode()}" if scheme == "standard" else key
