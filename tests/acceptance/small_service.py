@@ -151,7 +151,7 @@ def _pool(found: stores.RunStore, folder: Path, points: probes.Probes) -> pool.P
     kinds = (operations.ToolCall.kind, operations.AgentCall.kind)
     return pool.Pool(
         store=found,
-        dialects={"toy": toys.TOY},
+        drivers={"toy": toys.TOY},
         equipment=runner.Equipment(
             performers=dict.fromkeys(kinds, toolbox),
             clock=clock.SystemClock(),

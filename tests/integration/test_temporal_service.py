@@ -214,21 +214,26 @@ async def test_an_order_is_answered_while_the_server_is_away(project: projects.P
 async def test_workers_over_folders_spend_a_budget_once(
     project: projects.Project,
     temporal: temporal_server.DevServer,
-    service: served.Served,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Runs on two workers make no more calls than the budget has, and go on once it has room for them."""
     monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)
-    await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 2}})
-    async with bootstrap.build(chosen(project, temporal.address), WORK):
-        begun = [await service.start(**DRAFT) for _ in range(4)]
-        shown = [await service.until(run_id, "paused", "done", "failed") for run_id in begun]
-        (stands,) = (await service.http.get("/api/budgets")).json()
-        await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 8}})
-        after = [await service.until(run_id, "done", "failed") for run_id in begun]
-        (spent,) = (await service.http.get("/api/budgets")).json()
+    await temporal_server.connected(temporal.address)
+    async with served.in_process(project, engine="temporal", temporal=temporal.address) as service:
+        # Workers hear of a budget within seconds; these know it when they start.
+        await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 2}})
+        async with (
+            bootstrap.build(chosen(project, temporal.address), WORK),
+            bootstrap.build(chosen(project, temporal.address), WORK),
+        ):
+            begun = [await service.start(**DRAFT) for _ in range(4)]
+            shown = [await service.until(run_id, "paused", "done", "failed") for run_id in begun]
+            (stands,) = (await service.http.get("/api/budgets")).json()
+            await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 8}})
+            after = [await service.until(run_id, "done", "failed") for run_id in begun]
+            (spent,) = (await service.http.get("/api/budgets")).json()
 
     assert {run.get("reason") for run in shown if run["status"] == "paused"} == {"budget_exhausted"}
     assert stands["used"]["calls"] <= 2
