@@ -31,7 +31,7 @@ async def test_answers_are_taken_over_or_asked_again(project: Project) -> None:
         again = await fork_replay.replayed(
             loaded.start,
             fork_replay.living(loaded),
-            runs._dialects["amplifier"],
+            runs._drivers["amplifier"],
             functools.partial(runs._store.read_blob, source),
             asks_again=True,
         )

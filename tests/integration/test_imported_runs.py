@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -26,7 +27,10 @@ async def test_an_imported_parent_continues_its_child(project: Project, tmp_path
     async with served.in_process(project) as service:
         parent = await service.start("parent")
         await service.until(parent, step="below")
-        [child] = (await service.http.get(f"/api/runs?parent_run_id={parent}")).json()
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while not (children := (await service.http.get(f"/api/runs?parent_run_id={parent}")).json()):
+                await served.moment()
+        [child] = children
         await service.until(child["run_id"], step="second")
     project.write("go", "")
     kept, other = tmp_path / "kept", served.chosen(project, data=Path(".other"))

@@ -171,13 +171,16 @@ async def test_a_restart_after_each_prefix_ends_the_same(run):
 
 
 def _as_told(shown):
-    """Return what a manifest shows; older ones showed 0 for a price that nobody told."""
+    """Return what a manifest shows; older ones showed 0 for a price that nobody told, and no reason of a run that is
+    done in part.
+    """
     if not isinstance(shown, dict):
         return shown
     priced = {name for name in shown if name in ("cost_usd", "costUsd")}
     steps = {"stepCostsUsd": {step: price or None for step, price in shown.get("stepCostsUsd", {}).items()}}
     told = {name: (value or None) if name in priced else _as_told(value) for name, value in shown.items()}
-    return told | (steps if "stepCostsUsd" in shown else {})
+    in_part = {"reason": "partial"} if "run_id" in shown and (shown.get("ending") or {}).get("partial") else {}
+    return told | (steps if "stepCostsUsd" in shown else {}) | (in_part if shown.get("status") == "done" else {})
 
 
 def _without_times(line):
