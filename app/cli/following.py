@@ -17,7 +17,7 @@ Show = Callable[[JsonObject], Awaitable[None]]  # Shows one event.
 Silent = Callable[[], Awaitable[None]]
 
 SILENT_SECONDS = 5.0
-"""Silence of a run that does not rest, until it is looked what it waits for; then it is twice as long each time."""
+"""Silence of a run under way after which its cause is looked up; each further look waits twice as long."""
 
 _OVER = ("done", "failed", "cancelled")
 _AT_REST = (*_OVER, "paused", "waiting")
@@ -74,7 +74,7 @@ async def watch(
 
     Args:
         asker: Asked whether a run that waits may go on.
-        silent: Called while a run that does not rest has no event.
+        silent: Called while a run under way has no event.
     """
     while True:
         async with aclosing(_until_rest(client, run_id, after, silent)) as events:

@@ -153,8 +153,8 @@ def again() -> str:
 
 
 def led(order: str) -> str:
-    """Return a command line with the options by which the present command was led to its folder or service, as far as
-    that command takes them and does not name them.
+    """Return a command line with the present command's `--project` and `--server`, unless it names a server or takes
+    none.
     """
     context = click.get_current_context(silent=True)
     command = None if context is None else _command(context.find_root().command, order)

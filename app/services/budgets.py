@@ -181,7 +181,7 @@ class Budgets:
     # -- send on
 
     async def send_on(self) -> None:
-        """Let every run go on that is paused at a limit or budget that has room by now."""
+        """Continue every run that is paused at a limit or budget with room by now."""
         parked = stores.RunQuery(status=states.RunState.PAUSED.value)
         waiting = [row async for row in stores.every_run(self._store, parked) if _waits_for_room(row)]
         for row in reversed(waiting):

@@ -663,7 +663,7 @@ def test_a_failed_task_is_retried_or_started_again(project: Project, page: Page)
 
 
 def test_a_viewer_is_offered_no_orders(project: Project, chromium: Browser) -> None:
-    """Whoever may only look sees runs, plans and questions, and nothing that would be refused."""
+    """A viewer sees runs, plans and questions, and nothing that would be refused."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     token = {"Authorization": f"Bearer {'t' * 32}"}
     with served.in_a_thread(project, api_token="t" * 32) as address, chromium.new_context(base_url=address) as context:

@@ -21,6 +21,25 @@ USAGE = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.25}
 DRAFT: dict[str, Any] = {"recipe_id": "draft", "args": ARGS}
 
 
+async def spent_once(one: served.Served, two: served.Served, calls: int) -> None:
+    """Let four runs of two calls each spend a budget that lacks room for all of them, and raise it at another service.
+
+    Args:
+        calls: How many calls the budget has at first.
+    """
+    begun = [await one.start(**DRAFT) for _ in range(4)]
+    shown = [await two.until(run_id, "paused", "done", "failed") for run_id in begun]
+    (stands,) = (await two.http.get("/api/budgets")).json()
+    await two.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 8}})
+    after = [await one.until(run_id, "done", "failed") for run_id in begun]
+    (spent,) = (await one.http.get("/api/budgets")).json()
+
+    assert {run.get("reason") for run in shown if run["status"] == "paused"} == {"budget_exhausted"}
+    assert stands["used"]["calls"] <= calls
+    assert {run["status"] for run in after} == {"done"}
+    assert (spent["used"]["calls"], spent["left"]) == (8, {"calls": 0})
+
+
 async def limited(service: served.Served, **limits: float) -> str:
     """Start a run of two calls of agents within limits."""
     answer = await service.http.post("/api/runs", json=DRAFT | {"limits": limits})

@@ -21,7 +21,7 @@ from app.services import budgets, event_streams  # noqa: E402
 from app.temporal import engine, follower  # noqa: E402, F401
 from app.worker import shared_ledger  # noqa: E402
 from tests.integration import listening, served  # noqa: E402
-from tests.integration.test_budgets import DRAFT, USAGE  # noqa: E402
+from tests.integration.test_budgets import DRAFT, USAGE, spent_once  # noqa: E402
 from tests.integration.test_event_feed import Stream, following  # noqa: E402
 from tests.integration.test_keys import bearer  # noqa: E402
 from tests.integration.test_temporal_engine import WORK  # noqa: E402
@@ -223,17 +223,7 @@ async def test_a_budget_is_spent_by_all_workers_together(
             bootstrap.build(machines.chosen("a"), WORK),
             bootstrap.build(machines.chosen("b"), WORK),
         ):
-            begun = [await one.start(**DRAFT) for _ in range(4)]
-            shown = [await two.until(run_id, "paused", "done", "failed") for run_id in begun]
-            (stands,) = (await two.http.get("/api/budgets")).json()
-            await two.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 8}})
-            after = [await one.until(run_id, "done", "failed") for run_id in begun]
-            (spent,) = (await one.http.get("/api/budgets")).json()
-
-    assert {run.get("reason") for run in shown if run["status"] == "paused"} == {"budget_exhausted"}
-    assert stands["used"]["calls"] <= 5
-    assert {run["status"] for run in after} == {"done"}
-    assert (spent["used"]["calls"], spent["left"]) == (8, {"calls": 0})
+            await spent_once(one, two, calls=5)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from app.temporal import live, messages, rehearsal, slices, steps, worker  # noq
 from app.worker import shared_ledger  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
-from tests.integration.test_budgets import DRAFT, USAGE  # noqa: E402
+from tests.integration.test_budgets import USAGE, spent_once  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, WORK, chosen  # noqa: E402
 
 COUNTING = [{"id": f"s{number}", "type": "bash", "command": f"echo {number} >> count"} for number in range(10)]
@@ -216,7 +216,7 @@ async def test_workers_over_folders_spend_a_budget_once(
     temporal: temporal_server.DevServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Runs on two workers make no more calls than the budget has, and go on once it has room for them."""
+    """Runs on two workers make no more calls than the budget has, and continue once it has room for them."""
     monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)
@@ -228,14 +228,4 @@ async def test_workers_over_folders_spend_a_budget_once(
             bootstrap.build(chosen(project, temporal.address), WORK),
             bootstrap.build(chosen(project, temporal.address), WORK),
         ):
-            begun = [await service.start(**DRAFT) for _ in range(4)]
-            shown = [await service.until(run_id, "paused", "done", "failed") for run_id in begun]
-            (stands,) = (await service.http.get("/api/budgets")).json()
-            await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 8}})
-            after = [await service.until(run_id, "done", "failed") for run_id in begun]
-            (spent,) = (await service.http.get("/api/budgets")).json()
-
-    assert {run.get("reason") for run in shown if run["status"] == "paused"} == {"budget_exhausted"}
-    assert stands["used"]["calls"] <= 2
-    assert {run["status"] for run in after} == {"done"}
-    assert (spent["used"]["calls"], spent["left"]) == (8, {"calls": 0})
+            await spent_once(service, service, calls=2)

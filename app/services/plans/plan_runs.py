@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import re
 from collections.abc import Mapping
@@ -67,14 +66,8 @@ class PlanRuns:
 
     async def unfinished(self) -> set[str]:
         """Return the plans whose runs have not ended, whether or not their files are there."""
-        query = stores.RunQuery(recipe_id=driver.NAME, internal=True, status=_UNFINISHED, limit=_PAGE)
-        found = set[str]()
-        while True:
-            page = await self._store.list_runs(query)
-            found |= {row.session_id for row in page}
-            if len(page) < _PAGE:
-                return found
-            query = dataclasses.replace(query, cursor=(page[-1].created_at, page[-1].run_id))
+        query = stores.RunQuery(recipe_id=driver.NAME, internal=True, status=_UNFINISHED)
+        return {row.session_id async for row in stores.every_run(self._store, query)}
 
     async def wake(self, session_id: str) -> None:
         """Load the run of a plan that has not ended; a loaded one repeats failed writes and reads now.

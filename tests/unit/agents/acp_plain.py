@@ -80,7 +80,7 @@ def update_tool_call(tool_call_id: str, **fields: Any) -> Model:
 
 
 class Client:
-    """Whoever started the agent."""
+    """The client that has started the agent."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()

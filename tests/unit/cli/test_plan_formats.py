@@ -207,7 +207,7 @@ def test_rest_has_its_exit_code(status: str, code: int):
 
 
 def test_before_its_start_a_plan_says_when_its_tasks_are_done() -> None:
-    """Whoever approves a plan reads each definition of done, in words or as checks; later they are out of the way."""
+    """A plan that awaits approval shows each definition of done, in words or as checks; later they are left out."""
     path: dict[str, Any] = {"check": "file_exists", "path": {"$ref": "task.outputs.draft"}}
     checks = ({"check": "slot_not_null", "slot": "draft"}, path)
     tasks = (

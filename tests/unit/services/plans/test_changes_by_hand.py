@@ -244,7 +244,7 @@ async def test_a_chief_is_asked_once(tmp_path: Path, point: str, nth: int) -> No
 
 
 async def test_an_edit_is_taken_as_soon_as_the_plan_is_shown(harness: plan_harness.Harness) -> None:
-    """A plan that was edited or written by hand goes on without an order, once a caller looks at it."""
+    """A plan that was edited or written by hand continues without an order, once a caller looks at it."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
     meddle(harness, session_id, lambda content: content.update(status="running"))()
