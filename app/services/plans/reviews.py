@@ -135,7 +135,8 @@ class Reviews:
             case task_reviews.ProposalKind.EDIT_TASK:
                 task = edits.editable(plan, proposal.task or 0)
                 return edits.with_edit(plan, self._maker.edited(plan, task, requests.TaskEdit(**fields)), at)
-        return edits.without_task(plan, proposal.task or 0, at)
+        # A person may remove a finished task; a proposal was made while the task was ahead.
+        return edits.without_task(plan, edits.editable(plan, proposal.task or 0).id, at)
 
     async def _judged(self, plan: plans.Plan, proposals: list[task_reviews.Proposal]) -> list[task_reviews.Proposal]:
         found = []

@@ -457,6 +457,7 @@ class TestProposals:
             ({"kind": "edit_task", "why": "x", "task": 9, "dod": "x"}, "has no task 9"),
             ({"kind": "edit_task", "why": "x", "task": 1, "dod": "x"}, "task 1 is done"),
             ({"kind": "edit_task", "why": "x", "task": 2, "deps": [3]}, "task 2 is running"),
+            ({"kind": "remove_task", "why": "x", "task": 1}, "task 1 is done"),
             ({"kind": "remove_task", "why": "x", "task": 2}, "task 2 is running"),
             ({"kind": "remove_task", "why": "x", "task": True}, "$.task"),
             ({"kind": "add_task", "why": "x", "description": "x" * 9_000}, "bytes"),
@@ -486,6 +487,21 @@ class TestProposals:
 
         assert refused.value.code == "task_not_found"
         assert [each.status for each in (await harness.show(session_id)).proposals] == ["open"]
+
+    async def test_a_task_that_was_done_since_is_not_removed(
+        self, place: plan_harness.Place, harness: plan_harness.Harness
+    ) -> None:
+        """The proposal was about a task that was ahead; its work is there now."""
+        session_id = await self.begin(place, harness, {"kind": "remove_task", "why": "no need", "task": 3})
+        harness.toolbox.release(2)
+        await harness.rested(session_id)
+        with pytest.raises(errors.Conflict) as refused:
+            await harness.application.plans.accept(session_id, 1)
+
+        assert refused.value.code == "task_begun"
+        plan = await harness.show(session_id)
+        assert [each.status for each in plan.tasks] == ["done"] * 3
+        assert [each.status for each in plan.proposals] == ["open"]
 
     async def test_the_task_that_was_not_done_can_be_changed(
         self, place: plan_harness.Place, harness: plan_harness.Harness
