@@ -40,7 +40,7 @@ class Backends:
 
     def __init__(self, configs: Mapping[str, BackendConfig], surroundings: BackendContext) -> None:
         self._configs = configs
-        self._limits = rate_limits.RateLimits(configs, surroundings.clock, surroundings.pauses)
+        self._limits = rate_limits.RateLimits(configs, surroundings.clock, surroundings.pauses, surroundings.rates)
         self._surroundings = dataclasses.replace(surroundings, get=self.get, limited=self._limited)
         self._made: dict[str, ports.AgentBackend] = {}
         self._limits.look()

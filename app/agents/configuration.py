@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from app import clock, errors
 from app.domain import agent_sessions, library, plain
 from app.engine import ports
 from app.processes import commands
+
+T = TypeVar("T")
 
 TIERS = ("haiku", "sonnet", "opus")  # Names for a small, a medium and a large model of any backend.
 
@@ -115,6 +117,23 @@ class PauseFile(Protocol):
     def signature(self) -> tuple[int, ...] | None:
         """Return what differs whenever it has changed; None if there is none."""
 
+    def renew(self) -> None:
+        """Make sure that what is read next is what other processes have written last."""
+
+
+class RateStore(Protocol):
+    """What several processes know of each other's prompts."""
+
+    @property
+    def process(self) -> str:
+        """Return the name of this process among them."""
+
+    async def change(self, decide: Callable[[Any, float], tuple[plain.Json, T]]) -> T:
+        """Replace the document, None: leave it, by its present state and the time; `Unavailable` if that cannot be."""
+
+    async def alone(self, job: Callable[[], T]) -> T:
+        """Do a job on a thread while no other process does one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendContext:
@@ -128,4 +147,5 @@ class BackendContext:
     home: Path  # Home folder of the user of this process; it holds programs and their settings.
     get: Callable[[str], ports.AgentBackend] = _no_other  # Another backend, by its name.
     pauses: PauseFile | None = None  # Keeps the pauses that services ask for.
+    rates: RateStore | None = None  # Counts prompts over all processes; None: only those of this one are limited.
     limited: Callable[[str, str | None, float], None] = _unlimited  # Told of a 429: backend, model, seconds to wait.

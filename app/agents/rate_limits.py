@@ -1,31 +1,31 @@
-"""Rate limits: how many prompts a backend and model get, shared by all runs of the process."""
+"""Rate limits: how many prompts a backend and model get, shared by all runs, and by all processes of a store."""
 
 # A 429 that one run gets holds every run's prompts to that backend and model back until its `Retry-After` is over.
 # The packages of services repeat a refused request by themselves; they are heard at each response. A file keeps these
 # pauses over the end of the process; without it a restart would send every waiting prompt at once. It is read again
-# when it has changed: another process of the data directory got a 429, or a person lifts a pause.
+# when it has changed: another process of the store got a 429, or a person lifts a pause.
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
 from app import clock, errors
-from app.agents.configuration import BackendConfig, PauseFile
+from app.agents.configuration import BackendConfig, PauseFile, RateStore
+from app.agents.shared_rates import Model, SharedRates
 from app.domain import plain
 from app.engine import live_steps
 
 _MINUTE_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 3600.0
 _LOOK_SECONDS = 5.0  # Longest time until a change of the file counts for prompts that wait.
-
-_Model: TypeAlias = tuple[str, str | None]
 
 _asking: ContextVar[live_steps.LiveStep | None] = ContextVar("_asking", default=None)
 
@@ -35,13 +35,24 @@ _log = logging.getLogger(__name__)
 class RateLimit(live_steps.BackendQueue):
     """The prompts to one backend and model, in the order of their coming."""
 
-    def __init__(self, config: BackendConfig, time: clock.Clock, look: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        config: BackendConfig,
+        model: str | None,
+        time: clock.Clock,
+        look: Callable[[], None] = lambda: None,
+        shared: SharedRates | None = None,
+    ) -> None:
         """Args:
         look: Reads the pauses of other services again if their file has changed; called after each pause of a wait.
+        shared: Counts the prompts of all processes; None: of this one alone.
         """
         super().__init__(config.name)
         self._look = look
         self._clock = time
+        self._config = config
+        self._model = config.name, model
+        self._shared = shared if config.max_per_minute is not None or config.max_parallel is not None else None
         self._per_minute = config.max_per_minute
         self._most = config.max_parallel
         self._begun: deque[float] = deque()
@@ -72,7 +83,7 @@ class RateLimit(live_steps.BackendQueue):
     async def begin(self, step: live_steps.LiveStep) -> None:
         """Wait until a step's prompt may begin, and count it."""
         # Behind those that wait already, even if there is room at this moment: the order of coming is kept.
-        if self._waiting or self._wait_seconds() != 0:
+        if self._shared is not None or self._waiting or self._wait_seconds() != 0:
             async with self.waiting(step):
                 await self._admitted()
         self._running += 1
@@ -83,15 +94,21 @@ class RateLimit(live_steps.BackendQueue):
         """Note that a prompt is over."""
         self._running -= 1
         self._freed.set()
+        if self._shared is not None:
+            self._shared.end(self._model)
 
     async def _admitted(self) -> None:
-        while (seconds := self._wait_seconds()) != 0:
+        while (seconds := await self._asked()) != 0:
             self._freed.clear()
             if seconds is None:
                 await self._freed.wait()
             else:
                 await self._clock.sleep(min(seconds, _LOOK_SECONDS))
                 self._look()
+
+    async def _asked(self) -> float | None:
+        seconds = self._wait_seconds()
+        return await self._shared.begin(self._model, self._config) if seconds == 0 and self._shared else seconds
 
     def _wait_seconds(self) -> float | None:
         """Return how long to wait at least; None: until another prompt is over."""
@@ -132,21 +149,33 @@ class _Turn:
 class RateLimits:
     """The limits of all backends and models."""
 
-    def __init__(self, configs: Mapping[str, BackendConfig], time: clock.Clock, file: PauseFile | None = None) -> None:
+    def __init__(
+        self,
+        configs: Mapping[str, BackendConfig],
+        time: clock.Clock,
+        file: PauseFile | None = None,
+        store: RateStore | None = None,
+    ) -> None:
         """Args:
         file: Keeps the pauses that services ask for; None: they end with the process.
+        store: Counts the prompts of all processes that share it; None: there are no others.
         """
         self._configs = configs
         self._clock = time
         self._file = file
-        self._limits: dict[_Model, RateLimit] = {}
+        self._store = store
+        self._shared = None if store is None else SharedRates(store, time)
+        self._limits: dict[Model, RateLimit] = {}
         self._seen: tuple[int, ...] | None = None
         self._saving: asyncio.Task[None] | None = None
-        self._is_dirty = False
+        self._unsaved = set[Model]()
 
     def look(self) -> None:
         """Put the pauses of the file in force if it has changed; one that is not valid leaves those before."""
         if self._file is None or self._is_saving:
+            return
+        if self._unsaved:
+            self._save_soon()
             return
         try:
             seen = self._file.signature()
@@ -172,49 +201,70 @@ class RateLimits:
         # The packages that speak with services wait by themselves, in the task of the step.
         if (step := _asking.get()) is not None:
             step.refused_until = limit.until
-        self._is_dirty = True
-        if self._file is not None and not self._is_saving:
-            self._saving = asyncio.create_task(self._save(self._file), name="rate limits")
+        self._unsaved.add((backend, model))
+        self._save_soon()
 
     async def close(self) -> None:
-        """Wait until the pauses are kept."""
+        """Wait until the pauses are kept, and the prompts of this process count no more."""
         if self._saving is not None:
             await asyncio.wait([self._saving])
+        if self._shared is not None:
+            await self._shared.close()
 
     @property
     def _is_saving(self) -> bool:
         return self._saving is not None and not self._saving.done()
 
+    def _save_soon(self) -> None:
+        if self._file is not None and not self._is_saving:
+            self._saving = asyncio.create_task(self._save(self._file), name="rate limits")
+
     async def _save(self, file: PauseFile) -> None:
-        while self._is_dirty:
-            self._is_dirty = False
-            until = {key: limit.until for key, limit in self._limits.items()}
-            pauses: list[plain.Json] = [
-                {"backend": backend, "model": model, "until": clock.stamp(at)}
-                for (backend, model), at in until.items()
-                if at is not None
-            ]
+        while self._unsaved:
+            new, self._unsaved = self._unsaved, set()
+            known = {key: limit.until for key, limit in self._limits.items()}
+            job = functools.partial(_merge, file, known, new, self._clock.now())
             try:
-                await asyncio.to_thread(file.write, {"pauses": pauses})
-            except errors.DiskFull as full:
-                _log.warning("a pause of a backend ends with this process: %s", full.message)
+                await (asyncio.to_thread(job) if self._store is None else self._store.alone(job))
+            except (errors.DiskFull, errors.Unavailable) as error:
+                # The next prompt tries it again.
+                self._unsaved |= new
+                _log.warning("a pause of a backend counts in this process alone so far: %s", error.message)
+                return
 
     def of(self, backend: str, model: str | None) -> RateLimit:
         """Return the limit of a backend and model; each model of a backend has its own."""
         known = self._limits.get((backend, model))
         if known is None:
             config = self._configs.get(backend) or BackendConfig(name=backend, type="")
-            known = self._limits[backend, model] = RateLimit(config, self._clock, self.look)
+            known = self._limits[backend, model] = RateLimit(config, model, self._clock, self.look, self._shared)
         return known
 
 
-def _pauses(document: Any) -> dict[_Model, datetime]:
+def _merge(file: PauseFile, known: Mapping[Model, datetime | None], new: set[Model], now: datetime) -> None:
+    """Add the new ones of the known pauses to those of the file; one that cannot be used is made anew."""
+    try:
+        file.renew()
+        found = dict[Model, datetime | None](_pauses(file.read()))
+    except errors.Conflict:
+        found = dict(known)
+    for model in new:
+        found[model] = max(filter(None, (known.get(model), found.get(model))), default=None)
+    pauses: list[plain.Json] = [
+        {"backend": backend, "model": model, "until": clock.stamp(at)}
+        for (backend, model), at in found.items()
+        if at is not None and at > now
+    ]
+    file.write({"pauses": pauses})
+
+
+def _pauses(document: Any) -> dict[Model, datetime]:
     if document is None:
         return {}
     listed = document.get("pauses") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise _damaged("$.pauses", "must be a list")
-    found = dict[_Model, datetime]()
+    found = dict[Model, datetime]()
     for number, each in enumerate(listed):
         place = f"$.pauses[{number}]"
         if not isinstance(each, dict):

@@ -122,8 +122,9 @@ async def build(
         processes = await _supervisor(closing, chosen, agents, mode, platform)
         sessions = _agent_sessions(closing, chosen, mode, store)
         around = surroundings_of(chosen, platform.clock, processes, sessions)
-        pauses = spending.pauses_of(chosen.project, platform)
-        agent_backends = backends.Backends(agents.backends, dataclasses.replace(around, pauses=pauses))
+        pauses = spending.pauses_of(chosen.project, store, platform)
+        around = dataclasses.replace(around, pauses=pauses, rates=store.shared_rates)
+        agent_backends = backends.Backends(agents.backends, around)
         closing.push_async_callback(agent_backends.close)
         claims = conversation_claims.ConversationClaims(sessions, store, platform.drivers)
         roots = [chosen.project.project, *chosen.project.allowed_roots]

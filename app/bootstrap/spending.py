@@ -42,9 +42,17 @@ def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platfor
     return Terms(prices=listed, policies=found, pricing=pricing.Pricing(listed.look, agents))
 
 
-def pauses_of(project: settings.ProjectSettings, platform: Platform) -> project_file.ProjectFile:
+def pauses_of(project: settings.ProjectSettings, store: Store, platform: Platform) -> project_file.ProjectFile:
     """Return the file that keeps the pauses which services ask for."""
-    return project_file.ProjectFile(os_disk.OsDisk(project.data_directory), _PAUSES, platform.probes.reach)
+    return _shared_file(_PAUSES, project, store, platform)
+
+
+def _shared_file(
+    name: str, project: settings.ProjectSettings, store: Store, platform: Platform
+) -> project_file.ProjectFile:
+    file = project_file.ProjectFile(shared_disk(project, store)[1], name, platform.probes.reach)
+    file.common = store.common
+    return file
 
 
 def shared_disk(project: settings.ProjectSettings, store: Store) -> tuple[Path, disk_port.Disk]:
@@ -76,12 +84,10 @@ def budgets_of(
     project: settings.ProjectSettings, store: Store, engine: Engine, platform: Platform, terms: Terms
 ) -> budgets.Budgets:
     """Return the use cases of budgets."""
-    file = project_file.ProjectFile(shared_disk(project, store)[1], _BUDGETS, platform.probes.reach)
-    file.common = store.common
     return budgets.Budgets(
         store=store,
         engine=engine,
-        file=file,
+        file=_shared_file(_BUDGETS, project, store, platform),
         clock=platform.clock,
         prices=project_documents.DocumentOrders(terms.prices, store.audit),
         policies=project_documents.DocumentOrders(terms.policies, store.audit),

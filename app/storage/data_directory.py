@@ -38,6 +38,8 @@ _GITIGNORE = f"""\
 /issues/
 /keys.json
 /processes/
+/rate_limits.json
+/{layout.RATES}/
 /runs/
 /sessions/
 /workers/

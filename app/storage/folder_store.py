@@ -17,6 +17,7 @@ from app.storage.index.index_port import Index
 from app.storage.index.index_queue import IndexQueue
 from app.storage.objects import mark
 from app.storage.objects.disk import ObjectDisk
+from app.storage.rate_document import RateDocument
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.run_folders import Adopt
 from app.storage.spending_turns import SpendingTurns
@@ -90,6 +91,7 @@ class FolderStore(DiskStore):
         await super().start(serve=serve)
         if self._is_shared and self.shared_spending is None:
             self.shared_spending = SpendingTurns(self.checked_disk, self._others)
+            self.shared_rates = RateDocument(self._parts.context.bare_disk, self._others, self._clock)
 
     def share(self) -> None:
         """Expect other processes to execute runs in these folders, too."""

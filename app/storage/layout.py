@@ -43,6 +43,8 @@ BLOBS_MARK = "blobs.json"  # File that names the object storage of blobs and log
 BUCKET_MARK = "control-room.json"  # Object that names the owner of the bucket.
 SPENDING = "spending"
 """Folder that a process holds while it reserves within budgets, if several share the store."""
+RATES = "rates"
+"""Folder of what processes that share the store know of each other's prompts; held while that changes."""
 COMMON = "common"  # Folder of copies of what all services of a store in a database share.
 LATEST = "latest"  # Link among the folders of runs that a command line keeps to its newest one.
 

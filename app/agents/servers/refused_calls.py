@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from app import clock
+from app.domain import retry_after
 
 TOO_MANY = 429  # Status of a request that came too soon.
 
@@ -17,17 +16,7 @@ _USUAL_SECONDS = 1.0
 
 def asked_wait_seconds(headers: Mapping[str, str], time: clock.Clock) -> float:
     """Return the seconds that `Retry-After` asks for; 0 where it asks for none."""
-    reported = headers.get("retry-after", "")
-    try:
-        seconds = float(reported)
-    except ValueError:
-        pass
-    else:
-        return 0 if math.isnan(seconds) else seconds
-    try:
-        return (email.utils.parsedate_to_datetime(reported) - time.now()).total_seconds()
-    except (TypeError, ValueError):
-        return 0
+    return retry_after.seconds(headers.get("retry-after", ""), time.now())
 
 
 def hook(limited: Callable[[str | None, float], None], time: clock.Clock) -> Callable[[Any], Awaitable[None]]:

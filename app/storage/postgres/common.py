@@ -25,7 +25,8 @@ from app.storage.postgres.database import Database
 from app.storage.postgres.disk import PostgresDisk
 
 LOOK_SECONDS = 0.25  # Time between two looks whether another process has changed a file.
-NAMES = ("budgets.json", "keys.json", "policies.json", "prices.json")  # The files.
+_KEPT = ("budgets.json", "keys.json", "policies.json", "prices.json")
+NAMES = (*_KEPT, "rate_limits.json")  # The files; the last holds nothing that a move to the store must keep.
 
 _TAKEN = ".taken"
 
@@ -52,11 +53,11 @@ class CommonFiles:
             OSError: the store or the data directory cannot be read or written.
         """
         disk_port.make_folder(self._own, layout.COMMON)
-        if any(map(self._own.has_file, NAMES)):
+        if any(map(self._own.has_file, _KEPT)):
             lock = self._disk.lock(layout.AUDIT, wait=True)
             assert lock is not None
             try:
-                for name in filter(self._own.has_file, NAMES):
+                for name in filter(self._own.has_file, _KEPT):
                     self._take(name)
             finally:
                 lock.release()
@@ -107,7 +108,7 @@ class CommonFiles:
                 fault = ""
             except OSError as error:
                 if str(error) != fault:
-                    _log.warning("keys, budgets, prices and policies known before still count: %s", error)
+                    _log.warning("keys, budgets, prices, policies and pauses known before still count: %s", error)
                 fault = str(error)
 
     def _copy(self, name: str) -> Signature | None:

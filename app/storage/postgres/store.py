@@ -24,6 +24,7 @@ from app.storage.postgres.database import LEADER_LOCK, Database, missing_driver
 from app.storage.postgres.disk import PostgresDisk
 from app.storage.postgres.news import PostgresNews
 from app.storage.postgres.ownership import Ownership
+from app.storage.postgres.rates import PostgresRates
 from app.storage.postgres.spending import PostgresSpending
 from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.runs.run_folders import Adopt
@@ -95,6 +96,7 @@ class PostgresStore(FolderStore):
         self.common = common
         if self._target.shared:
             self.shared_spending = PostgresSpending(self._database, self._disk, self._others)
+            self.shared_rates = PostgresRates(self._database, self._disk, self._others, self._clock)
 
     async def _clock_offset(self) -> float:
         ownership = self._ownership

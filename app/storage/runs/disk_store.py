@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from app.domain import runs
     from app.storage.disk.worker_threads import Workers
     from app.storage.project_file import CommonFiles
+    from app.storage.rate_document import RateDocument
     from app.storage.runs.folder_log import FolderLog
     from app.storage.runs.run_folders import Adopt
 
@@ -51,10 +52,9 @@ class DiskStore(StoredRuns, abc.ABC):
     leads: Callable[[], Awaitable[bool]] | None = None
     """Returns whether this service leads those that share the store; None: it is not shared."""
     news: event_feed.News | None = None  # What other processes write; None: nothing is announced.
-    common: CommonFiles | None = None
-    """What all processes share beside the runs; None: it is in files of the data directory."""
-    shared_spending: spending.SharedSpending | None = None
-    """What processes need that spend from the same budgets; None: one process spends."""
+    common: CommonFiles | None = None  # What all processes share beside the runs; None: files of the data directory.
+    shared_spending: spending.SharedSpending | None = None  # For processes with the same budgets; None: there is one.
+    shared_rates: RateDocument | None = None  # What processes know of each other's prompts; None: there is one.
     clock_offset: Callable[[], Awaitable[float]] | None = None
     """Returns the seconds by which the clock here is ahead of the store's; None: it has no clock of its own."""
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from datetime import UTC, datetime
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import pytest
 from app import clock, errors
 from app.agents import backends, rate_limits
 from app.agents.configuration import BackendConfig
-from app.agents.servers import refused_calls
 from app.engine import live_steps
 from app.storage import project_file
 from app.storage.disk import os_disk
@@ -246,17 +243,6 @@ async def test_a_pause_reaches_an_hour_at_most(tmp_path: Path) -> None:
 
     assert until is not None
     assert clock.stamp(until) == "2026-02-10T15:30:00.000Z"
-
-
-@pytest.mark.parametrize(
-    ("reported", "seconds"),
-    [("20", 20.0), ("nan", 0), ("inf", math.inf), ("soon", 0), ("", 0), ("Tue, 10 Feb 2026 14:30:30 GMT", 30.0)],
-)
-def test_a_wait_that_is_no_number_asks_for_none(reported: str, seconds: float) -> None:
-    """`Retry-After` is seconds or a date; whatever else a service sends there breaks nothing."""
-    time = clock.FakeClock(datetime(2026, 2, 10, 14, 30, tzinfo=UTC))
-
-    assert refused_calls.asked_wait_seconds({"retry-after": reported}, time) == seconds
 
 
 async def test_a_refused_prompt_says_when_it_is_sent_again() -> None:

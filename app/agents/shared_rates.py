@@ -1,0 +1,198 @@
+"""Shared rates: how many prompts a backend and model get from all processes of a store together."""
+
+# Each process writes how many prompts it has under way, as a whole number and not as a change by one, so that the next
+# write makes up for one that failed. What a killed or frozen process had under way counts until its term is over.
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from app import clock, errors
+from app.agents.configuration import BackendConfig, RateStore
+from app.domain import plain
+from app.engine import aio
+
+TERM_SECONDS = 15.0  # How long the prompts of a process that says nothing more are counted.
+LOOK_SECONDS = 0.5  # Time between two looks whether another process has room left.
+
+_RENEW_SECONDS = 5.0
+_MINUTE_SECONDS = 60
+_CLOSE_SECONDS = 2.0
+
+Model: TypeAlias = tuple[str, str | None]
+"""A backend and a model."""
+
+_log = logging.getLogger(__name__)
+
+
+class SharedRates:
+    """Count the prompts of this process among those of all."""
+
+    def __init__(self, store: RateStore, time: clock.Clock) -> None:
+        self._store = store
+        self._clock = time
+        self._under_way: Counter[Model] = Counter()
+        self._turn = asyncio.Lock()
+        self._ended = asyncio.Event()
+        self._renewing: asyncio.Task[None] | None = None
+        self._is_away = False
+
+    async def begin(self, model: Model, config: BackendConfig) -> float:
+        """Count a prompt and return 0 if there is room for it; else return how long to wait before the next look.
+
+        While the store is away nothing begins, and what is under way is not disturbed.
+        """
+        asking = asyncio.ensure_future(self._begin(model, config))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.add_done_callback(lambda asked: self._undo(model, asked))
+            raise
+        except errors.Unavailable as error:
+            self._tell(error)
+            return LOOK_SECONDS
+
+    def end(self, model: Model) -> None:
+        """Note that a prompt is over; the others know a moment later."""
+        if self._under_way[model]:
+            self._under_way[model] -= 1
+            self._ended.set()
+
+    async def close(self) -> None:
+        """Let the others know that no prompt is under way here."""
+        if (renewing := self._renewing) is not None:
+            self._under_way.clear()
+            self._ended.set()
+            await asyncio.wait([renewing], timeout=_CLOSE_SECONDS)
+            await aio.end(renewing)
+
+    async def _begin(self, model: Model, config: BackendConfig) -> float:
+        async with self._turn:
+            mine = self._under_way[model] + 1
+
+            def decide(document: Any, now: float) -> tuple[plain.Json, float]:
+                rates = Rates(document, now)
+                seconds = rates.begin(model, config, self._store.process, mine)
+                return (None if seconds else rates.to_json()), seconds
+
+            seconds = await self._store.change(decide)
+            self._is_away = False
+            if not seconds and config.max_parallel is not None:
+                self._under_way[model] = mine
+                if self._renewing is None or self._renewing.done():
+                    self._renewing = asyncio.create_task(self._renew(), name="shared rates")
+            return seconds
+
+    def _undo(self, model: Model, asked: asyncio.Future[float]) -> None:
+        if aio.failure(asked) is None and not asked.cancelled() and not asked.result():
+            self.end(model)
+
+    async def _renew(self) -> None:
+        while True:
+            if not self._ended.is_set():
+                await aio.wait_first(self._ended.wait(), self._clock.sleep(_RENEW_SECONDS))
+            self._ended.clear()
+            async with self._turn:
+                mine = +self._under_way
+                try:
+                    await self._store.change(functools.partial(self._renewed, mine))
+                    self._is_away = False
+                except errors.Unavailable as error:
+                    self._tell(error)
+                if not mine and not self._ended.is_set():
+                    # Checked while nothing can begin, which would rely on this task.
+                    self._renewing = None
+                    return
+
+    def _renewed(self, mine: Mapping[Model, int], document: Any, now: float) -> tuple[plain.Json, None]:
+        rates = Rates(document, now)
+        rates.renew(self._store.process, mine)
+        return rates.to_json(), None
+
+    def _tell(self, error: errors.Unavailable) -> None:
+        if not self._is_away:
+            _log.warning("prompts to backends with a limit wait: %s", error.message)
+        self._is_away = True
+
+
+class Rates:
+    """The prompts of all processes at one moment; what is over, or cannot be read, is left out."""
+
+    def __init__(self, document: Any, now: float) -> None:
+        self._now = now
+        self._begun: dict[Model, Counter[int]] = {}
+        self._running: dict[Model, dict[str, tuple[int, float]]] = {}
+        for each in _entries(document):
+            model = each["backend"], each["model"]
+            self._begun[model] = Counter(dict(filter(self._counts, each["begun"])))
+            self._running[model] = {name: (n, until) for name, n, until in each["running"] if self._lasts(until)}
+
+    def begin(self, model: Model, config: BackendConfig, process: str, mine: int) -> float:
+        """Count a prompt of a process, which then has `mine` under way, and return 0; or how long to wait."""
+        begun, running = self._begun.setdefault(model, Counter()), self._running.setdefault(model, {})
+        waits = [0.0]
+        if config.max_per_minute is not None and begun.total() >= config.max_per_minute:
+            waits.append(min(begun) + 1 + _MINUTE_SECONDS - self._now)
+        others = sum(count for name, (count, _) in running.items() if name != process)
+        if config.max_parallel is not None and others + mine > config.max_parallel:
+            waits.append(LOOK_SECONDS)
+        if not any(waits) and config.max_per_minute is not None:
+            begun[math.floor(self._now)] += 1
+        if not any(waits) and config.max_parallel is not None:
+            running[process] = mine, self._now + TERM_SECONDS
+        return max(waits)
+
+    def renew(self, process: str, mine: Mapping[Model, int]) -> None:
+        """Count what a process has under way now, for another term."""
+        for model in {*self._running, *mine}:
+            running = self._running.setdefault(model, {})
+            running.pop(process, None)
+            if model in mine:
+                running[process] = mine[model], self._now + TERM_SECONDS
+
+    def to_json(self) -> plain.Json:
+        """Return the document."""
+        return {
+            "prompts": [
+                {
+                    "backend": model[0],
+                    "model": model[1],
+                    "begun": [[second, count] for second, count in sorted(self._begun.get(model, {}).items())],
+                    "running": [[name, *each] for name, each in sorted(self._running.get(model, {}).items())],
+                }
+                for model in dict.fromkeys((*self._begun, *self._running))
+                if self._begun.get(model) or self._running.get(model)
+            ]
+        }
+
+    # A clock that was set back, or another server's, must not keep anything waiting for long.
+
+    def _counts(self, bucket: Any) -> bool:
+        # Prompts are counted by the second, so that thousands of them fit: each second counts until it is past whole.
+        return bool(self._now - _MINUTE_SECONDS - 1 < bucket[0] <= self._now + _MINUTE_SECONDS)
+
+    def _lasts(self, until: float) -> bool:
+        return self._now < until <= self._now + 2 * TERM_SECONDS
+
+
+def _entries(document: Any) -> list[Any]:
+    try:
+        return [_checked(each) for each in (document or {"prompts": []})["prompts"]]
+    except (TypeError, KeyError, ValueError, OverflowError):
+        _log.warning("the prompts of other processes are not known, and are counted anew")
+        return []
+
+
+def _checked(entry: Any) -> dict[str, Any]:
+    return {
+        "backend": str(entry["backend"]),
+        "model": None if entry["model"] is None else str(entry["model"]),
+        "begun": [(int(second), int(count)) for second, count in entry["begun"]],
+        "running": [(str(name), int(count), float(until)) for name, count, until in entry["running"]],
+    }

@@ -1,0 +1,97 @@
+"""The document of rates, and pauses of backends: what processes that share a store know of each other's prompts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.storage import layout, project_file
+from app.storage.disk.os_disk import OsDisk
+from app.storage.rate_document import RateDocument
+from app.storage.runs.disk_store import DiskStore
+from tests.conformance.store_harness import FolderStoreHarness, PostgresStoreHarness, close_all
+from tests.postgres_server import Postgres
+
+Make = Callable[[], PostgresStoreHarness]
+
+
+@pytest.fixture
+async def make(
+    tmp_path: Path, migrated: bytes, postgres: Postgres, request: pytest.FixtureRequest
+) -> AsyncIterator[Make]:
+    """Give what makes the store of a process of its own on one database, and close all of them in the end."""
+    url = postgres.new_database(request.node.nodeid)
+    made: list[PostgresStoreHarness] = []
+
+    def make() -> PostgresStoreHarness:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(PostgresStoreHarness(folder, migrated, url, shared=True, index_url=url))
+        return made[-1]
+
+    yield make
+    await close_all(made)
+
+
+def _rates(store: DiskStore) -> RateDocument:
+    assert store.shared_rates is not None
+    return store.shared_rates
+
+
+async def _counted(stores: Sequence[DiskStore]) -> list[int]:
+    """Return the numbers that two processes draw at once from their document, each of which may come once only."""
+
+    def draw(document: Any, _: float) -> tuple[Any, int]:
+        number = (document or {"drawn": 0})["drawn"] + 1
+        return {"drawn": number}, number
+
+    return sorted(await asyncio.gather(*(_rates(stores[turn % 2]).change(draw) for turn in range(12))))
+
+
+async def test_processes_change_the_document_of_rates_one_after_the_other(make: Make) -> None:
+    """No change is lost, and that of a process which died while it held the document keeps nobody waiting."""
+    processes = [make(), make()]
+    stores = [await process.open() for process in processes]
+    numbers = await _counted(stores)
+    assert stores[0].bare_disk().lock(layout.RATES) is not None  # type: ignore[attr-defined]
+    stores[0].abandon()
+    [number] = await asyncio.wait_for(
+        asyncio.gather(_rates(stores[1]).change(lambda document, _: (None, document))), 30
+    )
+
+    assert numbers == list(range(1, 13))
+    assert number == {"drawn": 12}
+
+
+async def test_processes_that_share_folders_change_the_document_of_rates_one_after_the_other(
+    tmp_path: Path, migrated: bytes
+) -> None:
+    """So it is where the runs are in folders."""
+    harness = FolderStoreHarness(tmp_path, migrated)
+    stores = [harness.store, harness.another()]
+    async with contextlib.AsyncExitStack() as closing:
+        for store in stores:
+            store.share()
+            await store.start(serve=False)
+            closing.push_async_callback(store.close)
+
+        assert await _counted(stores) == list(range(1, 13))
+
+
+async def test_pauses_of_backends_are_in_the_store(make: Make) -> None:
+    """A pause that one process writes is in the copy of the other, also after the first was killed."""
+    processes = [make(), make()]
+    stores = [await process.open() for process in processes]
+    files = [project_file.ProjectFile(OsDisk(each.place / layout.COMMON), "rate_limits.json") for each in processes]
+    for file, store in zip(files, stores, strict=True):
+        file.common = store.common
+    files[0].write({"pauses": []})
+    stores[0].abandon()
+    files[1].renew()
+
+    assert files[1].read() == {"pauses": []}
