@@ -73,6 +73,7 @@ class Endpoint:
     """Failed attempts of the messages that were refused and wait, by their ids."""
     given_up: tuple[str, ...] = ()
     """Those of them that a person has ordered to attempt no more; each becomes a dead letter."""
+    held_until: str | None = None  # Until when the receiver wants no message, as it said; None: it said nothing.
 
     def wants(self, message: Message) -> bool:
         """Return whether it receives a message."""
@@ -166,7 +167,7 @@ def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | Non
         failing=len(tried),
         attempts=max((each.attempts for each in tried), default=0),
         last_error=tried[-1].error if tried else None,
-        next_try_at=min((each.next_at for each in tried), default=None),
+        next_try_at=min((_next_try(endpoint, each) for each in tried), default=None),
         dead=dead,
         signing_secret=signing_secret,
     )
@@ -187,13 +188,17 @@ def failing(endpoint: Endpoint, waiting: Iterable[Message]) -> list[FailingMessa
             attempts=failed.attempts,
             error=failed.error,
             tried_at=failed.at,
-            next_try_at=failed.next_at,
+            next_try_at=_next_try(endpoint, failed),
             behind=of_runs[failed.run_id],
         )
         for message_id, failed in endpoint.tried.items()
         if message_id not in endpoint.given_up
     ]
     return sorted(found, key=lambda each: each.next_try_at)
+
+
+def _next_try(endpoint: Endpoint, failed: FailedAttempts) -> str:
+    return max(failed.next_at, endpoint.held_until or "")
 
 
 def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:

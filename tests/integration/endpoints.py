@@ -27,6 +27,7 @@ class Receiver:
     def __init__(self) -> None:
         self.posts: list[Post] = []
         self.statuses = [204]
+        self.retry_after = ""
         self.url = ""
 
     async def until(self, count: int) -> list[Post]:
@@ -44,8 +45,9 @@ class Receiver:
             body = await reader.readexactly(int(headers["content-length"]))
             self.posts.append(Post(headers, body))
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-            location = f"Location: {self.url}/elsewhere\r\n" if 300 <= status < 400 else ""
-            writer.write(f"HTTP/1.1 {status} X\r\n{location}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+            more = f"Location: {self.url}/elsewhere\r\n" if 300 <= status < 400 else ""
+            more += f"Retry-After: {self.retry_after}\r\n" if self.retry_after else ""
+            writer.write(f"HTTP/1.1 {status} X\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
             await writer.drain()
 
 

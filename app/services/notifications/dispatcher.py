@@ -16,7 +16,7 @@ from app.domain import notifications
 from app.engine import aio, event_feed, stores
 from app.services.notifications import derivation, plan_questions
 from app.services.notifications.repository import EndpointRepository
-from app.services.notifications.senders import NotDelivered, Sender
+from app.services.notifications.senders import MOST_WAIT_SECONDS, NotDelivered, Sender
 
 RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0, 3 * 3600.0, 8 * 3600.0)
 """Pauses between the attempts to deliver a message; after the last one it is a dead letter."""
@@ -26,6 +26,10 @@ MOST_PENDING = 1000  # Messages of an endpoint in memory; the others are read ag
 _AT_ONCE = 4
 _IDLE_SECONDS = 45.0
 _RETRY_STORAGE_SECONDS = 10.0
+
+_HELD_LOOK_SECONDS = 30.0  # Time between two looks whether a held endpoint has another receiver by now.
+
+_HELD = NotDelivered("the receiver wants no message yet")
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +42,7 @@ class _Outlet:
         self.pending: dict[str, notifications.Message] = {}
         self.delivered = dict.fromkeys(endpoint.delivered)
         self.tried = dict(endpoint.tried)
+        self.held_until = endpoint.held_until
         # What is earlier is older than the endpoint. Where the clock was set back, that cannot be told: rather a
         # message too many, under its id, than one that is lost.
         self.floor = min(endpoint.created_at, endpoint.since)
@@ -51,6 +56,17 @@ class _Outlet:
         self.is_dirty = False
         self.is_unread = False
         self.is_open = False
+
+    def held_seconds(self, now: datetime) -> float:
+        """Return for how long the receiver wants no message."""
+        held = 0.0 if self.held_until is None else (clock.instant(self.held_until) - now).total_seconds()
+        # Longer only where the clock was set back.
+        return min(max(held, 0.0), MOST_WAIT_SECONDS)
+
+    def hold(self, seconds: float, now: datetime) -> None:
+        """Note for how long the receiver wants no message; a longer time stays."""
+        if seconds > self.held_seconds(now):
+            self.held_until = clock.stamp(now + timedelta(seconds=seconds))
 
     def since(self, now: str) -> str:
         """Return the instant before which nothing is open."""
@@ -169,6 +185,9 @@ class Dispatcher:
             if endpoint_id not in self._outlets:
                 self._outlets[endpoint_id] = _Outlet(endpoint, self._clock.now())
                 self._repository.waiting[endpoint_id] = self._outlets[endpoint_id].pending
+            if endpoint.url != self._outlets[endpoint_id].endpoint.url:
+                # Another receiver has not asked for anything.
+                self._outlets[endpoint_id].held_until = None
             self._outlets[endpoint_id].endpoint = endpoint
             for message_id in self._outlets[endpoint_id].woken.keys() & set(endpoint.given_up):
                 self._outlets[endpoint_id].woken[message_id].set()
@@ -258,9 +277,15 @@ class Dispatcher:
         while True:
             if failed is not None and message.message_id in outlet.endpoint.given_up:
                 return _dead(message, failed.attempts, failed.error, self._clock.now())
-            if (error := await self._refusal(outlet, message)) is None:
+            if held := outlet.held_seconds(self._clock.now()):
+                await aio.wait_first(self._clock.sleep(min(held, _HELD_LOOK_SECONDS)), woken.wait())
+                continue
+            if (failure := await self._failure(outlet, message)) is None:
                 return None
-            now = self._clock.now()
+            if failure is _HELD:
+                continue
+            error, now = str(failure), self._clock.now()
+            outlet.hold(failure.wait_seconds, now)
             # A start tries what waits at once. That counts only once the next attempt was due: a service that is
             # started again and again must neither give up early nor never.
             is_early = is_first and failed is not None and clock.stamp(now) < failed.next_at
@@ -268,7 +293,7 @@ class Dispatcher:
             _log.warning("message %s not delivered: %s", message.message_id, error, extra={"attempt": attempts})
             if attempts > len(RETRY_SECONDS):
                 return _dead(message, attempts, error, now)
-            pause = RETRY_SECONDS[attempts - 1]
+            pause = max(RETRY_SECONDS[attempts - 1], failure.wait_seconds)
             if is_early and failed is not None:
                 pause = min(pause, (clock.instant(failed.next_at) - now).total_seconds())
             failed = notifications.FailedAttempts(
@@ -283,13 +308,15 @@ class Dispatcher:
             self._repository.changed.set()
             await aio.wait_first(self._clock.sleep(pause), woken.wait())
 
-    async def _refusal(self, outlet: _Outlet, message: notifications.Message) -> str | None:
+    async def _failure(self, outlet: _Outlet, message: notifications.Message) -> NotDelivered | None:
         """Try to deliver once; return why it failed."""
         try:
             async with outlet.room:
+                if outlet.held_seconds(self._clock.now()):
+                    return _HELD
                 await self._senders[outlet.endpoint.channel].send(outlet.endpoint, message)
         except NotDelivered as failure:
-            return str(failure)
+            return failure
         return None
 
     async def _settle(
@@ -341,9 +368,9 @@ class Dispatcher:
 
     async def _advance(self, outlet: _Outlet, since: str) -> None:
         outlet.is_dirty = False
-        endpoint_id, delivered, tried = outlet.endpoint.endpoint_id, outlet.delivered, outlet.tried
+        endpoint_id, held_until = outlet.endpoint.endpoint_id, outlet.held_until
         try:
-            kept = await self._repository.advance(endpoint_id, since, delivered, tried)
+            kept = await self._repository.advance(endpoint_id, since, outlet.delivered, outlet.tried, held_until)
         except BaseException:
             outlet.is_dirty = True
             raise

@@ -149,6 +149,7 @@ class EndpointRepository:
         since: str,
         delivered: Iterable[str],
         tried: Mapping[str, notifications.FailedAttempts],
+        held_until: str | None,
     ) -> notifications.Endpoint | None:
         """Keep how far an endpoint is, and return it as it is now; None: it is not there any more.
 
@@ -161,7 +162,12 @@ class EndpointRepository:
                 return None
             given_up = tuple(name for name in before.given_up if name in tried)
             endpoint = dataclasses.replace(
-                before, since=since, delivered=tuple(delivered), tried=dict(tried), given_up=given_up
+                before,
+                since=since,
+                delivered=tuple(delivered),
+                tried=dict(tried),
+                given_up=given_up,
+                held_until=held_until,
             )
             await self._documents.put(endpoint_id, endpoint.to_json())
             known[endpoint_id] = endpoint

@@ -12,6 +12,7 @@ from app.domain import notifications, plain
 from app.processes import commands
 
 SEND_SECONDS = 15.0  # Longest time for one try.
+MOST_WAIT_SECONDS = 24 * 3600.0  # Longest time for which a receiver can ask that nothing is sent.
 COMMAND_SECONDS = 60.0  # Longest time for one try of a command.
 
 _OUTPUT_BYTES = 64 * 1024
@@ -19,6 +20,13 @@ _OUTPUT_BYTES = 64 * 1024
 
 class NotDelivered(Exception):
     """A try failed; the text says why."""
+
+    def __init__(self, message: str, wait_seconds: float = 0.0) -> None:
+        """Args:
+        wait_seconds: How long the receiver wants no message.
+        """
+        super().__init__(message)
+        self.wait_seconds = min(wait_seconds, MOST_WAIT_SECONDS)
 
 
 class Sender(Protocol):

@@ -12,9 +12,11 @@ from typing import TypeAlias
 import httpcore
 
 from app import clock
-from app.domain import notifications, plain
+from app.domain import notifications, plain, retry_after
 from app.services.notifications.senders import SEND_SECONDS, NotDelivered
 from app.services.triggers import pointers
+
+_BUSY = (429, 503)  # Statuses with which a receiver may say when it wants messages again.
 
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 _RESERVED = [ipaddress.ip_network(each) for each in ("192.0.0.0/24", "::/96", "64:ff9b:1::/48", "fec0::/10")]
@@ -108,15 +110,20 @@ class WebhookSender:
                     "POST", url, headers=list(headers.items()), content=body, extensions={"timeout": timeout}
                 ) as answer,
             ):
-                status = answer.status
+                status, wait = answer.status, self._wait_seconds(answer)
         except (httpcore.TimeoutException, TimeoutError) as error:
             raise NotDelivered(f"no answer within {SEND_SECONDS:g} seconds") from error
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
             raise NotDelivered(f"{type(error).__name__}: {error}"[:300]) from error
         if not 200 <= status < 300:
             redirect = "; redirects are not followed" if 300 <= status < 400 else ""
-            raise NotDelivered(f"the answer was {status}{redirect}")
+            raise NotDelivered(f"the answer was {status}{redirect}", wait)
         return f"the answer was {status}"
+
+    def _wait_seconds(self, answer: httpcore.Response) -> float:
+        headers = {name.lower(): value for name, value in answer.headers}
+        asked = headers.get(b"retry-after", b"") if answer.status in _BUSY else b""
+        return retry_after.seconds(asked.decode("latin-1"), self._clock.now())
 
 
 def _inner(address: _Address) -> _Address:
