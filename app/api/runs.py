@@ -183,9 +183,7 @@ async def unpause_run(services: ServicesDep, run_id: RunId, author: AuthorDep, _
 @router.patch(
     "/{run_id}/limits",
     summary="Change the limits of a run",
-    responses=responses.declared(
-        budgets.RunLimited, *refusals.COMMAND, "unsupported_on_engine", meaning="The limits, on disk and in force."
-    ),
+    responses=responses.declared(budgets.RunLimited, *refusals.COMMAND, meaning="The limits, on disk and in force."),
 )
 async def limit_run(
     services: ServicesDep, run_id: RunId, author: AuthorDep, body: request_models.LimitsBody

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 from app import clock
 from app.domain import file_operations, operations, plain, records
+from app.domain.decisions import Started
 from app.engine.driver_scheduler import Ask
 from app.engine.stores import Loaded
 
@@ -31,13 +33,20 @@ class ActiveTime:
         self._spans: list[tuple[float, float]] = []
         self._total = 0.0
         self._read = 0
+        self.recorded = 0.0
+        """Seconds that the lines read so far have."""
 
     def read(self, found: Sequence[records.Record]) -> None:
         """Add the lines of the journal that are new."""
         for record in found[self._read :]:
             if not _only_waits(record):
                 self._add(clock.instant(record.started_at).timestamp(), clock.instant(record.completed_at).timestamp())
-        self._read = len(found)
+        self._read, self.recorded = len(found), self._total
+
+    def add(self, spans: Iterable[tuple[float, float]]) -> None:
+        """Add attempts without a line; call it after `read`."""
+        for start, end in spans:
+            self._add(start, end)
 
     def until(self, now: float, begun: float | None) -> float:
         """Return the seconds until now.
@@ -65,26 +74,48 @@ class ActiveTime:
         self._total += end - start
 
 
+class WithoutLine:
+    """The attempts at work since a run was taken up that have left no journal line."""
+
+    def __init__(self, loaded: Loaded, tries: Mapping[str, Sequence[Started]], asks: Mapping[str, Ask]) -> None:
+        """Args:
+        tries: Attempts begun, by step.
+        asks: What its driver asks for behind the last line.
+        """
+        self.cut_off: list[tuple[float, float]] = []
+        """When those began and were over that a further attempt has followed."""
+        self.begun: float | None = None
+        """When the oldest began that is the newest of its step; None: there is none."""
+        since = loaded.decisions.taken_at
+        if since is None or not tries:
+            return
+        lines = {(record.key, record.attempt): _only_waits(record) for record in loaded.records}
+        works = {key: not waits for (key, _), waits in lines.items()}
+        works |= {key: not ask.operation.idle for key, ask in asks.items()}
+        for key in filter(works.get, tries):
+            found = [one for one in tries[key] if one.at >= since]
+            open_since = [clock.instant(one.at).timestamp() for one in found[-1:] if key in asks]
+            if open_since and (key, found[-1].attempt) not in lines:
+                self.begun = min(open_since[0], self.begun or open_since[0])
+            for one, further in itertools.pairwise(found):
+                if (key, one.attempt) not in lines:
+                    self.cut_off.append((clock.instant(one.at).timestamp(), clock.instant(further.at).timestamp()))
+
+
 def taken_facts(loaded: Loaded, asks: Mapping[str, Ask], now: str) -> dict[str, plain.Json]:
     """Return the fields of the line by which a process takes a run up: the active time of attempts left without a line.
 
     A process that stopped has written when it let them go. After a kill they count until now, since no file says when
     it happened.
     """
-    decided, found = loaded.decisions, loaded.records
-    until, tries = decided.let_go or (now, decided.attempts)
-    since = decided.taken_at
-    if since is None or not tries:
+    until, tries = loaded.decisions.let_go or (now, loaded.decisions.attempts)
+    left = WithoutLine(loaded, tries, asks)
+    if left.begun is None and not left.cut_off:
         return {}
-    # Of the attempts of a key the newest is the one that was open.
-    newest = [tries[key][-1] for key, ask in asks.items() if key in tries and not ask.operation.idle]
-    recorded = {(record.key, record.attempt) for record in found} if newest else set()
-    begun = [one.at for one in newest if one.at >= since and (one.key, one.attempt) not in recorded]
-    if not begun:
-        return {}
-    active, end = ActiveTime(), clock.instant(until).timestamp()
-    active.read(found)
-    cut = active.until(end, clock.instant(min(begun)).timestamp()) - active.until(end, None)
+    active = ActiveTime()
+    active.read(loaded.records)
+    active.add(left.cut_off)
+    cut = active.until(clock.instant(until).timestamp(), left.begun) - active.recorded
     return {"cut_seconds": round(cut, 3)} if cut >= _LEAST_SECONDS else {}
 
 

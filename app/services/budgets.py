@@ -222,7 +222,8 @@ class Budgets:
             is_due = due is not None and self._clock.now() >= due
             turned = self._clock.now() if is_due or known is not self._known else turned
             raised, self._is_raised = self._is_raised, False
-            news = raised or is_due or known is not self._known or (self._known and self._engine.elsewhere)
+            # Where other processes make the calls, nothing is heard here when they leave room.
+            news = raised or is_due or known is not self._known or self._engine.elsewhere
             is_owed = is_owed or bool(sends_on and news)
 
     async def _has_sent_on(self) -> bool:

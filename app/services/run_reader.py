@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import re
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 READY_ANSWERS = 256  # Runs whose last answer is kept as bytes.
 REVIEWS = 16  # Runs at rest whose review is kept.
+
+COUNTED_SECONDS = 1.0
+"""How long an answer about a run with limits is kept whose calls, and those of runs below it, are made elsewhere."""
 
 SETTLING_SECONDS = 5.0
 """Longest wait until the ending of a run is in all its files; on a failing disk it is reported before."""
@@ -41,6 +45,7 @@ class _Cached:
     answer: Ready
     cache: RunResponseCache | None
     signs: tuple[object, ...] = ()
+    counted_until: float = math.inf
 
 
 class RunReader:
@@ -83,6 +88,7 @@ class RunReader:
         signs = (*_signs(self._engine.view(run_id)), self._outputs.known(run_id), spending and spending.shown(run_id))
         known = cached is not None and (cached.number, cached.signs) == (number, signs)
         known = known and self._store.unreadable(run_id) is None
+        known = known and cached is not None and self._clock.monotonic() < cached.counted_until
         if cached is not None and known and not await self._was_touched(run_id):
             self._answers[run_id] = cached
             self._answers.move_to_end(run_id)
@@ -97,7 +103,10 @@ class RunReader:
         answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
         if keep and forgotten == self._forgotten:
             cache_kept = None if finished else cache
-            self._answers[run_id] = _Cached(number=number, answer=answer, cache=cache_kept, signs=signs)
+            until = self._counted_until(budget is not None and not finished)
+            self._answers[run_id] = _Cached(
+                number=number, answer=answer, cache=cache_kept, signs=signs, counted_until=until
+            )
             _limit(self._answers, READY_ANSWERS)
         return answer
 
@@ -184,6 +193,11 @@ class RunReader:
         self._answers.pop(run_id, None)
         for known in [known for known in self._reviews if known[0] == run_id]:
             del self._reviews[known]
+
+    def _counted_until(self, is_limited: bool) -> float:
+        # Of the calls of runs below a run, nothing is heard here while other processes make them.
+        changes = is_limited and self._engine.elsewhere
+        return self._clock.monotonic() + COUNTED_SECONDS if changes else math.inf
 
     async def _was_touched(self, run_id: str) -> bool:
         if self._engine.view(run_id) is not None or not await self._store.rechecks.touched([run_id]):

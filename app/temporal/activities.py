@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from app import errors
+from app.domain import decisions
 from app.engine import equipment
 from app.temporal import messages
 from app.temporal.beats import Beats
@@ -47,7 +49,7 @@ class Activities:
 
     def short(self) -> list[Callable[..., Any]]:
         """Return those that read and write a journal, and take no capacity."""
-        return [self.take, self.look, self.read, self.announce, self.finish, self.wait, self.settle]
+        return [self.take, self.look, self.read, self.announce, self.finish, self.wait, self.look_at_time, self.settle]
 
     @activity.defn
     async def take(self, run_id: str, again: bool) -> RawValue:
@@ -111,6 +113,12 @@ class Activities:
             await self._runs.wait(run_id, keys)
 
     @activity.defn
+    async def look_at_time(self, run_id: str) -> messages.TimeLeft:
+        """Bring a run to rest that has reached a time limit, and return what its limits leave."""
+        async with self._reported(run_id):
+            return await self._runs.times.look(run_id)
+
+    @activity.defn
     async def settle(self, order: messages.Settle) -> str:
         """Bring a run to rest."""
         async with self._reported(order.run_id):
@@ -129,6 +137,9 @@ class Activities:
             except equipment.Parked as parked:
                 error, message = parked.error, await self._steps.masked(run_id, parked.error.message)
                 facts = messages.Parking(reason=parked.reason, code=error.code, message=message, key=error.key)
+                if parked.reason in decisions.LIMIT_REASONS:
+                    # Amounts and names of limits, by which the run continues when there is room.
+                    facts = dataclasses.replace(facts, detail=dict(error.detail))
                 raise ApplicationError(message, facts, type=messages.PARKED, non_retryable=True) from None
             except (errors.NondeterminismFault, errors.DriverFault) as fault:
                 message = await self._steps.masked(run_id, fault.message)

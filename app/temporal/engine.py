@@ -30,6 +30,7 @@ from app.temporal.placing import Placing
 from app.temporal.rehearsal import Superseded
 from app.temporal.runs import WorkflowRuns
 from app.temporal.slices import Contents
+from app.temporal.time_limits import TimeLimits
 
 KEPT_LINES = 200_000  # Lines of journals that a process keeps in memory.
 
@@ -78,9 +79,9 @@ class TemporalEngine:
             steps=self._steps,
             placing=self._placing,
             claims=self._claims,
-            equipment=equipment,
             contents=self.contents,
             registration=self._registration,
+            times=TimeLimits(store, self._steps, self.tell),
             rested=self._run_rested,
         )
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
@@ -149,7 +150,7 @@ class TemporalEngine:
         return True
 
     def refuse(self, start: runs.RunStart) -> None:
-        """Refuse what no worker could keep: `concurrency`, and limits.
+        """Refuse what no worker could keep: `concurrency`.
 
         Raises:
             errors.RequestInvalid: `unsupported_on_engine`.
@@ -191,12 +192,9 @@ class TemporalEngine:
         return start
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
-        """Refuse limits: no process sees all calls of a run.
-
-        Raises:
-            errors.RequestInvalid: `unsupported_on_engine`.
-        """
-        raise unsupported.limits_refusal()
+        """Put other limits of an unfinished run in force."""
+        await self._orders.limit(run_id, limits, author)
+        self.follower.note(run_id)
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
         """Return None: the log of its worker says what a run waits for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 from app.domain import capabilities
 
@@ -62,6 +63,7 @@ class Parking:
     code: str  # Code of the error.
     message: str  # What happened.
     key: str | None  # Step.
+    detail: dict[str, Any] | None = None  # Amounts of a limit or budget that a call does not fit into.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,16 @@ class Settle:
 
     run_id: str  # The run.
     parking: Parking | None = None  # Why it must wait for a person; None: the journal says what to do.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLeft:
+    """What the time limits of a run leave, by its journal."""
+
+    wall_seconds: float | None = None  # Until its wall-clock time is over; None: not limited.
+    active_seconds: float | None = None  # Time that its steps may still be at work; None: not limited.
+    is_at_work: bool = False  # Whether a step is at work now.
+    is_reached: bool = False  # Whether the run is paused because it has reached one.
 
 
 def queue(identity: str) -> str:

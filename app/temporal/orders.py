@@ -10,6 +10,7 @@ from typing import Any
 from app import clock, errors
 from app.domain import authors, decisions, runs, states
 from app.domain.authors import Author
+from app.domain.limits import RunLimits
 from app.engine import marking, resuming, run_engine, stores
 from app.temporal.steps import Steps
 
@@ -22,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Orders:
-    """Cancel, pause, unpause and resume runs."""
+    """Cancel, pause, unpause, resume, mark and limit runs."""
 
     def __init__(self, store: stores.RunStore, steps: Steps, time: clock.Clock, tell: Tell) -> None:
         self._store = store
@@ -108,6 +109,14 @@ class Orders:
             if await marking.mark(log, marks, author, lambda point: None):
                 await resuming.show(log, log.loaded, self._steps.drivers)
             return log.loaded.start
+
+    async def limit(self, run_id: str, limits: RunLimits, author: Author | None) -> None:
+        """Put other limits of an unfinished run in force."""
+        async with self._steps.leases.of(run_id) as log:
+            await marking.limit(log, limits, author, lambda point: None, self._steps.equipment.spending)
+            paused = log.loaded.decisions.paused is not None
+        if not paused:
+            await self._tell(run_id, "look", [])
 
     def _now(self) -> str:
         return clock.stamp(self._clock.now())

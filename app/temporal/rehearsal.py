@@ -132,7 +132,7 @@ class Rehearsal:
         if self.scheduler.finished:
             return await self.completion.end(self.scheduler)
         if parking is not None:
-            error = errors.StepError(parking.message, code=parking.code, key=parking.key)
+            error = errors.StepError(parking.message, code=parking.code, key=parking.key, detail=parking.detail)
             return await self.completion.pause(equipment.Parked(parking.reason, error))
         if decided.paused is not None:
             return await self.completion.pause(None)

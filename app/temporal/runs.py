@@ -9,8 +9,8 @@ from app import clock, errors
 from app.domain import decisions, events, runs
 from app.domain.records import BlobRef
 from app.domain.states import RunState
-from app.engine import runner, stores
-from app.temporal import attributes, messages, priorities
+from app.engine import stores
+from app.temporal import attributes, messages, priorities, time_limits
 from app.temporal.claims import Claims
 from app.temporal.placing import Placing
 from app.temporal.registration import Registration
@@ -31,17 +31,19 @@ class WorkflowRuns:
         steps: Steps,
         placing: Placing,
         claims: Claims,
-        equipment: runner.Equipment,
         contents: Contents,
         registration: Registration,
+        times: time_limits.TimeLimits,
         rested: Rested,
     ) -> None:
+        self.times = times
+        """Time limits of the runs."""
         self._registration = registration
-        self._services = sorted(equipment.services)
+        self._services = sorted(steps.equipment.services)
         self._claims = claims
         self._steps = steps
         self._placing = placing
-        self._equipment = equipment
+        self._equipment = steps.equipment
         self._contents = contents
         self._rested = rested
 
@@ -65,7 +67,8 @@ class WorkflowRuns:
                 return self._contents.of(
                     log.loaded, Slice(run_id=run_id, facts={"rests": True, **await self._shown(log.loaded)})
                 )
-            if decided.cancel_requested_at is None and not again:
+            # One that was sent on while its workflow was settling a pause is taken up anew, too.
+            if decided.cancel_requested_at is None and (not again or decided.let_go is not None):
                 await self._take(log)
             dead = decisions.ranges(decided.dead)
             facts = {**_facts(log.loaded), **self._placing.facts(decided), "dead": dead}
@@ -102,6 +105,9 @@ class WorkflowRuns:
         async with self._steps.leases.of(order.run_id) as log:
             state = await self._settle(log, order)
             start = log.loaded.start
+            rests = log.loaded
+        if state is RunState.PAUSED:
+            await self.times.park_below(rests)
         if state is not RunState.RUNNING:
             await self._rested(start, state)
         return state.value
@@ -111,7 +117,7 @@ class WorkflowRuns:
 
     async def _take(self, log: stores.RunLog) -> None:
         start = log.loaded.start
-        await log.decide(decisions.DecisionKind.TAKEN, {})
+        await log.decide(decisions.DecisionKind.TAKEN, await self.times.taken_facts(log))
         if log.loaded.decisions.taken > 1:
             log.add_event(events.EventType.RECOVERY_CONTINUED, None, {"lines": len(log.loaded.records)})
         at = clock.stamp(self._equipment.clock.now())
@@ -162,4 +168,5 @@ def _facts(loaded: stores.Loaded) -> dict[str, Any]:
         "cancelled": decided.cancel_requested_at is not None,
         "paused": decided.paused is not None,
         "ended": decided.ended is not None,
+        **({"time_limits": limits} if (limits := time_limits.facts(loaded)) else {}),
     }

@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from app.flows import registry as flows
     from app.temporal import attributes, messages, slices
     from app.temporal.performing import Performing, ask, is_superseded
+    from app.temporal.timing import Timing
 
 _LOOK = timedelta(seconds=30)
 
@@ -59,6 +60,7 @@ class RunWorkflow:
         self._parking: messages.Parking | None = None
         self._performing = Performing("", None, (), None)
         self._shown = attributes.Shown()
+        self._timing, self._is_watched = Timing(), False
         self._taken_at = 0
         self._loaded: stores.Loaded
 
@@ -187,7 +189,7 @@ class RunWorkflow:
         dropped, scheduler.dropped = scheduler.dropped, []
         for key in dropped:
             self._cut(key)
-        if self._drains():
+        if self._drains() or self._timing.is_unknown:
             return
         unopened, scheduler.unopened = scheduler.unopened, {}
         for asked in unopened.values():
@@ -231,6 +233,19 @@ class RunWorkflow:
         self._cancelled = self._cancelled or facts["cancelled"]
         self._paused = facts["paused"]
         self._ends_now = self._ends_now or facts["ended"]
+        self._timing.note(facts)
+        if self._timing.is_limited and not self._is_watched:
+            self._is_watched = True
+            self._closing.append(asyncio.create_task(self._watch_time()))
+
+    async def _watch_time(self) -> None:
+        if await self._timing.watch(self._run_id, self._wake):
+            # The pause is in the journal already.
+            self._paused = self._ends_now = True
+            self._wake()
+
+    def _wake(self) -> None:
+        self._wakeups += 1
 
     # -- steps
 
@@ -255,7 +270,10 @@ class RunWorkflow:
 
     async def _perform(self, asked: driver_scheduler.Ask, order: messages.StepOrder) -> None:
         while True:
+            if not asked.operation.idle:
+                self._timing.begin(asked.key)
             record = self._record_in(await self._performing.perform(order, asked.operation))
+            self._timing.end(asked.key)
             self._land(record)
             if record.final or record.retry_at is None:
                 return
@@ -310,6 +328,7 @@ class RunWorkflow:
 
     def _fail(self, key: str, error: ActivityError) -> None:
         self._steps.pop(key, None)
+        self._timing.end(key)
         self._parking = self._parking or self._performing.parking(key, error)
 
     def _forget(self, key: str) -> None:
@@ -317,6 +336,7 @@ class RunWorkflow:
         self._idle.pop(key, None)
         self._announced.discard(key)
         self._steps.pop(key, None)
+        self._timing.end(key)
 
     def _cut(self, key: str) -> None:
         step = self._steps.get(key)

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from app import clock
 from app.domain import budgets, operations, usage_sums
+from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
 from app.engine import spending, stores
 from app.worker.accounts import Account
@@ -27,6 +29,7 @@ _JOURNALS_KNOWN = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Journal:
     version: object
+    limits: RunLimits
     sums: tuple[UsageSum, ...]
     unsettled: Mapping[tuple[str, int], Reserved]
     under_way: frozenset[tuple[str, int]]
@@ -39,6 +42,7 @@ class _Journal:
         goes_on = decided.ended is None and decided.paused is None
         return cls(
             version=version,
+            limits=loaded.limits,
             sums=tuple(UsageTally(loaded.records, decided.reserved).sums()),
             unsettled=usage_sums.unsettled(decided.reserved, loaded.records),
             under_way=frozenset(newest) if goes_on else frozenset(),
@@ -46,7 +50,7 @@ class _Journal:
 
 
 class SharedLedger(Ledger):
-    """Keep the calls that all processes make within the budgets of the project."""
+    """Keep the calls that all processes make within the limits of runs and the budgets of the project."""
 
     def __init__(
         self,
@@ -69,7 +73,6 @@ class SharedLedger(Ledger):
         while True:
             release = await self._taken()
             try:
-                self._count_anew()
                 verdict = await self._verdict(chain, key, quote)
                 if verdict.fits:
                     return verdict.reservation(self, start.run_id, key, quote, release)
@@ -91,9 +94,11 @@ class SharedLedger(Ledger):
         self._count_anew()
         return await super().standing(budget)
 
+    def shown(self, run_id: str) -> None:
+        """Return None: what is in memory was counted for a call before."""
+
     async def has_room(self, loaded: stores.Loaded) -> bool:
         """Return whether the call that a parked run waits for fits by now."""
-        self._count_anew()
         verdict = await self._verdict_of_parked(loaded)
         # A run that is sent on waits for some seconds only, and must not be paused again and again meanwhile.
         return verdict is None or verdict.fits
@@ -113,6 +118,19 @@ class SharedLedger(Ledger):
                 held.pop(0)()
 
         return release
+
+    async def _counted(self, chain: list[str]) -> list[Account]:
+        await self._know_limits(chain[1:])
+        self._count_anew()
+        return await super()._counted(chain)
+
+    async def _know_limits(self, above: list[str]) -> None:
+        # A person may have changed them at another process since they were read.
+        versions = await self._shared.versions(above) if above else {}
+        for run_id in above:
+            journal, known = await self._journal(run_id, versions.get(run_id)), self._known.get(run_id)
+            if journal is not None and known is not None:
+                self._known[run_id] = dataclasses.replace(known, limits=journal.limits)
 
     def _count_anew(self) -> None:
         self._runs.clear()

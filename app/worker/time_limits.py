@@ -1,17 +1,14 @@
 """Time limits: runs that have taken their time are parked, and before them the runs that they wait for."""
 
-# Wall time counts from the moment a process took the run up for the first time. Active time is the time in which at
-# least one of its steps was at work. What a stop or a kill of the service cut off counts by the next `taken` line.
-
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from app import clock, errors
-from app.domain import decisions, limits, plain
-from app.engine import active_time, aio, equipment, stores
+from app import clock
+from app.domain import limits
+from app.engine import active_time, aio, equipment, stores, taken_time
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
@@ -39,31 +36,6 @@ class _Timed:
             self.active.read(runner.view().records)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reached:
-    """A limit that a run has reached."""
-
-    limit: str
-    limit_seconds: float
-    used_seconds: float
-    cut_seconds: float
-
-    def parked(self, run_id: str) -> equipment.Parked:
-        """Return what parks the run, or one that it waits for."""
-        name = {"wall_seconds": "wall-clock", "active_seconds": "active"}[self.limit]
-        message = (
-            f"the run {run_id} has reached its limit of {self.limit_seconds:g} s of {name} time; raise it to continue"
-        )
-        detail: dict[str, plain.Json] = {
-            "run_id": run_id,
-            "limit": self.limit,
-            "limit_seconds": self.limit_seconds,
-            "used_seconds": round(self.used_seconds, 3),
-        }
-        error = errors.StepError(message, code=decisions.TIME_LIMIT, detail=detail)
-        return equipment.Parked(decisions.TIME_LIMIT, error, {"cut_seconds": round(self.cut_seconds, 3)})
-
-
 class TimeLimits:
     """Watch the runs that have a time limit; one that has reached it rests until the limit is raised."""
 
@@ -81,7 +53,7 @@ class TimeLimits:
         run_id, found = active_run.run_id, limits_of(active_run.log.loaded)
         if (stop := self._stops.pop(run_id, None)) is not None and self._holds(stop):
             self._park(active_run, stop)
-        if found.wall_seconds is None and found.active_seconds is None:
+        if not taken_time.is_limited(found):
             return
         timed = self._timed.setdefault(run_id, _Timed(limits=found))
         timed.read(active_run, clock.stamp(self._clock.now()))
@@ -106,23 +78,17 @@ class TimeLimits:
         finally:
             self._timed.pop(run_id, None)
 
-    def _judge(self, active_run: ActiveRun, timed: _Timed) -> tuple[_Reached | None, float | None]:
+    def _judge(self, active_run: ActiveRun, timed: _Timed) -> tuple[taken_time.Reached | None, float | None]:
         """Return the limit that a run has reached, or the longest time until it can; None: only once it changes."""
-        now, waits = self._clock.now(), []
         begun = _begun(active_run)
-        active = timed.cut_seconds + timed.active.until(now.timestamp(), begun)
-        cut = active - timed.cut_seconds - timed.active.until(now.timestamp(), None)
-        taken_at = timed.first_taken_at
-        wall = 0.0 if taken_at is None else (now - clock.instant(taken_at)).total_seconds()
-        for name, used in (("wall_seconds", wall), ("active_seconds", active)):
-            limit = getattr(timed.limits, name)
-            if limit is not None and used >= limit:
-                return _Reached(limit=name, limit_seconds=limit, used_seconds=used, cut_seconds=max(cut, 0)), None
-            if limit is not None and (name == "wall_seconds" or begun is not None):
-                waits.append(limit - used)
-        return None, min(waits) if waits else None
+        taken = taken_time.TakenTime.of(self._clock.now(), begun, timed.active, timed.first_taken_at, timed.cut_seconds)
+        reached = taken.reached(timed.limits)
+        left = taken.left(timed.limits)
+        if begun is None:
+            left.pop("active_seconds", None)
+        return reached, None if reached is not None else min(left.values(), default=None)
 
-    async def _stop(self, active_run: ActiveRun, reached: _Reached) -> None:
+    async def _stop(self, active_run: ActiveRun, reached: taken_time.Reached) -> None:
         parked, below = reached.parked(active_run.run_id), self._below(active_run.run_id)
         for child in below:
             self._park(child, equipment.Parked(parked.reason, parked.error))

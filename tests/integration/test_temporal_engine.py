@@ -26,7 +26,7 @@ from temporalio.service import RPCError  # noqa: E402
 
 from app import bootstrap, clock, errors, settings  # noqa: E402
 from app.dialects import registry as dialects  # noqa: E402
-from app.domain import concurrency, limits, operations, plans, states  # noqa: E402
+from app.domain import concurrency, operations, plans, states  # noqa: E402
 from app.domain import gates as answers  # noqa: E402
 from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
@@ -668,8 +668,6 @@ async def test_a_failed_run_is_resumed_from_its_failure(scene: Scene):
     [
         ("concurrency", {"concurrency": concurrency.Concurrency(key="book-one")}),
         ("concurrency", {"concurrency": concurrency.Concurrency(key="book-one", limit=2, policy="reject")}),
-        ("limits", {"limits": limits.RunLimits(calls=1)}),
-        ("limits", {"limits": limits.RunLimits(wall_seconds=5)}),
     ],
 )
 async def test_what_this_engine_cannot_do_is_refused_by_name(scene: Scene, field: str, asked: dict[str, Any]):
@@ -705,15 +703,6 @@ async def test_turns_by_label_are_refused_by_name(
             pass
 
     assert refused.value.code == "unsupported_on_engine"
-
-
-async def test_limits_of_a_run_are_refused_by_name(scene: Scene):
-    """No process sees all calls of a run."""
-    run_id = await scene.start("quick")
-    with pytest.raises(errors.RequestInvalid) as refused:
-        await scene.service.engine.limit(run_id, limits.RunLimits(calls=1))
-
-    assert [flaw.path for flaw in refused.value.flaws] == ["$.limits"]
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from temporalio.client import Client  # noqa: E402
 
 from app import bootstrap, clock, errors  # noqa: E402
 from app.dialects import registry  # noqa: E402
-from app.domain import operations, plain, records, states  # noqa: E402
+from app.domain import limits, operations, plain, records, states  # noqa: E402
 from app.engine import equipment, ports, probes  # noqa: E402
 from app.services import gate_inbox, gates  # noqa: E402
 from app.temporal import engine, rehearsal, slices, steps, worker  # noqa: E402
@@ -167,6 +167,68 @@ async def test_a_server_that_lost_its_database_loses_no_run(
 
     assert await scene.there("first") == "x\n"
     assert await scene.keys(run_id) == ["a", "approval:one", "b"]
+
+
+async def test_a_call_counts_once_whose_worker_was_killed(scene: Scene, workers: Workers):
+    """A call between its reservation and its line counts as reserved; the run rests where its limit ends."""
+    usage = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.25}
+    scene.project.say("*", text=projects.REPLY, usage=usage, delay_seconds=3600)
+    first = await workers.begin()
+    args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+    run_id = await scene.start("draft", args=args, limits=limits.RunLimits(calls=2))
+
+    async def is_reserved() -> bool:
+        return bool((await scene.service.store.read(run_id)).decisions.reserved)
+
+    await temporal_server.until(is_reserved)
+    first.kill()
+    scene.project.say("*", text=projects.REPLY, usage=usage)
+    await workers.begin()
+    await scene.until(run_id, states.RunState.PAUSED)
+    paused = await scene.service.store.read(run_id)
+    raised = await scene.service.budgets.limit(run_id, {"calls": 3})
+    assert await scene.ended(run_id) is states.RunState.DONE
+
+    asked = [(line.key, line.attempt) for line in paused.records if line.line.get("agent_id")]
+    assert (asked, paused.decisions.paused) == ([("draft", 2)], "budget_exhausted")
+    error = paused.decisions.pause_error
+    assert error is not None
+    assert (error["key"], error["detail"]["used"]["calls"]) == ("polish", 2)
+    assert raised.budget.left.calls == 1
+    spent = await scene.service.engine.spending.counted(run_id, limits.RunLimits(calls=3))  # type: ignore[union-attr]
+    assert (spent.used.calls, spent.used.cost_usd) == (3, 0.5)
+
+
+async def test_active_time_counts_over_a_killed_worker_and_a_lost_server(
+    scene: Scene, workers: Workers, server: temporal_server.DevServer
+):
+    """Tries that left no line count until the next one; a limit that is below that cuts the newest one off."""
+    first = await workers.begin()
+    run_id = await scene.start("once", limits=limits.RunLimits(active_seconds=3600))
+    await scene.there("second")
+    await workers.begin()
+    first.kill()
+    await scene.there("second", lines=2)
+    server.wipe()
+    server.start()
+    await temporal_server.connected(server.address)
+    await scene.there("second", lines=3)
+    begun = [clock.instant(one.at) for one in (await scene.service.store.read(run_id)).decisions.attempts["second"]]
+    await scene.service.budgets.limit(run_id, {"active_seconds": 1})
+    await scene.until(run_id, states.RunState.PAUSED)
+    decided = (await scene.service.store.read(run_id)).decisions
+    scene.project.write("go", "")
+    await scene.service.budgets.limit(run_id, {"active_seconds": None})
+    assert await scene.ended(run_id) is states.RunState.DONE
+
+    assert (decided.paused, len(begun)) == ("time_limit", 3)
+    used = decided.pause_error["detail"]["used_seconds"]  # type: ignore[index]
+    recorded = (await scene.service.store.read(run_id)).records[0]
+    began, ended, paused = (
+        clock.instant(str(at)) for at in (recorded.started_at, recorded.completed_at, decided.paused_at)
+    )
+    assert (begun[1] - begun[0]).total_seconds() <= used <= (paused - began).total_seconds()
+    assert used == pytest.approx(decided.cut_seconds + (ended - began).total_seconds(), abs=0.01)
 
 
 async def test_an_order_whose_signal_was_lost_reaches_its_run(

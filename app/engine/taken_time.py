@@ -1,0 +1,90 @@
+"""Taken time: how long a run has taken, and which of its time limits it has reached."""
+
+# Wall time counts from the moment a process took the run up for the first time. Active time is the time in which at
+# least one of its steps was at work. What a stop or a kill of the service cut off counts by the next `taken` line.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from app import clock, errors
+from app.domain import decisions, plain
+from app.domain.limits import RunLimits
+from app.engine import active_time, equipment
+
+NAMES = ("wall_seconds", "active_seconds")  # The limits of time.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A limit that a run has reached."""
+
+    limit: str  # Its name.
+    limit_seconds: float  # What it allows.
+    used_seconds: float  # What the run has taken.
+    cut_seconds: float  # Part of that which no journal line has.
+
+    def parked(self, run_id: str) -> equipment.Parked:
+        """Return what parks the run, or one that it waits for."""
+        name = {"wall_seconds": "wall-clock", "active_seconds": "active"}[self.limit]
+        message = (
+            f"the run {run_id} has reached its limit of {self.limit_seconds:g} s of {name} time; raise it to continue"
+        )
+        detail: dict[str, plain.Json] = {
+            "run_id": run_id,
+            "limit": self.limit,
+            "limit_seconds": self.limit_seconds,
+            "used_seconds": round(self.used_seconds, 3),
+        }
+        error = errors.StepError(message, code=decisions.TIME_LIMIT, detail=detail)
+        return equipment.Parked(decisions.TIME_LIMIT, error, {"cut_seconds": round(self.cut_seconds, 3)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenTime:
+    """What a run has taken until an instant."""
+
+    wall_seconds: float  # Since a process first took it up.
+    active_seconds: float  # In which at least one of its steps was at work.
+    cut_seconds: float  # Part of that which no line has yet.
+
+    @classmethod
+    def of(
+        cls,
+        now: datetime,
+        begun: float | None,
+        active: active_time.ActiveTime,
+        first_taken_at: str | None,
+        cut_seconds: float,
+    ) -> TakenTime:
+        """Add up what a run has taken.
+
+        Args:
+            begun: When the oldest step that is at work began; None: none is.
+            cut_seconds: What control lines have of attempts without a line.
+        """
+        until = active.until(now.timestamp(), begun)
+        return cls(
+            wall_seconds=0.0 if first_taken_at is None else (now - clock.instant(first_taken_at)).total_seconds(),
+            active_seconds=cut_seconds + until,
+            cut_seconds=max(until - active.recorded, 0.0),
+        )
+
+    def reached(self, limits: RunLimits) -> Reached | None:
+        """Return the first limit that it reaches; None: none."""
+        for name, left in self.left(limits).items():
+            if left <= 0:
+                limit, used = getattr(limits, name), getattr(self, name)
+                return Reached(limit=name, limit_seconds=limit, used_seconds=used, cut_seconds=self.cut_seconds)
+        return None
+
+    def left(self, limits: RunLimits) -> dict[str, float]:
+        """Return what each time limit that is set leaves."""
+        found = ((name, getattr(limits, name), getattr(self, name)) for name in NAMES)
+        return {name: limit - used for name, limit, used in found if limit is not None}
+
+
+def is_limited(limits: RunLimits) -> bool:
+    """Return whether a run has a time limit."""
+    return any(getattr(limits, name) is not None for name in NAMES)

@@ -1,0 +1,127 @@
+"""Timing: when a run may have reached a time limit, as its workflow knows; what its journal says decides."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from app.temporal import messages
+    from app.temporal.performing import ask
+
+_SHORTEST_SECONDS = 0.05
+
+# A step that waits for a worker takes no active time, so that its run is looked at less and less often.
+_SOON_SECONDS, _LATEST_SECONDS = 1.0, 60.0
+
+
+class Timing:
+    """Part of the workflow of a run: has the journal looked at whenever a time limit can be reached."""
+
+    def __init__(self) -> None:
+        self._limits: tuple[Mapping[str, float], bool] = ({}, False)
+        # What the journal said last, and when; None: it is to be asked.
+        self._known: messages.TimeLeft | None = None
+        self._known_at: datetime | None = None
+        # Steps that are with workers or wait for one, since when there are any, and how long there were some before.
+        self._steps: set[str] = set()
+        self._since: datetime | None = None
+        self._worked_seconds = 0.0
+        self._interval_seconds = _SOON_SECONDS
+        self._notes = self._begun = 0
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether the run has a time limit."""
+        return bool(self._limits[0])
+
+    @property
+    def is_unknown(self) -> bool:
+        """Return whether the run may have reached a limit that the journal was not asked about yet."""
+        return self.is_limited and self._known is None
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Take note of the limits in force, and whether the run is paused."""
+        limits = (facts.get("time_limits") or {}, bool(facts["paused"]))
+        if limits != self._limits:
+            self._limits, self._known = limits, None
+            self._notes += 1
+
+    def begin(self, key: str) -> None:
+        """Take note that a step is given to a worker."""
+        if not self._steps:
+            self._since = workflow.now()
+            self._begun += 1
+        self._steps.add(key)
+
+    def end(self, key: str) -> None:
+        """Take note that a step is with no worker any more."""
+        if key in self._steps:
+            self._steps.discard(key)
+            self._interval_seconds = _SOON_SECONDS
+            if not self._steps and self._since is not None:
+                self._worked_seconds += (workflow.now() - self._since).total_seconds()
+                self._since = None
+
+    async def watch(self, run_id: str, looked: Callable[[], None]) -> bool:
+        """Return True once the run has reached a limit; False if that cannot be found out.
+
+        Args:
+            looked: Called when it is known again what the limits leave.
+        """
+        while True:
+            notes, begun, works = self._notes, self._begun, bool(self._steps)
+            left = self._left()
+            if left is None or left > 0:
+                # While steps are at work, the next ones bring the limit no nearer.
+                with contextlib.suppress(TimeoutError):
+                    await workflow.wait_condition(
+                        lambda notes=notes, begun=begun, works=works: (  # type: ignore[misc]
+                            self._notes != notes or (self._begun != begun and not works)
+                        ),
+                        timeout=None if left is None else max(left, _SHORTEST_SECONDS),
+                    )
+                continue
+            try:
+                is_reached = await self._look(run_id)
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                # A run whose journal cannot be judged comes to rest for that by itself.
+                self._known, self._known_at = messages.TimeLeft(), workflow.now()
+                looked()
+                return False
+            looked()
+            if is_reached:
+                return True
+
+    def _left(self) -> float | None:
+        """Return the seconds until a limit can be reached; None: not before something changes."""
+        if not self.is_limited:
+            return None
+        if self._known is None or self._known_at is None:
+            return 0.0
+        now, found = workflow.now(), []
+        if self._known.wall_seconds is not None:
+            found.append(self._known.wall_seconds - (now - self._known_at).total_seconds())
+        if self._known.active_seconds is not None and self._since is not None:
+            working = (now - self._since).total_seconds()
+            left = self._known.active_seconds - self._worked_seconds - working
+            found.append(left if self._known.is_at_work else max(left, self._interval_seconds - working))
+        return min(found, default=None)
+
+    async def _look(self, run_id: str) -> bool:
+        limits, before = self._limits, self._known
+        known: messages.TimeLeft = await ask("look_at_time", run_id, result_type=messages.TimeLeft)
+        # Where the limits were changed meanwhile, the journal is asked again.
+        self._known = known if limits == self._limits else None
+        self._known_at, self._worked_seconds = workflow.now(), 0.0
+        self._since = self._known_at if self._steps else None
+        if before is not None and not (before.is_at_work or known.is_at_work):
+            self._interval_seconds = min(2 * self._interval_seconds, _LATEST_SECONDS)
+        return known.is_reached
