@@ -23,6 +23,7 @@ EndpointId = Annotated[str, Path(description="Id of the endpoint.", examples=["e
 _ADDED = responses.created(
     notifications.EndpointShown,
     *refusals.WRITE,
+    "unknown_recipe",
     "too_many_endpoints",
     meaning="The endpoint; it is on disk. `signing_secret` is shown only now.",
     repeated="An earlier request with this Idempotency-Key added the endpoint.",
@@ -134,6 +135,7 @@ async def add_endpoint(
     responses=declared(
         notifications.EndpointShown,
         *refusals.WRITE,
+        "unknown_recipe",
         "endpoint_not_found",
         meaning="The endpoint; it is on disk. Another `signing_secret` is shown only now.",
     ),

@@ -105,7 +105,7 @@ def unattended_of(
         questions=questions,
         triggers=orders,
         hooks=hooks.Hooks(repository=kept, firing=starts, clock=time, ids=ids),
-        endpoints=_changes(chosen, platform, store, notified_endpoints, channels),
+        endpoints=_changes(chosen, platform, store, notified_endpoints, channels, definitions),
         scheduler=scheduler.TriggerScheduler(
             repository=kept, firing=starts, triggers=orders, engine=engine, clock=time, probes=platform.probes
         ),
@@ -134,7 +134,15 @@ def _changes(
     store: Store,
     kept: notified.EndpointRepository,
     channels: dict[str, senders.Sender],
+    definitions: Definitions,
 ) -> endpoints.Endpoints:
+    def check_recipe(recipe_id: str) -> object:
+        from app.flows import conference, decomposition, prompt, review
+
+        own = {conference.NAME, decomposition.RECIPE_ID, prompt.NAME, review.RECIPE_ID}
+        # A run with an inline recipe may have any id.
+        return None if chosen.project.inline_recipes or recipe_id in own else definitions.catalogue.find(recipe_id)
+
     return endpoints.Endpoints(
         repository=kept,
         senders=channels,
@@ -142,6 +150,7 @@ def _changes(
         clock=platform.clock,
         ids=platform.ids,
         refusal=functools.partial(_refusal, chosen.notifications.notify_allowed),
+        check_recipe=check_recipe,
     )
 
 

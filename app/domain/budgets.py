@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from app import clock, errors
-from app.domain import shapes
+from app.domain import shapes, zones
 from app.domain.limits import NO_LIMITS, RunLimits, flaws
 from app.domain.records import total
 from app.domain.usage_sums import UsageSum, quarter_of
@@ -63,9 +63,8 @@ class Budget(shapes.Shape):
             found.append(errors.Flaw(path="$.limits", code="missing", message="give cost_usd, tokens or calls"))
         if self.per not in ("day", None):
             found.append(errors.Flaw(path="$.per", message="per must be day or null"))
-        if not _is_zone(self.time_zone):
-            message = f"there is no time zone {self.time_zone!s:.80}; give an IANA name such as Europe/Berlin"
-            found.append(errors.Flaw(path="$.time_zone", code="unknown_time_zone", message=message))
+        if fault := zones.fault(self.time_zone):
+            found.append(errors.Flaw(path="$.time_zone", code="unknown_time_zone", message=fault))
         return found
 
     def covers(self, recipe_id: str, labels: Mapping[str, str], session_id: str) -> bool:
@@ -166,13 +165,6 @@ def limits_money(limits: RunLimits) -> bool:
 def _rounded(amount: Any) -> Any:
     # Prices are sums of floats: further digits are noise.
     return round(amount, 9) if isinstance(amount, float) else amount
-
-
-def _is_zone(name: Any) -> bool:
-    try:
-        return isinstance(name, str) and zoneinfo.ZoneInfo(name) is not None
-    except (OSError, ValueError, zoneinfo.ZoneInfoNotFoundError):
-        return False
 
 
 def _midnight(at: datetime, time_zone: str) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -109,6 +109,7 @@ class EndpointShown(shapes.Shape):
     waiting: int  # Messages that are not delivered yet.
     failing: int  # Those of them whose newest attempt failed.
     attempts: int  # How often the one of them that was tried most was tried; 0: none fails.
+    behind: int  # Messages of their runs that are sent after those, as far as the process that answers knows.
     last_error: str | None  # Why the newest of these attempts failed.
     next_try_at: shapes.Instant | None  # When the first of them is tried again.
     dead: int  # Messages that were given up, and can be replayed.
@@ -153,8 +154,14 @@ class Tried(shapes.Shape):
     detail: str  # The answer, or why it failed.
 
 
-def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | None = None) -> EndpointShown:
-    """Return an endpoint as clients see it."""
+def shown(
+    endpoint: Endpoint, waiting: Collection[Message], dead: int, signing_secret: str | None = None
+) -> EndpointShown:
+    """Return an endpoint as clients see it.
+
+    Args:
+        waiting: Messages that are not delivered yet.
+    """
     own = {each.name for each in dataclasses.fields(Endpoint)} - {"signing_secret"}
     fields: dict[str, Any] = {
         each.name: getattr(endpoint, each.name) for each in dataclasses.fields(EndpointShown) if each.name in own
@@ -163,9 +170,10 @@ def shown(endpoint: Endpoint, waiting: int, dead: int, signing_secret: str | Non
     return EndpointShown(
         **fields,
         # A process beside the service knows only what the file holds.
-        waiting=max(waiting, len(tried)),
+        waiting=max(len(waiting), len(tried)),
         failing=len(tried),
         attempts=max((each.attempts for each in tried), default=0),
+        behind=sum(each.behind for each in failing(endpoint, waiting)),
         last_error=tried[-1].error if tried else None,
         next_try_at=min((_next_try(endpoint, each) for each in tried), default=None),
         dead=dead,

@@ -637,6 +637,30 @@ async def test_an_endpoint_of_a_wrong_form_is_refused(tmp_path: Path, body: dict
     assert found == []
 
 
+async def test_an_endpoint_for_no_recipe_is_refused(tmp_path: Path) -> None:
+    """The nearest recipe is named, as triggers do; runs of a recipe that is removed later are still told."""
+    project = Project(tmp_path)
+    async with endpoints.receiver() as receiver, scheduled.in_process(project, **ALLOWED) as service:
+        added = await _add(service, url=receiver.url, recipe_id="quick")
+        wrong = [
+            await service.http.post(ADDRESS, json={"url": receiver.url, "recipe_id": "quik"}),
+            await service.http.patch(f"{ADDRESS}/{added['endpoint_id']}", json={"recipe_id": "quik"}),
+            await service.http.post("/api/triggers", json={"recipe_id": "quik", "webhook": {}}),
+            await service.http.post("/api/triggers", json={"recipe_id": "quik", "schedule": {"every_seconds": 60}}),
+            await service.http.post("/api/triggers", json={"recipe_id": "quik", "files": {"pattern": "in/*.md"}}),
+        ]
+        own = await service.http.post(ADDRESS, json={"url": receiver.url, "recipe_id": "conference"})
+        run_id = await service.start("quick")
+        (project.data / "recipes" / "quick.json").unlink()
+        await receiver.until(1)
+        changed = await service.http.patch(f"{ADDRESS}/{added['endpoint_id']}", json={"kinds": ["done"]})
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in wrong] == [(400, "unknown_recipe")] * 5
+    assert all("the nearest are quick" in answer.json()["detail"] for answer in wrong), wrong[0].json()
+    assert (own.status_code, changed.status_code) == (201, 200)
+    assert receiver.posts[0].content["data"]["run_id"] == run_id
+
+
 async def test_adding_is_repeated_safely_and_removing_ends_it(tmp_path: Path) -> None:
     """A repetition finds the endpoint without its secret; a removed one is told nothing more."""
     project, once = Project(tmp_path), {"Idempotency-Key": "one"}

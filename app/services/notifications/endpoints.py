@@ -47,10 +47,10 @@ class EndpointQueries:
 
     async def _shown(self, endpoint: notifications.Endpoint, secret: str | None = None) -> notifications.EndpointShown:
         endpoint, dead = await self._without_dead(endpoint)
-        waiting = self._repository.waiting.get(endpoint.endpoint_id, {}).keys() - {
-            letter.message.message_id for letter in dead if not letter.replayed
-        }
-        return notifications.shown(endpoint, len(waiting), len(dead), secret)
+        given_up = {letter.message.message_id for letter in dead if not letter.replayed}
+        pending = self._repository.waiting.get(endpoint.endpoint_id, {})
+        waiting = [message for name, message in pending.items() if name not in given_up]
+        return notifications.shown(endpoint, waiting, len(dead), secret)
 
     async def _without_dead(
         self, endpoint: notifications.Endpoint
@@ -74,10 +74,12 @@ class Endpoints(EndpointQueries):
         clock: clock.Clock,
         ids: clock.Ids,
         refusal: Callable[[str], str | None] = lambda url: None,
+        check_recipe: Callable[[str], object] = lambda recipe_id: None,
     ) -> None:
         """Args:
         log: Where changes by people are recorded.
         refusal: Returns why the address of a webhook can never be contacted; None: it may be.
+        check_recipe: Raises `errors.UnknownRecipe` if there is none of that id; waits for the disk.
         """
         super().__init__(repository)
         self._senders = senders
@@ -85,6 +87,7 @@ class Endpoints(EndpointQueries):
         self._clock = clock
         self._ids = ids
         self._refusal = refusal
+        self._check_recipe = check_recipe
         self._adding = asyncio.Lock()
 
     async def add(
@@ -93,7 +96,7 @@ class Endpoints(EndpointQueries):
         """Add an endpoint, durably; return it and whether an earlier request with the same key did.
 
         Raises:
-            errors.RequestInvalid: its form is wrong.
+            errors.RequestInvalid: its form is wrong, or there is no such recipe.
             errors.Conflict: `idempotency_conflict`, `too_many_endpoints`.
             errors.DiskFull: it cannot be written.
         """
@@ -108,13 +111,15 @@ class Endpoints(EndpointQueries):
 
         Raises:
             errors.NotFound: `endpoint_not_found`.
-            errors.RequestInvalid: its form would be wrong, or nothing is changed.
+            errors.RequestInvalid: its form would be wrong, there is no such recipe, or nothing is changed.
             errors.DiskFull: it cannot be written.
         """
         secret = self._secret()
         before = await self._repository.get(endpoint_id)
         requests.edited(before, edit, secret)
-        self._check_url(edit.changes.get("url"))
+        recipe_id = edit.changes.get("recipe_id")
+        # What it has already may be gone by now.
+        await self._check(edit.changes.get("url"), None if recipe_id == before.recipe_id else recipe_id)
         with faults.as_errors():
             await self._audit.append(author, "endpoint.edited", endpoint_id, {"fields": sorted(edit.changes)})
             await self._repository.edit(endpoint_id, lambda known: requests.edited(known, edit, secret))
@@ -206,7 +211,7 @@ class Endpoints(EndpointQueries):
                 raise errors.Conflict(message, code="idempotency_conflict", detail={"endpoint_id": endpoint_id})
             return await self._shown(found), True
         endpoint = requests.made(new, endpoint_id, clock.stamp(self._clock.now()), self._secret())
-        self._check_url(new.url)
+        await self._check(new.url, new.recipe_id)
         if len(known) >= MOST_ENDPOINTS:
             raise errors.Conflict(f"there are {MOST_ENDPOINTS} endpoints; remove one first", code="too_many_endpoints")
         with faults.as_errors():
@@ -214,7 +219,9 @@ class Endpoints(EndpointQueries):
             await self._repository.put(endpoint)
         return await self._shown(endpoint, endpoint.signing_secret), False
 
-    def _check_url(self, url: str | None) -> None:
+    async def _check(self, url: str | None, recipe_id: str | None) -> None:
+        if recipe_id is not None:
+            await asyncio.to_thread(self._check_recipe, recipe_id)
         if url and (reason := self._refusal(url)) is not None:
             flaw = errors.Flaw(path="$.url", code="not_public", message=reason)
             raise errors.RequestInvalid(f"{flaw.path}: {reason}", flaws=[flaw])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from app import clock, errors
-from app.domain import triggers
+from app.domain import triggers, zones
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 10, 366 * 24 * 3600  # Shortest and longest interval.
 
@@ -28,8 +28,8 @@ def flaws(schedule: triggers.Schedule) -> Iterator[errors.Flaw]:
         yield _flaw("", "needs exactly one of cron, every_seconds and at", "missing")
     if schedule.cron is not None and (reason := _wrong_cron(schedule.cron)):
         yield _flaw(".cron", f"{schedule.cron!r:.80} cannot be used: {reason}")
-    if not _is_zone(schedule.timezone):
-        yield _flaw(".timezone", f"there is no time zone {schedule.timezone!r:.80}; use an IANA name: Europe/Berlin")
+    if fault := zones.fault(schedule.timezone):
+        yield _flaw(".timezone", fault)
     if schedule.timezone != "UTC" and schedule.cron is None:
         yield _flaw(".timezone", "belongs to cron; an instant has its own offset")
     every = schedule.every_seconds
@@ -125,14 +125,6 @@ def _wrong_cron(expression: str) -> str | None:
     except (cronsim.CronSimError, ValueError, RecursionError) as error:
         return f"{error}; an example is 30 7 * * MON-FRI"
     return None if found else "it never occurs within 50 years"
-
-
-def _is_zone(zone: str) -> bool:
-    try:
-        zoneinfo.ZoneInfo(zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
 
 
 def _flaw(place: str, message: str, code: str = "invalid") -> errors.Flaw:

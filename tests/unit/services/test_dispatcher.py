@@ -115,9 +115,11 @@ async def test_a_failing_message_names_those_that_wait_for_it() -> None:
     async with asyncio.timeout(60):
         while len(failing := await listed.list_failing("ep_1")) < 2:
             await turn()
+    (shown,) = await listed.list_endpoints()
     await tested.stop()
 
     assert {each.message_id: each.behind for each in failing} == {"m1": 1, "m3": 0}
+    assert (shown.failing, shown.behind) == (2, 1)
 
 
 async def test_tries_that_a_person_ends_are_not_begun_again() -> None:

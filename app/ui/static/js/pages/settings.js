@@ -137,7 +137,7 @@ function Endpoint({ of: endpoint, onDone }) {
       <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`}>
     <div class="card"><p><strong>${endpoint.channel}</strong> <code>${endpoint.url || endpoint.to || (endpoint.argv || []).join(" ")}</code></p>
       <p class="muted">${told(endpoint)}${endpoint.waiting > 0 ? `; ${format.plural(endpoint.waiting, "message")} to be sent` : ""}</p>
-      ${endpoint.failing > 0 && html`<p><${Status} of="warning" word=${`${format.plural(endpoint.failing, "message")} not delivered yet: ${endpoint.last_error}.`} /> Tried ${format.plural(endpoint.attempts, "time")}, next try <${Ago} at=${endpoint.next_try_at} />. <button type="button" class="small" onClick=${giveUp}>Give up</button></p>`}
+      ${endpoint.failing > 0 && html`<p><${Status} of="warning" word=${`${format.plural(endpoint.failing, "message")} not delivered yet: ${endpoint.last_error}.`} /> Tried ${format.plural(endpoint.attempts, "time")}, next try <${Ago} at=${endpoint.next_try_at} />${endpoint.behind > 0 ? `, ${endpoint.behind} behind` : ""}. <button type="button" class="small" onClick=${giveUp}>Give up</button></p>`}
       ${endpoint.dead > 0 && html`<p class="wrong-text">${endpoint.dead} could not be delivered. <button type="button" class="small" onClick=${show}>Show</button> <button type="button" class="small" onClick=${replay}>Send again</button></p>`}
       ${dead && html`<ul class="lines">${each(dead, ({ error: why, given_up_at, message }) => html`<li key=${message.message_id}><span class="wide">${message.text}</span><span class="muted">${why}</span><${Ago} at=${given_up_at} /></li>`)}</ul>`}
       <${Fault} error=${error} /></div>

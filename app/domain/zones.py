@@ -1,0 +1,29 @@
+"""Time zones, by the names that the IANA database lists.
+
+What a machine has beside them, such as `localtime` or `posixrules`, means something else on another one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from importlib import resources
+
+
+def fault(name: object) -> str | None:
+    """Return what is wrong with the name of a time zone, with the nearest one; None: there is one."""
+    if isinstance(name, str) and name in _names():
+        return None
+    region = str(name)[:80].partition("/")[0].casefold()
+    names = {zone.casefold(): zone for zone in _names() if zone.casefold().startswith(region[:2] or "/")}
+    near = names.get(str(name).casefold()) or next(
+        iter(difflib.get_close_matches(str(name)[:80], names.values(), 1)), ""
+    )
+    return f"there is no time zone {name!r:.80}; " + (
+        f"did you mean {near}?" if near else "use an IANA name: Europe/Berlin"
+    )
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    return frozenset(resources.files("tzdata").joinpath("zones").read_text("utf-8").split())
