@@ -28,6 +28,8 @@ _FORKED = responses.created(
     "idempotency_conflict",
     "approvals_need_keys",
     "concurrency_limit",
+    "unknown_parent",
+    "depth_exceeded",
     meaning="The new run is on disk with the steps that it took over.",
     repeated="An earlier request with this Idempotency-Key made the run.",
     headers={"Location": "Address of the run."},
@@ -61,6 +63,10 @@ class ForkBody(BaseModel):
         None, description="Agent of agents.json, or backend, that is asked at the step `from`."
     )
     labels: request_models.Labelling = Field(default_factory=dict)
+    parent_run_id: str | None = Field(
+        None, description="Run that asks; by default that of the agent or command that asks, where it is known."
+    )
+    runs_above: request_models.RunsAbove = None
 
     def request(self) -> fork_requests.ForkRequest:
         """Return the request that the body makes."""
@@ -73,6 +79,8 @@ class ForkBody(BaseModel):
             prompt=self.prompt,
             agent=self.agent,
             labels=self.labels,
+            parent_run_id=self.parent_run_id,
+            runs_above=self.runs_above,
         )
 
 
@@ -85,8 +93,10 @@ class PreviewBody(ForkBody):
 
     @model_validator(mode="after")
     def _fits_its_order(self) -> PreviewBody:
-        if self.order == "resume" and (self.prompt or self.agent or self.labels or isinstance(self.begin, int)):
-            raise ValueError("a resume takes no `prompt`, `agent`, `labels` or line: preview a fork")
+        if self.order == "resume" and (
+            self.prompt or self.agent or self.labels or self.parent_run_id or isinstance(self.begin, int)
+        ):
+            raise ValueError("a resume takes no `prompt`, `agent`, `labels`, `parent_run_id` or line: preview a fork")
         return self
 
 
@@ -103,8 +113,9 @@ async def fork_run(
     wanted = dataclasses.replace(
         body.request() if body else fork_requests.ForkRequest(), idempotency_key=idempotency_key
     )
-    await scoping.forked(services, callers.caller_of(request), run_id, wanted.labels, wanted.args)
-    forked = await services.runs.forks.fork(run_id, wanted, author)
+    await scoping.forked(services, callers.caller_of(request), run_id, wanted)
+    asked_by = await callers.run_of(services, request, wanted.parent_run_id)
+    forked = await services.runs.forks.fork(run_id, wanted, author, asked_by=asked_by)
     headers = {"Location": f"/api/runs/{forked.run_id}"}
     return responses.as_json(forked, status=200 if forked.existed else 201, headers=headers)
 

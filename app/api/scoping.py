@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import HTTPConnection
 
@@ -18,6 +18,9 @@ from app.domain import access, gates
 from app.engine import conversation_claims
 from app.services import requests
 from app.services.plans import requests as plan_requests
+
+if TYPE_CHECKING:
+    from app.services import fork_requests
 
 
 def refuse_role(caller: access.Caller, needed: access.Role) -> None:
@@ -99,18 +102,19 @@ async def forked(
     services: Services,
     caller: access.Caller,
     run_id: str,
-    labels: Mapping[str, str | None],
-    args: Mapping[str, Any] | None,
+    request: fork_requests.ForkRequest,
 ) -> None:
     """Refuse a fork that would leave the scope of its caller, or reach beyond it.
 
     Raises:
         errors.Denied: `out_of_scope`.
         errors.NotFound: `unknown_agent_session`.
+        errors.RequestInvalid: `unknown_parent`.
     """
     if caller.limits is not None:
-        await labelled(services, caller, run_id, labels)
-        await conversing(services, caller, args)
+        await labelled(services, caller, run_id, request.labels)
+        await conversing(services, caller, request.args)
+        await _below(services, caller.limits, request.parent_run_id, request.runs_above)
 
 
 async def conversing(services: Services, caller: access.Caller, args: Mapping[str, Any] | None) -> None:

@@ -24,6 +24,8 @@ def _body(run_id: str, request: fork_requests.ForkRequest) -> dict[str, Any]:
         "prompt": request.prompt,
         "agent": request.agent,
         "labels": dict(request.labels) or None,
+        "parent_run_id": request.parent_run_id,
+        "runs_above": request.runs_above,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -141,6 +143,8 @@ def fork(
         line=line,
         args=arguments.collect(given, None) or None,
         labels=arguments.label_changes(changes),
+        parent_run_id=arguments.parent_run_id(),
+        runs_above=arguments.runs_above(),
         **how,
     )
     if dry_run:

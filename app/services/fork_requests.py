@@ -24,10 +24,16 @@ class ForkRequest(ResumeRequest):
     labels: Mapping[str, str | None] = field(default_factory=dict)
     """Changes of the source's labels; None for one that goes."""
     idempotency_key: str | None = None  # Key under which a repetition finds the same run.
+    parent_run_id: str | None = None  # Run that asks; the new one is below it.
+    runs_above: int | None = None  # How many runs are above, where that one may be of another project.
 
     def sha256(self, run_id: str) -> str:
         """Return the hash that distinguishes a repetition for a source from another request with the same key."""
         asked = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        for name in ("parent_run_id", "runs_above"):
+            # Requests from before there were these keep their hash.
+            if asked[name] is None:
+                del asked[name]
         return plain.sha256(plain.canonical(plain.plain(asked | {"idempotency_key": None, "forked_from": run_id})))
 
 

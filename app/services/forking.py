@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,27 +40,38 @@ class Forks:
         starter: Starter,
         drivers: Mapping[str, ports.Driver],
         begun: Callable[[runs.RunStart], None],
+        above: Callable[[requests.StartRequest, str | None], Awaitable[runs.RunStart | None]],
     ) -> None:
         """Args:
         begun: Called with each new run once it is accepted.
+        above: Returns the parent of a new run, by what its request names and by the run that asks.
         """
         self._store = store
         self._engine = engine
         self._starter = starter
         self._drivers = drivers
         self._begun = begun
+        self._above = above
 
     async def fork(
-        self, run_id: str, request: ForkRequest, author: authors.Author | None = None, *, waits: bool = True
+        self,
+        run_id: str,
+        request: ForkRequest,
+        author: authors.Author | None = None,
+        *,
+        waits: bool = True,
+        asked_by: str | None = None,
     ) -> Forked:
         """Make a run that takes over the steps of another one up to the first that it would perform otherwise.
 
         Args:
             waits: Whether it can wait for other runs of its concurrency key.
+            asked_by: Run whose agent or command asks, if the request names no parent.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
-            errors.RequestInvalid: the step, the arguments or what replaces the prompt do not fit.
+            errors.RequestInvalid: the step, the arguments or what replaces the prompt do not fit; `unknown_parent`,
+                `depth_exceeded`.
             errors.Conflict: `conversation_shared`, the run continues the conversation of others;
                 `idempotency_conflict`; `approvals_need_keys`; `concurrency_limit`.
             errors.DiskFull: the disk is full or failing.
@@ -70,7 +81,7 @@ class Forks:
         key, sha256 = request.idempotency_key, request.sha256(run_id)
         if key is not None and (found := await self._store.find_repeated(key, sha256)) is not None:
             return await self._repeated(found)
-        planned = await self.planned(run_id, request)
+        planned = await self.planned(run_id, request, asked_by)
         kept, concurrency = planned.replayed.kept, planned.start.concurrency
         start = dataclasses.replace(
             planned.start,
@@ -114,7 +125,7 @@ class Forks:
             existed=True,
         )
 
-    async def planned(self, run_id: str, request: ForkRequest) -> Planned:
+    async def planned(self, run_id: str, request: ForkRequest, asked_by: str | None = None) -> Planned:
         """Return a fork as it would be made; nothing is written.
 
         Raises:
@@ -132,7 +143,9 @@ class Forks:
         key = request.from_key if request.line is None else _key_at(source, request.line)
         candidates = step_decisions.lasting(source, key)
         renewed = await self._starter.renewed(source.start, request)
-        start = self._starter.forked(source.start, source.limits, renewed, request.labels)
+        asks = requests.StartRequest(parent_run_id=request.parent_run_id, runs_above=request.runs_above)
+        overrides = renewed | self._starter.place(asks, await self._above(asks, asked_by))
+        start = self._starter.forked(source.start, source.limits, overrides, request.labels)
         _refuse_too_many(start)
         start = dataclasses.replace(start, replaced=self._replaced(source, key, request))
         found = await fork_replay.replayed(

@@ -238,7 +238,7 @@ class Runs(RunQueries):
         """Return what makes forks; the start of a run does not load it."""
         from app.services.forking import Forks
 
-        return Forks(self._store, self._engine, self._starter, self._drivers, self.started_listeners.tell)
+        return Forks(self._store, self._engine, self._starter, self._drivers, self.started_listeners.tell, self._above)
 
     @functools.cached_property
     def previews(self) -> Previews:

@@ -219,6 +219,16 @@ class Starter:
             return {}
         return await asyncio.to_thread(self._renew, start, request)
 
+    def place(self, request: StartRequest, parent: runs.RunStart | None) -> dict[str, plain.Json]:
+        """Return where a fork is among other runs: what it has in place of its source's facts.
+
+        Raises:
+            errors.RequestInvalid: `depth_exceeded`.
+        """
+        depth = self._depth(request, parent)
+        facts: dict[str, plain.Json] = {"depth": depth} if depth else {}
+        return facts | {"parent_run_id": None if parent is None else parent.run_id}
+
     def forked(
         self,
         source: runs.RunStart,
@@ -230,7 +240,7 @@ class Starter:
 
         Args:
             in_force: What the source may take by now.
-            overrides: As `renewed` returns them.
+            overrides: As `renewed` and `place` return them.
             labels: Changes of the labels; None for one that goes.
         """
         now = self._clock.now()
@@ -245,7 +255,6 @@ class Starter:
             "session_plan_task_id": None,
             "idempotency_key": None,
             "request_sha256": None,
-            "parent_run_id": None,
             "owner": "service",
             "resumed": False,
             "pinned": False,
