@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,13 @@ class _Waiting:
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.moves or self.places or self.orders)
+
+    def apart(self) -> Iterator[_Waiting]:
+        """Yield the same in parts that concern one run or one receipt each."""
+        yield from (_Waiting(rows={run_id: row}) for run_id, row in self.rows.items())
+        yield from (_Waiting(moves={run_id: moves}) for run_id, moves in self.moves.items())
+        yield from (_Waiting(places={receipt_id: place}) for receipt_id, place in self.places.items())
+        yield from (_Waiting(orders=[order]) for order in self.orders)
 
 
 class IndexQueue:
@@ -298,15 +305,13 @@ class IndexQueue:
         return self._writing
 
     async def _write(self) -> errors.StorageFault | None:
-        taken, self._waiting = self._waiting, _Waiting()
-        moves = [move for moved in taken.moves.values() for move in moved]
+        batch, self._waiting = self._waiting, _Waiting()
         try:
-            await self._inner.add_orders(taken.orders)
-            await self._inner.apply(taken.rows.values(), moves, taken.places.values())
+            await self._apply_or_isolate(batch)
         except errors.StorageFault as fault:
             _log.warning("rows wait: %s", fault.message)
             self._disk_health.rows_free = False
-            self._put_back(taken)
+            self._put_back(batch)
             self._write_soon(_PAUSE_AFTER_FAILURE_SECONDS)
             return fault
         finally:
@@ -316,16 +321,37 @@ class IndexQueue:
             self._write_soon()
         return None
 
-    def _put_back(self, taken: _Waiting) -> None:
-        later, self._waiting = self._waiting, taken
+    async def _apply_or_isolate(self, batch: _Waiting) -> None:
+        try:
+            await self._apply(batch)
+        except Exception as error:  # noqa: BLE001 - what one run brought must not cost the others their rows
+            _log.warning("rows are written one by one: %s: %s", type(error).__name__, error)
+            for part in batch.apart():
+                await self._apply_or_drop(part)
+
+    async def _apply_or_drop(self, part: _Waiting) -> None:
+        try:
+            await self._apply(part)
+        except Exception:  # noqa: BLE001 - logged
+            # Kept, it would fail every later batch. The next start rebuilds it from the run's folder.
+            about = [*part.rows, *part.moves, *part.places, *(order.run_id for order in part.orders)]
+            _log.exception("not indexed until the next start: %s", about[0])
+
+    async def _apply(self, batch: _Waiting) -> None:
+        moves = [move for moved in batch.moves.values() for move in moved]
+        await self._inner.add_orders(batch.orders)
+        await self._inner.apply(batch.rows.values(), moves, batch.places.values())
+
+    def _put_back(self, batch: _Waiting) -> None:
+        later, self._waiting = self._waiting, batch
         for run_id, row in later.rows.items():
-            taken.rows[run_id] = row
-            taken.moves.pop(run_id, None)
+            batch.rows[run_id] = row
+            batch.moves.pop(run_id, None)
         for run_id, moves in later.moves.items():
             for move in moves:
-                _join(taken.moves.setdefault(run_id, []), move)
-        taken.places |= later.places
-        taken.orders += later.orders
+                _join(batch.moves.setdefault(run_id, []), move)
+        batch.places |= later.places
+        batch.orders += later.orders
 
 
 def _finished(run: stores.RunSummary) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from app.storage.index import index_port, index_queue
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.index_queue import IndexQueue
 from app.storage.index.memory_index import MemoryIndex
+from app.storage.index.sql.index import SqlIndex
 from tests.conformance import store_harness
 
 AT = "2026-02-10T14:31:00.000Z"
@@ -253,6 +255,26 @@ async def test_rows_that_are_refused_wait_and_are_written_in_the_end(queue: Queu
     assert shown == (["old done", "new pending"], place("rcpt_1"))
     assert tried == 2
     assert sorted(await listed(queue)) == ["new pending", "old done"]
+
+
+async def test_a_row_that_the_database_cannot_hold_costs_no_other_its_place(tmp_path: Path) -> None:
+    """A text that is not Unicode is left out by itself; the runs of the same batch are found, and later ones too."""
+    database = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
+    index = IndexQueue(database, DiskHealth())
+    await index.start()
+    await index.put_run(row("before"))
+    await index.put_run(row("broken", description="half a character: \ud800"))
+    await index.put_run(row("after"))
+    await index.move_soon(Transition.take("after", AT))
+    await index.add_receipts([place("rcpt_1")])
+    await index.settle()
+    await index.put_run(row("later"))
+    found = sorted(ids(await index.list_runs(stores.RunQuery())))
+    receipt = await database.find_receipt("rcpt_1")
+    await index.close()
+
+    assert found == ["after running", "before pending", "later pending"]
+    assert receipt == place("rcpt_1")
 
 
 async def test_the_room_knows_whether_rows_can_be_written(queue: Queue) -> None:
