@@ -34,7 +34,7 @@ Then, by question:
 
 - How a cancel reaches a process: `app/worker/run_commands.py` syncs it, `app/engine/runner.py` cuts the steps off,
   `app/processes/launcher_client.py` asks for the end of the command, `app/processes/jobs.py` signals every process.
-- What agents may spend: `app/engine/spending.py` is the port, `app/worker/ledger.py` reserves and settles each call,
+- What agents may spend: `app/engine/spending.py` is the port, `app/worker/ledger.py` reserves and charges each call,
   `app/agents/pricing.py` says what it can cost, `app/services/budgets.py` continues runs when a limit is raised.
 - How lists find runs: `app/storage/index/index_port.py` is a row, `app/storage/index/index_queue.py` writes rows a
   moment later, `app/storage/runs/reconciliation.py` brings them in line with the folders at a start.

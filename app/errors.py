@@ -41,7 +41,8 @@ Faults derive from BaseException: they are never records, and no driver can swal
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -288,3 +289,18 @@ class InterruptionFault(Fault):
     """The service is stopping; the run continues at its next start."""
 
     default_code = "interrupted"
+
+
+@contextmanager
+def storage_faults_as_disk_full(consequence: str) -> Iterator[None]:
+    """Raise `DiskFull` in place of a storage fault.
+
+    Args:
+        consequence: What has not been done because of it; the message begins with it.
+    """
+    try:
+        yield
+    except Unreadable:  # It says nothing about the room on the disk.
+        raise
+    except StorageFault as fault:
+        raise DiskFull(f"{consequence}: {fault.message}", detail=fault.detail) from fault

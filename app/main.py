@@ -143,7 +143,7 @@ async def _attend(
 
 async def _load_routes(app: gateway.Gateway, application: bootstrap.Application) -> None:
     # The first request that needs them loads them at once; until it comes, runs that were unfinished go first.
-    await application.engine.settled()
+    await application.engine.wait_idle()
     if not application.engine.status().stopping:
         await app.state.load_routes()
         gc.freeze()

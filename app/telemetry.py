@@ -77,13 +77,14 @@ def handler(stream: TextIO, mask: Callable[[Any], Any]) -> logging.Handler:
 
 
 class Repeats:
-    """Limit repeated log lines; a line that passes says how many were suppressed."""
+    """Limit repeated log lines; a line that passes says how many were suppressed.
 
-    def __init__(self, now: Callable[[], float], most: int = 1) -> None:
-        """Args:
+    Args:
         now: Seconds that only go forward.
         most: How often each thing is let through within `QUIET_SECONDS`.
-        """
+    """
+
+    def __init__(self, now: Callable[[], float], most: int = 1) -> None:
         self._now = now
         self._most = most
         self._seen: dict[Hashable, tuple[float, int]] = {}
@@ -115,14 +116,14 @@ class _Timings:
     """A counter and a histogram of one kind of thing: counted as plain numbers, and put together when they are read.
 
     Counting with the library's own takes ten times as long, and each step and request is counted.
-    """
 
-    def __init__(self, counter: tuple[str, str], seconds: tuple[str, str], labels: list[str], bounds: Sequence[float]):
-        """Args:
+    Args:
         counter: Name and help text.
         seconds: Name and help text of the histogram.
         labels: Labels of the counter; the histogram has all but the last.
-        """
+    """
+
+    def __init__(self, counter: tuple[str, str], seconds: tuple[str, str], labels: list[str], bounds: Sequence[float]):
         self._counter, self._seconds = counter, seconds
         self._labels = labels
         self._bounds = (*bounds, math.inf)

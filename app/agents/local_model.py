@@ -104,7 +104,7 @@ def _answer(model: Any, question: Mapping[str, Any], hear: Callable[[str], None]
     }
     answer = _Generation(question["most_prompt_tokens"], hear)
     try:
-        model.handle_chat_completions(request, answer.take)
+        model.handle_chat_completions(request, answer.feed)
     except (RuntimeError, ValueError) as error:
         return {"refused": str(error)}
     return answer.reply
@@ -116,7 +116,7 @@ class _Generation:
         self._most_prompt_tokens = most_prompt_tokens
         self.reply: dict[str, Any] = {"text": "", "cut": False, "input_tokens": 0, "output_tokens": 0}
 
-    def take(self, chunk: Mapping[str, Any]) -> bool:
+    def feed(self, chunk: Mapping[str, Any]) -> bool:
         """Add a chunk; True stops the generation."""
         if "error" in chunk:
             self.reply = _refusal(chunk["error"])

@@ -17,12 +17,13 @@ _BYTES_A_TOKEN = 3
 
 
 class Pricing:
-    """Price calls by the price file, and by `max_cost_per_call` of backends."""
+    """Price calls by the price file, and by `max_cost_per_call` of backends.
+
+    Args:
+        current: Returns the prices in force; called for each quote.
+    """
 
     def __init__(self, current: Callable[[], prices.Prices], configs: Configs) -> None:
-        """Args:
-        current: Returns the prices in force; called for each quote.
-        """
         self._current = current
         self._configs = configs
         self._models = backends.models(configs)

@@ -33,7 +33,12 @@ _log = logging.getLogger(__name__)
 
 
 class RateLimit(live_steps.BackendQueue):
-    """The prompts to one backend and model, in the order of their coming."""
+    """The prompts to one backend and model, in the order of their coming.
+
+    Args:
+        look: Reads the pauses of other services again if their file has changed; called after each pause of a wait.
+        shared: Counts the prompts of all processes; None: of this one alone.
+    """
 
     def __init__(
         self,
@@ -43,10 +48,6 @@ class RateLimit(live_steps.BackendQueue):
         look: Callable[[], None] = lambda: None,
         shared: SharedRates | None = None,
     ) -> None:
-        """Args:
-        look: Reads the pauses of other services again if their file has changed; called after each pause of a wait.
-        shared: Counts the prompts of all processes; None: of this one alone.
-        """
         super().__init__(config.name)
         self._look = look
         self._clock = time
@@ -147,7 +148,12 @@ class _Turn:
 
 
 class RateLimits:
-    """The limits of all backends and models."""
+    """The limits of all backends and models.
+
+    Args:
+        file: Keeps the pauses that services ask for; None: they end with the process.
+        store: Counts the prompts of all processes that share it; None: there are no others.
+    """
 
     def __init__(
         self,
@@ -156,10 +162,6 @@ class RateLimits:
         file: PauseFile | None = None,
         store: RateStore | None = None,
     ) -> None:
-        """Args:
-        file: Keeps the pauses that services ask for; None: they end with the process.
-        store: Counts the prompts of all processes that share it; None: there are no others.
-        """
         self._configs = configs
         self._clock = time
         self._file = file

@@ -70,7 +70,7 @@ class Keys(Protocol):
 class Tickets(Protocol):
     """Tickets of streams."""
 
-    def taken_out(self, scope: Scope) -> tuple[Scope, str | None]:
+    def without_ticket(self, scope: Scope) -> tuple[Scope, str | None]:
         """Return a request without its ticket, and the ticket of a stream."""
 
     def use(self, ticket: str) -> access.Caller | None:
@@ -169,7 +169,11 @@ class SiteGuard:
 
 
 class TokenGuard:
-    """Find out who asks, and refuse whom neither token nor key nor sign-in lets in, where there is one of them."""
+    """Find out who asks, and refuse whom neither token nor key nor sign-in lets in, where there is one of them.
+
+    Args:
+        routes: Returns the routes once they are loaded.
+    """
 
     def __init__(
         self,
@@ -177,9 +181,6 @@ class TokenGuard:
         sign_ins: SignIns,
         routes: Callable[[], Awaitable[Iterable[Any]]],
     ) -> None:
-        """Args:
-        routes: Returns the routes once they are loaded.
-        """
         self._tickets = issued
         self._sign_ins = sign_ins
         self._credentials = sign_ins.credentials
@@ -188,7 +189,7 @@ class TokenGuard:
 
     def admitted(self, scope: Scope) -> tuple[Scope, problems.Problem | None]:
         """Return a request with its caller, a stream without its ticket; or why it is refused."""
-        asked, ticket = self._tickets.taken_out(scope) if scope["query_string"] else (scope, None)
+        asked, ticket = self._tickets.without_ticket(scope) if scope["query_string"] else (scope, None)
         # A ticket is used up even where it is not needed, so that no one else can use it.
         issued_to = None if ticket is None else self._tickets.use(ticket)
         try:

@@ -29,7 +29,7 @@ async def _shown(
 ) -> str:
     if not _is_within(limits, recipe_id):
         raise errors.NotFound(f"there is no recipe {recipe_id!r:.120}", code="recipe_not_found")
-    await services.catalogue.settle()
+    await services.catalogue.refresh()
     return recipe_id
 
 
@@ -82,7 +82,7 @@ async def list_recipes(
     """List all recipes; invalid ones include their errors."""
 
     async def read() -> list[Any]:
-        await services.catalogue.settle()
+        await services.catalogue.refresh()
         found = await asyncio.to_thread(services.catalogue.listed)
         return [recipe for recipe in found if _is_within(limits, recipe["recipe_id"])][:limit]
 
@@ -148,7 +148,7 @@ async def examine_request(services: ServicesDep, request: Request, body: request
 )
 async def route_task(services: ServicesDep, body: RouteBody) -> Response:
     """Choose a recipe from a description, without a model, and find its arguments in the project."""
-    await services.catalogue.settle()
+    await services.catalogue.refresh()
     return as_json(await asyncio.to_thread(services.route, body.description))
 
 

@@ -7,11 +7,10 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import parse_qsl
 
 from starlette.datastructures import State
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,7 +23,7 @@ from app.domain.authors import Author
 from app.services import requests
 
 if TYPE_CHECKING:
-    from app.api import queries, request_models
+    from app.api import request_models
 
 EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
 """Headers that pages of allowed origins can read."""
@@ -52,7 +51,11 @@ class Pages(Protocol):
 
 
 class Gateway:
-    """Measure, guard, bound and answer each request: here if it is a frequent one, else by its route."""
+    """Measure, guard, bound and answer each request: here if it is a frequent one, else by its route.
+
+    Args:
+        state: What the service shares with its routes; `services` once it has started.
+    """
 
     def __init__(
         self,
@@ -64,9 +67,6 @@ class Gateway:
         ids: clock.Ids,
         pages: Pages | None = None,
     ) -> None:
-        """Args:
-        state: What the service shares with its routes; `services` once it has started.
-        """
         self.state = state
         self.router = Router()
         """Answers the messages of the lifespan, and nothing else."""
@@ -324,34 +324,13 @@ async def _start(services: Services, scope: Scope, body: Any) -> Response | None
     return await start(services, connection, wanted.request(key), author)
 
 
-async def runs_listed(services: Services, request: Request, query: queries.RunsQuery, known: str | None) -> Response:
-    """Return a page of runs, newest first.
-
-    Args:
-        known: Entity tags that the client has.
-    """
-    from app.api import responses
-
-    return await responses.paged(
-        services, request, query, known, services.runs.page, lambda run: (run.created_at, run.run_id)
-    )
-
-
 async def _list(services: Services, scope: Scope, _body: object) -> Response | None:
-    from pydantic import ValidationError
+    from app.api import run_lists
 
-    from app.api import queries
-
-    given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    tags, asked = _header(scope, b"if-none-match"), dict(given)
-    if len(asked) < len(given) or len(tags) > 1:
-        return None
-    try:
-        query = queries.RunsQuery.model_validate(asked)
-    except ValidationError:
+    if (usual := run_lists.usual(scope)) is None:
         return None
     scope["route"] = _RUNS
-    return await runs_listed(services, Request(scope), query, tags[0].decode("latin-1") if tags else None)
+    return await run_lists.page(services, *usual)
 
 
 async def _alive(_services: Services, scope: Scope, _body: object) -> Response | None:

@@ -122,7 +122,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         if self.parser.get_http_version() not in _VERSIONS or not self._is_http():
             raise NotHttp
         if not self.url.startswith(b"/"):
-            self._take_authority()
+            self._apply_authority()
         super().on_headers_complete()
         # Not before: a target that is none ends the request here, and there is nothing yet that has a body.
         self._moved = self._in_body = True
@@ -201,7 +201,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._sought = place + len(line)
         return place >= 0 and _PROTOCOL.match(self._window, self._sought) is not None
 
-    def _take_authority(self) -> None:
+    def _apply_authority(self) -> None:
         # An authority in the target counts, whatever the Host says (RFC 9112, 3.2.2).
         found = _ABSOLUTE.fullmatch(self.url)
         if found is None:

@@ -19,13 +19,14 @@ _FORMS = "app.api.request_models"
 
 
 class LateRoutes:
-    """Answer requests by their routes; until these are loaded, requests wait."""
+    """Answer requests by their routes; until these are loaded, requests wait.
 
-    def __init__(self, state: State, loaded: Callable[[], None]) -> None:
-        """Args:
+    Args:
         state: What the routes share with the gateway.
         loaded: Called when they are loaded.
-        """
+    """
+
+    def __init__(self, state: State, loaded: Callable[[], None]) -> None:
         self._state = state
         self._loaded = loaded
         self._app: FastAPI | None = None

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import callers, gateway, polling, queries, refusals, request_models, responses, routers, scoping
+from app.api import callers, gateway, polling, queries, refusals, request_models, responses, routers, run_lists, scoping
 from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import views
@@ -132,7 +132,7 @@ async def list_runs(
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List runs with their progress. Filters are combined with AND."""
-    return await gateway.runs_listed(services, request, query, if_none_match)
+    return await run_lists.page(services, request, query, if_none_match)
 
 
 @router.get(

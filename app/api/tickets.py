@@ -46,7 +46,7 @@ class Tickets:
         expires, caller = self._expiring.pop(_hash(ticket), (0.0, None))
         return caller if self._clock.monotonic() < expires else None
 
-    def taken_out(self, scope: Scope) -> tuple[Scope, str | None]:
+    def without_ticket(self, scope: Scope) -> tuple[Scope, str | None]:
         """Return a request without its ticket, and the ticket of a stream; routes know nothing of tickets."""
         if not _is_stream(scope):
             return scope, None

@@ -37,7 +37,7 @@ class Protocol(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         """Take what has come, once the handshake is over in portions, and without the messages that are too large."""
         if self.handshake_initiated:
-            self._take(data)
+            self._receive(data)
         else:
             super().data_received(data)
             if not self.handshake_initiated:
@@ -86,16 +86,16 @@ class Protocol(WebSocketsSansIOProtocol):
         self.transport.write(problems.of_status(431, detail, code="head_too_large").written())
         self.transport.close()
 
-    def _take(self, data: bytes = b"") -> None:
+    def _receive(self, data: bytes = b"") -> None:
         if self.disconnected or self.transport.is_closing():
             return
         if passed := self._sieve.pass_on(data):
             super().data_received(passed)
         self._read_or_hold()
 
-    def _take_more(self) -> None:
+    def _receive_more(self) -> None:
         self._turn = False
-        self._take()
+        self._receive()
 
     def _read_or_hold(self) -> None:
         if self.disconnected or self.transport.is_closing():
@@ -108,7 +108,7 @@ class Protocol(WebSocketsSansIOProtocol):
         self.read_paused = hold
         if self._sieve.more and self.queue.empty() and self.writable.is_set() and not self._turn:
             self._turn = True
-            self.loop.call_soon(self._take_more)
+            self.loop.call_soon(self._receive_more)
 
 
 class _Handshakes(server.ServerProtocol):
@@ -167,7 +167,7 @@ class Sieve:
             elif len(self._pending) < size + length:
                 return
             else:
-                yield self._taken(size, length)
+                yield self._message_of(size, length)
 
     def _skipped(self) -> Iterator[bytes]:
         dropped = min(self._skip, len(self._pending))
@@ -176,7 +176,7 @@ class Sieve:
         if not self._skip and self._last:
             yield self._instead(_TOO_LARGE)
 
-    def _taken(self, size: int, length: int) -> bytes:
+    def _message_of(self, size: int, length: int) -> bytes:
         header, payload = self._cut(size), self._cut(length)
         self._message.append((header, header[-4:], payload))
         # Frames count with their headers, so that no flood of empty ones is held either.

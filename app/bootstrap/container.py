@@ -36,7 +36,7 @@ from app.bootstrap.use_cases import (
 )
 from app.dialects import registry as dialects
 from app.domain import capabilities, file_operations, operations, plain
-from app.engine import aio, conversation_claims, ports, refusal_performers, runner
+from app.engine import aio, conversation_claims, ports, refusal_performers, run_equipment
 from app.processes import environments, supervisor
 from app.services import (
     adoption,
@@ -254,7 +254,7 @@ def _equipment(
     performer: agent_performer.AgentPerformer,
     processes: supervisor.Supervisor,
     store: Store,
-) -> runner.Equipment:
+) -> run_equipment.Equipment:
     project = chosen.project
     performers: dict[str, ports.Performer] = {
         operations.ToolCall.kind: registry.ToolPerformer(definitions.registry, workspaces),
@@ -280,7 +280,7 @@ def _equipment(
         file_operations.MoveFile.kind: moves.MoveFilePerformer(workspaces),
         **platform.performers,
     }
-    return runner.Equipment(
+    return run_equipment.Equipment(
         performers=performers,
         clock=platform.clock,
         masker=masker_of(chosen, agents, os.environ),
@@ -294,7 +294,7 @@ def _application(
     chosen: settings.Settings,
     platform: Platform,
     definitions: Definitions,
-    equipment: runner.Equipment,
+    equipment: run_equipment.Equipment,
     store: Store,
     claims: conversation_claims.ConversationClaims,
     sessions: agent_sessions.StoredAgentSessions,
@@ -360,7 +360,7 @@ def _health(store: Store, engine: Engine, planner: control_planner.Planner, unat
 def _engine(
     chosen: settings.Settings,
     platform: Platform,
-    equipment: runner.Equipment,
+    equipment: run_equipment.Equipment,
     store: Store,
     metrics: telemetry.Metrics,
     start_child: Callable[[ports.Call], Awaitable[str]],

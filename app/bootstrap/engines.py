@@ -14,7 +14,7 @@ from app.storage import workspace_locks
 from app.storage.runs import disk_store
 
 if TYPE_CHECKING:
-    from app.engine import runner
+    from app.engine import run_equipment
     from app.worker import workspace_reservations
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Engine(run_engine.RunEngine, Protocol):
     async def recovered(self) -> int:
         """Wait until every run that was unfinished at the start is taken care of, and return how many."""
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until those of them that only wait do so again, as far as this process executes them."""
 
     async def stop(self, grace_seconds: float | None = None) -> None:
@@ -47,7 +47,7 @@ class EngineParts:
 
     store: Store  # Runs.
     drivers: Mapping[str, ports.Driver]  # Drivers by name.
-    equipment: runner.Equipment  # What performs steps.
+    equipment: run_equipment.Equipment  # What performs steps.
     start_child: Callable[[ports.Call], Awaitable[str]]  # Starts the run that a `ChildRun` asks for.
     pool: settings.PoolSettings  # How much is executed at a time.
 

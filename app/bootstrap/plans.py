@@ -10,7 +10,7 @@ from app.bootstrap.definitions import Definitions
 from app.bootstrap.engines import Store
 from app.bootstrap.platform import Platform
 from app.domain import plain, plan_operations, records
-from app.engine import ports, run_engine, runner
+from app.engine import ports, run_engine, run_equipment
 from app.flows.session_plan import driver
 from app.services import runs
 from app.services.plans import (
@@ -56,7 +56,7 @@ class PlanPerformers:
     written: Callable[[str], object]  # Called with each written plan.
     performers: Mapping[str, ports.Performer]  # What the steps of runs are performed with.
 
-    def equipped(self, equipment: runner.Equipment) -> runner.Equipment:
+    def equipped(self, equipment: run_equipment.Equipment) -> run_equipment.Equipment:
         """Return the engine's equipment with what the runs of plans need."""
         self.performers = equipment.performers
         performers = {**equipment.performers, **dict.fromkeys(KINDS, self)}

@@ -23,6 +23,9 @@ class ServiceStart:
 
     Entering waits for the first attempt. If that fails for a reason that may pass, the attempts continue in the
     background, and `refusal` says why requests must wait; any other failure is raised.
+
+    Args:
+        opened: Called once, as soon as the application is built.
     """
 
     def __init__(
@@ -31,9 +34,6 @@ class ServiceStart:
         opened: Callable[[Application], None],
         time: clock.Clock,
     ) -> None:
-        """Args:
-        opened: Called once, as soon as the application is built.
-        """
         self._build = build
         self._opened = opened
         self._clock = time

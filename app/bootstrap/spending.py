@@ -72,7 +72,7 @@ def share(terms: Terms, project: settings.ProjectSettings, store: Store) -> None
 
 
 def ledger_of(store: Store, prices: pricing.Pricing, time: clock.Clock) -> ledger.Ledger:
-    """Return what reserves and settles calls."""
+    """Return what reserves and charges calls."""
     if (shared := store.shared_spending) is not None:
         from app.worker import shared_ledger
 

@@ -35,7 +35,7 @@ async def fork_run(folder: FolderClient, run_id: str, request: fork_requests.For
     """Fork a run; the new one executes in this process."""
     found = await folder.application.store.summary(run_id)
     if found.exclusive_workspace:
-        await folder.claims.take(found.working_dir)
+        await folder.claims.claim(found.working_dir)
     return (await folder.application.runs.forks.fork(run_id, request, authors.LOCAL, waits=False)).to_json()
 
 

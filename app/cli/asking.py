@@ -20,13 +20,14 @@ _NEWS_SECONDS = 0.1  # Time in which a question may still go away by itself befo
 
 
 class Asker:
-    """Let a run that waits go on, by the answers of a person or by the defaults of its gates."""
+    """Let a run that waits go on, by the answers of a person or by the defaults of its gates.
 
-    def __init__(self, client: Client, run_id: str, *, live: bool, clear: Callable[[], None]) -> None:
-        """Args:
+    Args:
         live: Whether a person can be asked.
         clear: Clears whatever is shown in the last line.
-        """
+    """
+
+    def __init__(self, client: Client, run_id: str, *, live: bool, clear: Callable[[], None]) -> None:
         self._client = client
         self._run_id = run_id
         self._live = live

@@ -19,7 +19,12 @@ _VERIFIED_PER_PAGE = 100
 
 
 class FolderClient:
-    """Ask the services directly; runs that it starts execute in this process."""
+    """Ask the services directly; runs that it starts execute in this process.
+
+    Args:
+        claims: Takes workspaces for runs of this process; None: nothing executes here.
+        signals: Stops what executes.
+    """
 
     executes = True
 
@@ -29,10 +34,6 @@ class FolderClient:
         claims: workspaces.WorkspaceClaims | None = None,
         signals: stop_signals.StopSignals | None = None,
     ) -> None:
-        """Args:
-        claims: Takes workspaces for runs of this process; None: nothing executes here.
-        signals: Stops what executes.
-        """
         self.application = application
         """The services; of a command that only reads, those that read."""
         self._claims = claims
@@ -77,7 +78,7 @@ class FolderClient:
         """
         found = await self.application.store.summary(run_id)
         if found.exclusive_workspace:
-            await self.claims.take(found.working_dir, run_id=run_id, parent_run_id=found.parent_run_id)
+            await self.claims.claim(found.working_dir, run_id=run_id, parent_run_id=found.parent_run_id)
         return found
 
     @property
@@ -137,7 +138,7 @@ async def _executing(chosen: settings.Settings, application: bootstrap.Applicati
     locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
     # Signals are caught before anything executes: a Ctrl-C must not end the command and leave an agent at work.
     with contextlib.closing(locks), signals.caught():
-        claims = workspaces.WorkspaceClaims(application.store, locks.take)
+        claims = workspaces.WorkspaceClaims(application.store, locks.acquire)
         yield FolderClient(application, claims, signals)
 
 

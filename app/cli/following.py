@@ -140,12 +140,13 @@ def _tell_rest(detail: JsonObject, output: Shown, client: Client) -> int:
 
 
 class WaitPrinter:
-    """Print what a run waits for that a person can do, such as the gate of a run that it has started."""
+    """Print what a run waits for that a person can do, such as the gate of a run that it has started.
+
+    Args:
+        hide: Takes the line of the open step from the terminal.
+    """
 
     def __init__(self, client: Client, run_id: str, hide: Callable[[], None]) -> None:
-        """Args:
-        hide: Takes the line of the open step from the terminal.
-        """
         self._client = client
         self._run_id = run_id
         self._hide = hide

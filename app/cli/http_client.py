@@ -34,19 +34,20 @@ _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
 
 
 class HttpClient:
-    """Send each use case to its route; an answer that is not a success is raised as the error that it reports."""
+    """Send each use case to its route; an answer that is not a success is raised as the error that it reports.
+
+    Args:
+        server: Address of the service.
+        token: Bearer token, if the service wants one.
+
+    Raises:
+        errors.ConfigurationError: the address or the token is malformed.
+    """
 
     executes = False
     stopping = False
 
     def __init__(self, server: str, token: str | None) -> None:
-        """Args:
-            server: Address of the service.
-            token: Bearer token, if the service wants one.
-
-        Raises:
-            errors.ConfigurationError: the address or the token is malformed.
-        """
         if token and not re.fullmatch(settings.SENDABLE, token):
             # Refused before it is sent: the HTTP library would print it in its error.
             raise errors.ConfigurationError(

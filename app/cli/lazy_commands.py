@@ -9,12 +9,13 @@ import click
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
-    """Commands of a group; help alone imports them all."""
+    """Commands of a group; help alone imports them all.
+
+    Args:
+        modules: Module below `app.cli` of each command, which is called there as on the command line.
+    """
 
     def __init__(self, modules: Mapping[str, str]) -> None:
-        """Args:
-        modules: Module below `app.cli` of each command, which is called there as on the command line.
-        """
         self._modules = modules
         self._added: dict[str, click.Command] = {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import errors
-from app.cli import asking, exit_codes, formats, options, plan_formats, terminal, use_cases
+from app.cli import asking, exit_codes, formats, options, plan_formats, plan_use_cases, terminal, use_cases
 from app.cli.client import Client, JsonObject
 from app.domain import stop_reasons
 
@@ -28,7 +28,7 @@ async def follow(client: Client, plan: JsonObject, as_json: bool) -> int:
     told.show(plan)
     waiting: list[JsonObject] = []
     while not rests(plan) and not waiting and not client.stopping:
-        found = await client.call(use_cases.wait_for_plan, plan["session_id"], _SILENCE_SECONDS, plan["revision"])
+        found = await client.call(plan_use_cases.wait_for_plan, plan["session_id"], _SILENCE_SECONDS, plan["revision"])
         if found is None or found["revision"] == plan["revision"]:
             waiting = await _waiting(client, plan)
         plan = found or plan

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app.cli import arguments, exit_codes, options, plan_formats, use_cases
+from app.cli import arguments, exit_codes, options, plan_formats, plan_use_cases
 from app.cli.client import Access, Client, JsonObject
 
 revision = click.option(
@@ -103,7 +103,7 @@ def add(
     from app.services.plans import requests
 
     new = requests.NewTask(id=number, args=arguments.collect(given, args_file), dod=dod or "", **fields)
-    return changed(place, lambda client: client.call(use_cases.add_task, session_id, new, revision), as_json)
+    return changed(place, lambda client: client.call(plan_use_cases.add_task, session_id, new, revision), as_json)
 
 
 @click.command()
@@ -129,7 +129,7 @@ def edit(place: options.Place, as_json: bool, session_id: str, task_id: int, rev
 
     edited = requests.TaskEdit(**_edited(**given))
     return changed(
-        place, lambda client: client.call(use_cases.edit_task, session_id, task_id, edited, revision), as_json
+        place, lambda client: client.call(plan_use_cases.edit_task, session_id, task_id, edited, revision), as_json
     )
 
 
@@ -141,7 +141,9 @@ def edit(place: options.Place, as_json: bool, session_id: str, task_id: int, rev
 @options.anywhere
 def remove(place: options.Place, as_json: bool, session_id: str, task_id: int, revision: int | None) -> int:
     """Remove a task that is not running and has no dependents."""
-    return changed(place, lambda client: client.call(use_cases.remove_task, session_id, task_id, revision), as_json)
+    return changed(
+        place, lambda client: client.call(plan_use_cases.remove_task, session_id, task_id, revision), as_json
+    )
 
 
 @click.command()
@@ -173,7 +175,7 @@ def answer(
     answered = requests.ScopingAnswer(answer=text, args=arguments.collect(given, args_file), recipe_id=recipe_id)
     return changed(
         place,
-        lambda client: client.call(use_cases.answer_task, session_id, task_id, answered, revision),
+        lambda client: client.call(plan_use_cases.answer_task, session_id, task_id, answered, revision),
         as_json,
         detach=detach,
         follows=True,
@@ -193,7 +195,7 @@ def force_start(
     """Start a blocked task before its dependencies are done, at your own risk."""
     return changed(
         place,
-        lambda client: client.call(use_cases.force_start_task, session_id, task_id, revision),
+        lambda client: client.call(plan_use_cases.force_start_task, session_id, task_id, revision),
         as_json,
         detach=detach,
         follows=True,
@@ -220,7 +222,7 @@ def retry(
     """Retry a failed task and follow its plan."""
     return changed(
         place,
-        lambda client: client.call(use_cases.retry_task, session_id, task_id, fresh, revision),
+        lambda client: client.call(plan_use_cases.retry_task, session_id, task_id, fresh, revision),
         as_json,
         detach=detach,
         follows=True,

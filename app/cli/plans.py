@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, options, plan_formats, plan_tasks, use_cases
+from app.cli import arguments, exit_codes, options, plan_formats, plan_tasks, plan_use_cases
 from app.cli.client import Access, Client, JsonObject, UseCase
 from app.cli.plan_tasks import changed, detach, revision
 
@@ -49,7 +49,7 @@ def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
     new = _new(**given)
     return changed(
         place,
-        lambda client: client.call(use_cases.create_plan, new),
+        lambda client: client.call(plan_use_cases.create_plan, new),
         as_json,
         detach=detach,
         follows=True,
@@ -67,7 +67,7 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
     from app.domain import plans as engine_plans
 
     query = engine_plans.PlanQuery(**filters)
-    return exit_codes.shown(place.ask(use_cases.list_plans, query), as_json, plan_formats.plans)
+    return exit_codes.shown(place.ask(plan_use_cases.list_plans, query), as_json, plan_formats.plans)
 
 
 @plan.command()
@@ -79,7 +79,7 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
     from app.cli import asking
 
     async def work(client: Client) -> tuple[JsonObject, list[JsonObject]]:
-        found = await client.call(use_cases.show_plan, session_id)
+        found = await client.call(plan_use_cases.show_plan, session_id)
         return found, await asking.gates_of_session(client, session_id)
 
     found, gates = place.work(work, Access.EXAMINE)
@@ -92,7 +92,7 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
 @options.anywhere
 def delete(place: options.Place, session_id: str, revision: int | None) -> int:
     """Delete a plan with no active tasks. Its runs, receipts and issues are kept."""
-    place.ask(use_cases.delete_plan, session_id, revision)
+    place.ask(plan_use_cases.delete_plan, session_id, revision)
     return exit_codes.ExitCode.DONE
 
 
@@ -105,7 +105,7 @@ def follow(place: options.Place, as_json: bool, session_id: str) -> int:
     from app.cli import plan_following
 
     async def work(client: Client) -> int:
-        found = await client.call(use_cases.continue_plan, session_id)
+        found = await client.call(plan_use_cases.continue_plan, session_id)
         return await plan_following.follow(client, found, as_json)
 
     return place.work(work, Access.CHANGE)
@@ -119,7 +119,9 @@ def follow(place: options.Place, as_json: bool, session_id: str) -> int:
 @options.anywhere
 def order(place: options.Place, as_json: bool, session_id: str, tasks: tuple[int, ...], revision: int | None) -> int:
     """Reorder the tasks: list all their numbers, each after its dependencies."""
-    return changed(place, lambda client: client.call(use_cases.reorder_tasks, session_id, tasks, revision), as_json)
+    return changed(
+        place, lambda client: client.call(plan_use_cases.reorder_tasks, session_id, tasks, revision), as_json
+    )
 
 
 @plan.command()
@@ -130,7 +132,7 @@ def order(place: options.Place, as_json: bool, session_id: str, tasks: tuple[int
 @options.anywhere
 def review(place: options.Place, as_json: bool, session_id: str, review: str, revision: int | None) -> int:
     """Review definitions of done in words, or not; a review that has started continues."""
-    return changed(place, lambda client: client.call(use_cases.set_review, session_id, review, revision), as_json)
+    return changed(place, lambda client: client.call(plan_use_cases.set_review, session_id, review, revision), as_json)
 
 
 def _add_decision(name: str, decide: UseCase[[str, int, int | None], JsonObject], meaning: str) -> None:
@@ -144,8 +146,8 @@ def _add_decision(name: str, decide: UseCase[[str, int, int | None], JsonObject]
         return changed(place, lambda client: client.call(decide, session_id, proposal_id, revision), as_json)
 
 
-_add_decision("accept", use_cases.accept_proposal, "Make a change that the chief has proposed.")
-_add_decision("dismiss", use_cases.dismiss_proposal, "Dismiss a change that the chief has proposed.")
+_add_decision("accept", plan_use_cases.accept_proposal, "Make a change that the chief has proposed.")
+_add_decision("dismiss", plan_use_cases.dismiss_proposal, "Dismiss a change that the chief has proposed.")
 
 
 def _add_move(name: str, move: UseCase[[str, int | None], JsonObject], meaning: str, *, follows: bool = False) -> None:
@@ -160,10 +162,10 @@ def _add_move(name: str, move: UseCase[[str, int | None], JsonObject], meaning: 
     plan.command(name, help=meaning)(click.argument("session_id")(revision(command)))
 
 
-_add_move("approve", use_cases.approve_plan, "Approve a draft plan, so that it can be started.")
-_add_move("start", use_cases.start_plan, "Start or continue a plan and follow it.", follows=True)
-_add_move("pause", use_cases.pause_plan, "Start no further tasks. Running tasks continue to their end.")
-_add_move("resume", use_cases.resume_plan, "Resume a paused plan and follow it.", follows=True)
+_add_move("approve", plan_use_cases.approve_plan, "Approve a draft plan, so that it can be started.")
+_add_move("start", plan_use_cases.start_plan, "Start or continue a plan and follow it.", follows=True)
+_add_move("pause", plan_use_cases.pause_plan, "Start no further tasks. Running tasks continue to their end.")
+_add_move("resume", plan_use_cases.resume_plan, "Resume a paused plan and follow it.", follows=True)
 
 
 def _new(

@@ -31,7 +31,11 @@ class _Dark(BaseException):
 
 
 class Machine:
-    """A machine with a disk in memory, which can be started again after its power was lost."""
+    """A machine with a disk in memory, which can be started again after its power was lost.
+
+    Args:
+        left: Machine whose power was lost, and whose disk and index this one has; None: it is new.
+    """
 
     def __init__(
         self,
@@ -40,9 +44,6 @@ class Machine:
         at: Operation = END,
         left: Machine | None = None,
     ) -> None:
-        """Args:
-        left: Machine whose power was lost, and whose disk and index this one has; None: it is new.
-        """
         self._lived = experiment
         self.disk: memory_disk.MemoryDisk = FragileDisk(
             trouble, at, self._go_dark, left.disk.crashed(lose_unsynced=False) if left else None

@@ -51,7 +51,12 @@ END = Operation(name="end", path="", nth=1)  # Stands for the moment after the l
 
 
 class FragileDisk(memory_disk.MemoryDisk):
-    """Note the operations, and have trouble at one of them."""
+    """Note the operations, and have trouble at one of them.
+
+    Args:
+        out: Called when the power is lost, or when reads are refused from then on.
+        left: What was on the disk before; None: nothing.
+    """
 
     def __init__(
         self,
@@ -60,10 +65,6 @@ class FragileDisk(memory_disk.MemoryDisk):
         out: Callable[[], None] = lambda: None,
         left: memory_disk.MemoryDisk | None = None,
     ) -> None:
-        """Args:
-        out: Called when the power is lost, or when reads are refused from then on.
-        left: What was on the disk before; None: nothing.
-        """
         super().__init__(*((left._root, left._power_cuts) if left else ()))
         self._trouble = trouble
         self._at = at
@@ -99,10 +100,10 @@ class FragileDisk(memory_disk.MemoryDisk):
         self._looks("read", path)
         return super().read(path, offset, size)
 
-    def read_settled(self, path: str) -> bytes:
+    def read_synced(self, path: str) -> bytes:
         """Sync a file and return its content."""
         self._looks("read", path)
-        return super().read_settled(path)
+        return super().read_synced(path)
 
     def size(self, path: str) -> int:
         self._looks("stat", path)

@@ -142,7 +142,7 @@ def _composed(composer: _Composer, text: str) -> _Node:
     fast = None if _HALVES.search(text) else getattr(yaml, "CSafeLoader", None)
     try:
         for event in yaml.parse(text, Loader=fast or yaml.SafeLoader):
-            composer.take(event)
+            composer.feed(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
@@ -165,7 +165,7 @@ class _Composer:
         self._anchors: dict[str, _Node] = {}
         self._weight = 0
 
-    def take(self, event: events.Event) -> None:
+    def feed(self, event: events.Event) -> None:
         from yaml import events
 
         mark = event.start_mark

@@ -48,16 +48,18 @@ def result(gate: OpenGate | None, delivery: Answer | Delivery) -> Result:
     return Result(output=delivery.on(gate), summary=f"{delivery.decision}{message}")
 
 
-def refuse_unknown(decision: str, asked: OpenGate) -> None:
+def refuse_unknown(decision: str, open_gate: OpenGate) -> None:
     """Make sure that a gate has an option.
 
     Raises:
         errors.RequestInvalid: `unknown_decision`.
     """
-    options = asked.gate.options
+    options = open_gate.gate.options
     if decision not in options:
         message = f"{decision!r:.80} is not an option of this gate; options: {', '.join(options)}"
-        raise errors.RequestInvalid(message, code="unknown_decision", key=asked.key, detail={"options": list(options)})
+        raise errors.RequestInvalid(
+            message, code="unknown_decision", key=open_gate.key, detail={"options": list(options)}
+        )
 
 
 def lapsed(kind: str, key: str) -> errors.Conflict:

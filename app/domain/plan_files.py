@@ -45,9 +45,9 @@ def from_json(value: plain.Json) -> Plan:
         errors.InputRefused: as `read`.
     """
     flaws: list[errors.Flaw] = []
-    plan = _taken(Plan, value, "$", flaws, needed=("session_id", "tasks"))
+    plan = _accepted_fields(Plan, value, "$", flaws, needed=("session_id", "tasks"))
     found = [
-        _taken(Task, each, f"$.tasks[{index}]", flaws, needed=("id", "description"))
+        _accepted_fields(Task, each, f"$.tasks[{index}]", flaws, needed=("id", "description"))
         for index, each in enumerate(plan.get("tasks", ()))
     ]
     if not flaws:
@@ -82,7 +82,9 @@ def proposals(value: Any) -> tuple[task_reviews.Proposal, ...]:
     return tuple(_shape(task_reviews.Proposal, each) for each in _list(value))
 
 
-def _taken(kind: type, value: Any, path: str, flaws: list[errors.Flaw], needed: tuple[str, ...]) -> dict[str, Any]:
+def _accepted_fields(
+    kind: type, value: Any, path: str, flaws: list[errors.Flaw], needed: tuple[str, ...]
+) -> dict[str, Any]:
     """Return the fields that are given and valid, and unknown ones as `other`; note flaws."""
     if not isinstance(value, dict):
         flaws.append(errors.Flaw(path=path, message="must be an object"))

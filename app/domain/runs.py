@@ -167,7 +167,7 @@ class Transition:
     facts: RunFacts | None = None  # What its journals add up to by now; None: what the row shows of it stays.
 
     @classmethod
-    def take(cls, run_id: str, at: str) -> Transition:
+    def begin(cls, run_id: str, at: str) -> Transition:
         """A process takes the run up; from running too, since a crash leaves it there."""
         return _transition(run_id, RunState.RUNNING, at, also=RunState.RUNNING)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from app.domain import plain, shapes
 
@@ -201,9 +201,11 @@ def of_json(kept: Mapping[str, Any]) -> Trigger:
     """Return the trigger that a file holds; fields of later versions are left out.
 
     Raises:
-        TypeError, KeyError, AttributeError: the file holds none.
+        TypeError, KeyError, AttributeError: the file holds none, or one of a kind that a later version has added.
     """
     fields = dict(kept)
+    if fields.get("kind") not in get_args(Kind):
+        raise TypeError(f"its kind is {fields.get('kind')!r:.80}")
     for name, shape in (("schedule", Schedule), ("webhook", Webhook), ("files", Files)):
         fields[name] = None if fields.get(name) is None else _made(shape, fields[name])
     if (webhook := fields["webhook"]) is not None:

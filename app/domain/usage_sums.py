@@ -195,7 +195,7 @@ def total_usage(records: Iterable[Record]) -> Usage:
     return added
 
 
-def unsettled(
+def uncharged(
     reserved: Mapping[tuple[str, int], Reserved], records: Iterable[Record]
 ) -> dict[tuple[str, int], Reserved]:
     """Return the reserved amounts of calls that left no line."""

@@ -1,4 +1,4 @@
-"""Active time: the time in which at least one step of a run was at work."""
+"""Active time: how long at least one step of a run has been at work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WAITING = frozenset(
 
 
 class ActiveTime:
-    """The time in which at least one step of a run was at work."""
+    """How long at least one step of a run has been at work."""
 
     def __init__(self) -> None:
         self._spans: list[tuple[float, float]] = []
@@ -36,28 +36,28 @@ class ActiveTime:
         self.recorded = 0.0
         """Seconds that the lines read so far have."""
 
-    def read(self, found: Sequence[records.Record]) -> None:
+    def read(self, lines: Sequence[records.Record]) -> None:
         """Add the lines of the journal that are new."""
-        for record in found[self._read :]:
+        for record in lines[self._read :]:
             if not _only_waits(record):
                 self._add(clock.instant(record.started_at).timestamp(), clock.instant(record.completed_at).timestamp())
-        self._read, self.recorded = len(found), self._total
+        self._read, self.recorded = len(lines), self._total
 
     def add(self, spans: Iterable[tuple[float, float]]) -> None:
         """Add attempts without a line; call it after `read`."""
         for start, end in spans:
             self._add(start, end)
 
-    def until(self, now: float, begun: float | None) -> float:
+    def until(self, now: float, oldest_start: float | None) -> float:
         """Return the seconds until now.
 
         Args:
-            begun: When the oldest step that is at work began; None: none is.
+            oldest_start: When the oldest step that is at work began; None: none is.
         """
-        if begun is None:
+        if oldest_start is None:
             return self._total
-        first = bisect.bisect_left(self._spans, (begun, begun))
-        before = max(begun, self._spans[first - 1][1]) if first else begun
+        first = bisect.bisect_left(self._spans, (oldest_start, oldest_start))
+        before = max(oldest_start, self._spans[first - 1][1]) if first else oldest_start
         behind = sum(end - start for start, end in self._spans[first:])
         return self._total - behind + max(0.0, now - before)
 
@@ -67,21 +67,22 @@ class ActiveTime:
             first -= 1
         last, end = first, max(start, end)
         while last < len(self._spans) and self._spans[last][0] <= end:
-            begun, over = self._spans[last]
-            start, end, last = min(start, begun), max(end, over), last + 1
-            self._total -= over - begun
+            span_start, span_end = self._spans[last]
+            start, end, last = min(start, span_start), max(end, span_end), last + 1
+            self._total -= span_end - span_start
         self._spans[first:last] = [(start, end)]
         self._total += end - start
 
 
 class WithoutLine:
-    """The attempts at work since a run was taken up that have left no journal line."""
+    """The attempts at work since a run was taken up that have left no journal line.
 
-    def __init__(self, loaded: Loaded, tries: Mapping[str, Sequence[Started]], asks: Mapping[str, Ask]) -> None:
-        """Args:
+    Args:
         tries: Attempts begun, by step.
         asks: What its driver asks for behind the last line.
-        """
+    """
+
+    def __init__(self, loaded: Loaded, tries: Mapping[str, Sequence[Started]], asks: Mapping[str, Ask]) -> None:
         self.cut_off: list[tuple[float, float]] = []
         """When those began and were over that a further attempt has followed."""
         self.begun: float | None = None
@@ -120,7 +121,9 @@ def taken_facts(loaded: Loaded, asks: Mapping[str, Ask], now: str) -> dict[str, 
 
 
 def _only_waits(record: records.Record) -> bool:
-    asked = record.line["operation"]
-    body = asked.get("body") or {}
+    operation = record.line["operation"]
+    body = operation.get("body") or {}
     # Of operations too large for a line, only gates and calls of tools are kept in files of their own.
-    return (asked.get("kind") or body.get("kind")) in _WAITING or ("blob" in asked and record.line.get("tool") is None)
+    return (operation.get("kind") or body.get("kind")) in _WAITING or (
+        "blob" in operation and record.line.get("tool") is None
+    )

@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class RetryUntilSpace(Protocol):
-    """Wait until a write for which there is no room comes through."""
+    """Repeats a write until the disk has room for it."""
 
     async def __call__(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write, and write again as long as that ends with a `StorageFault`; the run shows it meanwhile.
+        """Write, and repeat the write while it ends with a `StorageFault`, which the run shows meanwhile.
 
         Raises:
             errors.InterruptionFault: the process stops.
@@ -31,7 +31,7 @@ async def write_once(write: Callable[[], Awaitable[T]]) -> T:
 
 
 def unheard(_: str) -> None:
-    """Take nothing in."""
+    """Discard it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class AgentPrompt:
     retry_until_space: RetryUntilSpace = field(default=write_once, compare=False, repr=False)
     """Write the record of the conversation, however long it takes: the reply may have cost money."""
     hear: Callable[[str], None] = field(default=unheard, compare=False, repr=False)
-    """Takes in what the agent says and does while it does so, in pieces."""
+    """Receives, in pieces, what the agent says and does while it works."""
     live: LiveStep = field(default_factory=LiveStep, compare=False, repr=False)
     """What its step shows meanwhile."""
 

@@ -17,29 +17,29 @@ T = TypeVar("T")
 class LightEvent:
     """An `asyncio.Event` of a tenth of its size; thousands of runs that wait have one each."""
 
-    _given: bool = False
+    _is_set: bool = False
     _waiting: Sequence[asyncio.Future[None]] = ()
 
-    def is_given(self) -> bool:
+    def is_set(self) -> bool:
         """Return whether it is set."""
-        return self._given
+        return self._is_set
 
-    def give(self) -> None:
+    def set(self) -> None:
         """Set it, and wake all who wait."""
-        self._given = True
-        waiting, self._waiting = self._waiting, ()
-        for woken in waiting:
-            if not woken.done():
-                woken.set_result(None)
+        self._is_set = True
+        waiters, self._waiting = self._waiting, ()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
-    def take_back(self) -> None:
+    def clear(self) -> None:
         """Reset it."""
-        self._given = False
+        self._is_set = False
 
-    def given(self) -> asyncio.Future[None]:
+    def wait(self) -> asyncio.Future[None]:
         """Return a future that is done once it is set."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._given:
+        if self._is_set:
             woken.set_result(None)
         else:
             self._waiting = (*(other for other in self._waiting if not other.done()), woken)
@@ -47,7 +47,7 @@ class LightEvent:
 
 
 class KeyedLock:
-    """A lock for each key, in the order of asking; it exists only while it is wanted."""
+    """A fair lock for each key; it exists only while a caller holds it or waits for it."""
 
     def __init__(self) -> None:
         self._locks: dict[Hashable, asyncio.Lock] = {}
@@ -85,7 +85,7 @@ class BackgroundTasks:
         """Start a task and wait for it; it continues if the caller is cancelled."""
         return await asyncio.shield(self.begin(work, name))
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no task is left."""
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -110,15 +110,15 @@ class GracePeriod:
         self._limits: set[asyncio.Task[None]] = set()
 
     def limit(self, seconds: float) -> None:
-        """End it in so many seconds from now, unless an earlier call ends it sooner."""
+        """End the period after this many seconds, unless an earlier call ends it sooner."""
         self._limits.add(asyncio.create_task(self._lose(seconds)))
 
     async def wait_for(self, resting: asyncio.Task[None]) -> None:
         """Wait until the task has ended or the period is over."""
         lost = asyncio.create_task(self._lost.wait())
         await asyncio.wait((resting, lost), return_when=asyncio.FIRST_COMPLETED)
-        for waiting in (lost, *self._limits):
-            waiting.cancel()
+        for task in (lost, *self._limits):
+            task.cancel()
 
     async def _lose(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
@@ -126,7 +126,7 @@ class GracePeriod:
 
 
 async def wait_first(*waits: Awaitable[object]) -> None:
-    """Wait until one of several waits is over, well or not, and give up the others."""
+    """Wait until the first of several waits ends, by success or failure, and cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -135,12 +135,12 @@ async def wait_first(*waits: Awaitable[object]) -> None:
 
 
 async def end(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks and wait until they have ended, well or not."""
+    """Cancel tasks and wait until all have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def failure(task: asyncio.Future[Any] | None) -> BaseException | None:
-    """Return the error that ended a task; None where it works, was cancelled or has ended well."""
+    """Return the error that ended a task; None if it runs, was cancelled or succeeded."""
     return task.exception() if task is not None and task.done() and not task.cancelled() else None

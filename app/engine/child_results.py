@@ -13,7 +13,7 @@ from app.engine import dry_replay, ports, stores
 async def result(
     store: stores.RunStore, drivers: Mapping[str, ports.Driver], child: str, status: states.RunState
 ) -> records.Result:
-    """Return what came of a run that another run has started."""
+    """Return the result of a run that another run has started."""
     try:
         output = await _output(store, drivers, child, status)
     except errors.ControlRoomError as error:

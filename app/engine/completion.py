@@ -13,8 +13,8 @@ from app.domain.events import EventType
 from app.domain.runs import Ending, Superseded, Transition
 from app.domain.states import RunState
 from app.engine.driver_scheduler import DriverScheduler
-from app.engine.equipment import Equipment, Parked
 from app.engine.missing_lines import MissingLines
+from app.engine.run_equipment import Equipment, Parked
 from app.engine.run_projection import RunProjection
 from app.engine.space_retry import SpaceRetry
 from app.engine.stores import RunLog
@@ -34,7 +34,7 @@ class Completion:
         self._masker = equipment.masker
         self._reach = equipment.probes.reach
         self._run_id = log.loaded.start.run_id
-        # A pause that stood in the journal already has had its event at the latest when the run was loaded.
+        # A pause that was in the journal before has its event since the run was loaded, at the latest.
         self._pause_is_told = log.loaded.decisions.paused is not None
 
     async def end(self, scheduler: DriverScheduler) -> RunState:
@@ -52,7 +52,7 @@ class Completion:
         return await self._end(dataclasses.replace(_CANCELLED, superseded_by=superseded_by), None, [])
 
     async def pause(self, parked: Parked | None) -> RunState:
-        """Let the run rest until a person unpauses it; a person's own pause is written already."""
+        """Pause the run until a person unpauses it; a pause that a person ordered is in the journal already."""
         if parked is None:
             decisions = self._run_log.loaded.decisions
             return await self._show_pause(decisions.paused, decisions.pause_error)
@@ -63,14 +63,14 @@ class Completion:
         return await self._show_pause(parked.reason, error)
 
     async def park_for_lines(self, missing: MissingLines) -> RunState:
-        """Park the run until a person decides about journal lines that are gone."""
+        """Park the run until a person decides what to do about missing journal lines."""
         error = missing.error(self._run_id)
         _log.error("run parked: %s", error.message, extra={"run_id": self._run_id, "code": error.code})
         self._run_log.add_event(EventType.RECOVERY_LINES_MISSING, None, error.detail)
         return await self.pause(Parked(LINES_MISSING, error))
 
     async def release(self) -> RunState:
-        """Let go of a run because the service stops; what it cuts off does not count as a crash."""
+        """Release the run because the service stops; steps that are cut off do not count as crashed."""
         # Without this line the next start would count the interrupted step as a crash, and three planned restarts would
         # park the run as a crash loop.
         try:
@@ -81,14 +81,14 @@ class Completion:
         return RunState.RUNNING
 
     async def park(self, fault: errors.Fault) -> RunState:
-        """Let the run rest because of a fault that another version or a repair may end; no journal is touched."""
+        """Park the run because of a fault that another version or a repair may fix; the journal is left unchanged."""
         # A line of this version in the journal could keep the version that began the run from continuing it.
         error = self._masked(fault)
         _log.error("run parked: %s", error["message"], extra={"run_id": self._run_id, "code": fault.code})
         return await self._show_pause(fault.code, error)
 
     async def rest_again(self) -> RunState:
-        """Bring projections up to date with a rest that is written already."""
+        """Update the projections of a run whose ending or pause is in the journal already."""
         decisions = self._run_log.loaded.decisions
         if decisions.ended is None:
             return await self._show_pause(decisions.paused, decisions.pause_error)
@@ -104,15 +104,15 @@ class Completion:
 
     async def _end(self, ending: Ending, error: Mapping[str, plain.Json] | None, causes: list[int]) -> RunState:
         self._reach("run.before_ended")
-        shown = ending.to_json()
-        facts = {"status": ending.status.value, "causes": causes, "error": error, "ending": shown}
+        ending_json = ending.to_json()
+        facts = {"status": ending.status.value, "causes": causes, "error": error, "ending": ending_json}
         # Of `ended` and `cancel_requested` the first line wins. Where a cancel was synced before this line, it has been
         # answered already, and the run must not end as done.
         if not await self._durability.commit(lambda: self._run_log.decide(DecisionKind.ENDED, facts)):
             return await self.cancel()
         self._reach("run.after_ended")
-        self._projection.end(ending.status, error, shown)
-        await self._show_end(ending.status, error, shown)
+        self._projection.end(ending.status, error, ending_json)
+        await self._show_end(ending.status, error, ending_json)
         return ending.status
 
     async def _show_end(
@@ -123,8 +123,8 @@ class Completion:
         # then reads its journal. A finished row over older snapshots would never be looked at again.
         self._projection.touch()
         await self._durability.commit(self._run_log.flush)
-        ended = self._run_log.loaded.decisions.ended
-        at = ended.at if ended else self._projection.now()
+        end_line = self._run_log.loaded.decisions.ended
+        at = end_line.at if end_line else self._projection.now()
         await self._projection.note(Transition.end(self._run_id, status, at, code, gates.end_reason(error, ending)))
 
     async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
@@ -139,7 +139,7 @@ class Completion:
         return RunState.PAUSED
 
     def _masked(self, error: errors.ControlRoomError | errors.Fault) -> dict[str, plain.Json]:
-        # What a driver asked for is quoted as it was asked, with the secrets that the recipe's texts hold.
+        # The message quotes the driver's request, which can contain secrets from texts of the recipe.
         masked: dict[str, plain.Json] = self._masker.mask_cut(plain.plain(error.to_json()))
         return masked
 
@@ -148,8 +148,8 @@ class Completion:
         return decided.paused_by if decided.paused is not None else None
 
     def _cut_off(self) -> tuple[str, ...]:
-        kept = (record.key for record in self._projection.counted if record.finish is not None and record.done)
-        return tuple(dict.fromkeys(kept))
+        keys = (record.key for record in self._projection.counted if record.finish is not None and record.done)
+        return tuple(dict.fromkeys(keys))
 
     def _positions(self, keys: tuple[str, ...]) -> list[int]:
         latest = {record.key: record.position for record in self._projection.records if record.final} if keys else {}

@@ -17,7 +17,7 @@ ARGUMENT = "agent_session_id"  # Argument of a run that names the conversation w
 
 
 class ConversationClaims:
-    """Say who may speak in a conversation (agent-recipes, 3.3).
+    """Decide which run may use a conversation (agent-recipes, 3.3).
 
     A run has a conversation from its claim until it has ended or speaks in another one. The claim is a file, and the
     run's journals show whether it still counts, so that no crash and no other process is passed over.
@@ -43,7 +43,7 @@ class ConversationClaims:
             errors.AgentFailed: `agent_session_damaged`.
             errors.StorageFault: the claim could not be made durable.
         """
-        # A refused run must not hold it even for a moment, or the run that has it would find it taken.
+        # A refused run must not hold it even briefly, or the run that owns it would be refused.
         await self._claimant(agent_session_id, run_id)
         async with self._sessions.hold(agent_session_id, run_id):
             if await self._claimant(agent_session_id, run_id) != run_id:
@@ -51,26 +51,26 @@ class ConversationClaims:
             yield
 
     async def begin_again(self, fresh: agent_sessions.AgentSession, order: str) -> agent_sessions.AgentSession:
-        """Carry out a person's order to begin a conversation again, and return it; nothing if that was done before.
+        """Restart a conversation by order of a person, and return it; an order that was carried out changes nothing.
 
         Args:
-            fresh: The conversation as if it had never been.
+            fresh: The conversation in its initial state.
             order: Name of the order.
 
         Raises:
             errors.StorageFault: it could not be made durable.
         """
         try:
-            kept = await self._sessions.find(fresh.agent_session_id)
+            session = await self._sessions.find(fresh.agent_session_id)
         except errors.AgentFailed:
             # The person wants to leave the damaged conversation.
-            kept = None
-        if kept is not None and order in kept.orders:
-            return kept
-        before = kept or fresh
-        begun = dataclasses.replace(fresh.anew(), names=before.names + 1, orders=(*before.orders, order))
-        await self._sessions.renew(begun)
-        return begun
+            session = None
+        if session is not None and order in session.orders:
+            return session
+        before = session or fresh
+        renewed = dataclasses.replace(fresh.anew(), names=before.names + 1, orders=(*before.orders, order))
+        await self._sessions.renew(renewed)
+        return renewed
 
     async def has_begun(self, agent_session_id: str) -> None:
         """Note that a conversation has had a reply.
@@ -78,9 +78,9 @@ class ConversationClaims:
         Raises:
             errors.StorageFault: it could not be made durable.
         """
-        kept = await self._sessions.find(agent_session_id)
-        if kept is not None and not kept.created:
-            await self._sessions.keep(dataclasses.replace(kept, created=True))
+        session = await self._sessions.find(agent_session_id)
+        if session is not None and not session.created:
+            await self._sessions.keep(dataclasses.replace(session, created=True))
 
     async def holder(self, agent_session_id: str) -> str | None:
         """Return the run that has a conversation; None if none has.
@@ -114,6 +114,6 @@ class ConversationClaims:
 
 
 def continued(start: runs.RunStart) -> str | None:
-    """Return the conversation that a run is to go on with; None if it begins one of its own."""
+    """Return the conversation that a run is to continue; None if it begins one of its own."""
     named = start.args.get(ARGUMENT)
     return named if isinstance(named, str) else None

@@ -34,7 +34,7 @@ class Documents(Protocol):
         """
 
     async def remove(self, name: str) -> None:
-        """Remove a document, durably; a missing one is not a fault.
+        """Remove a document durably; nothing if it does not exist.
 
         Raises:
             errors.StorageFault: it could not be removed.

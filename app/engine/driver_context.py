@@ -37,7 +37,7 @@ class DriverContext:
     def perform(
         self, key: str, operation: operations.Operation, place: Place | None = None
     ) -> Generator[Any, Any, Record]:
-        # A plain generator: one frame to resume where a coroutine that awaits its request has two.
+        # A plain generator resumes one frame; a coroutine that awaits its request would resume two.
         if self._run.replaced is not None:
             operation = _replaced(self._run.replaced, key, operation)
         record: Record = yield driver_scheduler.Ask(key=key, operation=operation, place=place or Place(step_id=key))
@@ -59,7 +59,7 @@ class DriverContext:
         return await driver_scheduler.Read(blob=blob)
 
     def fill(self, name: str, slot: Slot) -> None:
-        # What a record holds is masked; a driver that reads it as JSON may find a secret that is escaped there.
+        # A record is masked as text; decoded as JSON it can contain a secret that was escaped there.
         text = self._masker.mask(slot.text)
         self._slots[name] = slot if text is slot.text or text == slot.text else self._without_secrets(slot, text)
 
@@ -79,10 +79,10 @@ class DriverContext:
 
     def files(self, standing: ShownState) -> dict[str, plain.Json]:
         """Make the further files of the run folder."""
-        made: dict[str, plain.Json] = {}
+        contents: dict[str, plain.Json] = {}
         for projection in self._projections:
-            made.update(projection(standing))
-        masked: dict[str, plain.Json] = self._masker.mask(made)
+            contents.update(projection(standing))
+        masked: dict[str, plain.Json] = self._masker.mask(contents)
         return masked
 
     def _without_secrets(self, slot: Slot, text: str) -> Slot:
@@ -93,10 +93,10 @@ class DriverContext:
 def _replaced(
     fields: Mapping[str, Mapping[str, plain.Json]], key: str, operation: operations.Operation
 ) -> operations.Operation:
-    """Return an operation with what a fork puts in place of its prompt or agent."""
-    found = fields.get(key)
-    if found is None or not isinstance(operation, operations.AgentCall):
+    """Return an operation with the prompt or agent that a fork replaces."""
+    replacement = fields.get(key)
+    if replacement is None or not isinstance(operation, operations.AgentCall):
         return operation
     # JSON has no tuples.
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in replacement.items()}
     return dataclasses.replace(operation, **values)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from app.domain.records import BlobRef, Place, Record
 _log = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[^\x00-\x1f\x7f]{1,300}")
-STEPS_AT_ONCE = 64  # Steps of branches before the owner gets its turn, with which it lets others go first.
+STEPS_AT_ONCE = 64  # Branch steps after which the owner gets control, so that it can yield to other runs.
 
 _NONE: frozenset[str] = frozenset()
 _NO_BODY: Mapping[str, plain.Json] = {}
@@ -115,13 +115,13 @@ class DriverScheduler:
         self.asks: dict[str, Ask] = {}
         """Open requests by key, in the order of asking."""
         self.unopened: dict[str, Ask] = {}
-        """Those of them that the owner has not taken up yet."""
+        """Those of them that the owner has not opened yet."""
         self.dropped: list[str] = []
         """Keys of requests whose branch was cancelled since the owner looked last."""
         self.reads: list[Read] = []
-        """Open requests for contents; answered before the next record is handed out."""
+        """Open requests for contents; they are answered before the next record is delivered."""
         self.finished = False
-        """Whether the driver is over."""
+        """Whether the driver has finished."""
         self.result: Any = None
         """What it returned."""
         self.failure: Exception | None = None
@@ -134,7 +134,7 @@ class DriverScheduler:
         self.advance()
 
     def deliver(self, record: Record) -> None:
-        """Hand a record to the branch that asks for its key, and go on."""
+        """Give a record to the branch that requested its key, and advance."""
         ask = self.asks.pop(record.key)
         self.unopened.pop(record.key, None)
         assert ask.asker is not None
@@ -144,12 +144,12 @@ class DriverScheduler:
         self.ready.append((ask.asker, record, None))
         self.advance()
 
-    def answer(self, read: Read, content: plain.Json) -> None:
-        """Hand the content behind a handle to the branch that asked; nothing if it was cancelled meanwhile."""
-        if read in self.reads:
-            self.reads.remove(read)
-        if read.branch is not None and not read.branch.over:
-            self.ready.append((read.branch, content, None))
+    def answer(self, request: Read, content: plain.Json) -> None:
+        """Give the content behind a handle to the branch that requested it, unless that was cancelled meanwhile."""
+        if request in self.reads:
+            self.reads.remove(request)
+        if request.branch is not None and not request.branch.over:
+            self.ready.append((request.branch, content, None))
             self.advance()
 
     def start_waiting(self, path: str) -> bool:
@@ -168,8 +168,8 @@ class DriverScheduler:
         return True
 
     def advance(self) -> None:
-        """Step branches that can go on, in their order, until all are blocked or a portion is done."""
-        # A driver may loop for long without asking for anything. The portion gives the owner's event loop its turn, so
+        """Step the ready branches in order until all are blocked or a portion is done."""
+        # A driver may loop for long without a request. The portion returns control to the owner's event loop, so
         # that one recipe with thousands of branches cannot delay other runs. Replay takes the same portions; they do
         # not change the order of branches.
         for _ in range(STEPS_AT_ONCE):
@@ -184,12 +184,12 @@ class DriverScheduler:
         return any(_holds(path, branch) for path in self._cancelled)
 
     def close(self) -> None:
-        """Drop the driver where it stands."""
+        """Close the driver wherever it is."""
         if self._main is not None:
             try:
                 self._drop(self._main)
             except errors.DriverFault as fault:
-                # Whatever the run has come to is decided, and must not be replaced by this.
+                # The result of the run is decided, and an error while closing must not replace it.
                 _log.warning("%s", fault.message)
 
     def _step(self, branch: _Branch, value: Any, error: BaseException | None) -> None:
@@ -283,23 +283,23 @@ class DriverScheduler:
             self.ready.append((join.owner, {name: join.results[name] for name in join.children}, None))
 
     def _cancel_siblings(self, join: _Join) -> None:
-        left = [child for child in join.children.values() if not child.over]
-        # The paths are kept: lines of a cancelled branch may follow in the journal, written while the failure was on
-        # its way. Replay skips them instead of calling them nondeterminism.
-        self._cancelled |= {child.path for child in left}
-        for child in left:
+        siblings = [child for child in join.children.values() if not child.over]
+        # The paths are kept: the journal may contain later lines of a cancelled branch, written before the failure
+        # reached it. Replay skips them instead of reporting nondeterminism.
+        self._cancelled |= {child.path for child in siblings}
+        for child in siblings:
             self._drop(child)
 
     def _drop(self, branch: _Branch) -> None:
         branch.over = True
         if branch.ask is not None:
             del self.asks[branch.ask.key]
-            # A request that the owner has not taken up has no performer to stop.
+            # A request that the owner has not opened has no performer to stop.
             if self.unopened.pop(branch.ask.key, None) is None:
                 self.dropped.append(branch.ask.key)
             branch.ask.asker = None
             branch.ask = None
-        self.reads = [read for read in self.reads if read.branch is not branch]
+        self.reads = [request for request in self.reads if request.branch is not branch]
         for child in branch.join.children.values() if branch.join else ():
             if not child.over:
                 self._drop(child)

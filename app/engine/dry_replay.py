@@ -43,7 +43,7 @@ async def review(
 
 
 async def replays(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> None:
-    """Make sure that a driver asks for what the living lines hold.
+    """Check that a driver requests the operations of the living lines.
 
     Raises:
         errors.NondeterminismFault, errors.DriverFault: it does not.
@@ -54,7 +54,7 @@ async def replays(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> 
 async def asked(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
     """Return the gates at which a run without an executing process waits for an answer.
 
-    Where the present driver does not fit the journal, there is none that could be answered.
+    Empty if the present driver does not fit the journal.
     """
     decided, recorded = loaded.decisions, {(record.key, record.attempt) for record in loaded.records}
     asks = await open_asks(loaded, driver, read_blob)
@@ -97,21 +97,21 @@ def _bare(view: views.RunView) -> Board:
 
 
 def at_rest(loaded: Loaded) -> views.RunView:
-    """Return the view of a run that rests, by its journals alone, without its driver."""
-    decisions, ended = loaded.decisions, loaded.decisions.ended
+    """Return the view of a run at rest from its journals alone, without its driver."""
+    decisions, end_line = loaded.decisions, loaded.decisions.ended
     newest = loaded.records[-1].completed_at if loaded.records else loaded.start.created_at
     return views.RunView(
         start=loaded.start,
         status=decisions.status,
-        reason=gates.end_reason(ended.error, ended.ending) if ended else decisions.paused,
+        reason=gates.end_reason(end_line.error, end_line.ending) if end_line else decisions.paused,
         records=loaded.records,
         dead=frozenset(decisions.dead),
         usage=usage_sums.total_usage(loaded.records),
-        error=ended.error if ended else decisions.pause_error,
-        ending=ended.ending if ended else None,
+        error=end_line.error if end_line else decisions.pause_error,
+        ending=end_line.ending if end_line else None,
         limits=loaded.limits,
         updated_at=max(newest, decisions.last_at or newest),
         paused_at=decisions.paused_at if decisions.paused is not None else None,
         started_at=decisions.first_taken_at,
-        completed_at=ended.at if ended else None,
+        completed_at=end_line.at if end_line else None,
     )

@@ -1,7 +1,7 @@
-"""The feed: the newest events of all runs, for those who follow them, and numbers by which polls learn of changes."""
+"""The feed: the newest events of all runs for followers, and change numbers for polls."""
 
-# It costs a run one call for each write of its events, and one test for each event. Only while a client follows are
-# events written out sooner than they would be.
+# A run pays one call for each write of its events, and one test for each event. Events are written out earlier than
+# usual only while a client follows.
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.domain.events import Event
 KEPT_EVENTS = 10_000  # Most events that are kept.
 KEPT_BYTES = 16 * 2**20  # Most bytes of events that are kept.
 KEPT_SECONDS = 3600.0  # Longest time that an event is kept.
-STIR_SECONDS = 0.1  # Time that events wait for others before they are written out for those who follow.
+STIR_SECONDS = 0.1  # Time that events wait for others before they are written out for followers.
 
 _NUMBERS_KEPT = 10_000
 
@@ -50,14 +50,14 @@ class Run(Protocol):
 
 
 class News(Protocol):
-    """What other processes write to a store that they share, as it is announced."""
+    """Announcements of what other processes write to a shared store."""
 
     on_begun: Callable[[str], Awaitable[None]] | None
     """Called with each run that another process has begun or resumed."""
 
     @property
     def is_listening(self) -> bool:
-        """Return whether everything is announced at present; if not, it must be looked for."""
+        """Return whether all writes are announced at present; if not, callers must poll."""
 
     def start(self, on_write: Callable[[str | None], None]) -> None:
         """Begin to listen, and to publish events of others in the feed.
@@ -89,7 +89,7 @@ class Portion:
 
 
 class EventFeed:
-    """Keep what was written of all runs, within bounds."""
+    """Keep the newest written events of all runs, within bounds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -115,7 +115,7 @@ class EventFeed:
         return self._kept[0].first if self._kept else self.last + 1
 
     def publish(self, run: Run, events: Sequence[Event], size_bytes: int) -> None:
-        """Keep events that are written, and wake those who follow."""
+        """Keep written events, and wake the followers."""
         if not events or clock.is_internal(run.run_id):
             return
         now = self._monotonic()
@@ -145,19 +145,19 @@ class EventFeed:
         self._wake()
 
     def stir(self, source: Source) -> None:
-        """Let a run write its events in a moment, since a client follows."""
+        """Have a run write its events soon, since a client follows."""
         self._stirred[source] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(STIR_SECONDS, self._write_out)
 
     def behind(self, place: int) -> list[Portion]:
         """Return the kept portions after a place, oldest first; the first portion may begin before it."""
-        found: list[Portion] = []
+        portions: list[Portion] = []
         for portion in reversed(self._kept):
             if portion.last <= place:
                 break
-            found.append(portion)
-        return found[::-1]
+            portions.append(portion)
+        return portions[::-1]
 
     async def news(self) -> None:
         """Wait for the next publication."""
@@ -180,9 +180,9 @@ class EventFeed:
         while self._kept and (
             self._count > KEPT_EVENTS or self._bytes > KEPT_BYTES or self._kept[0].written_at < oldest
         ):
-            gone = self._kept.popleft()
-            self._count -= len(gone.events)
-            self._bytes -= gone.size_bytes
+            oldest_portion = self._kept.popleft()
+            self._count -= len(oldest_portion.events)
+            self._bytes -= oldest_portion.size_bytes
 
 
 class RunVersions:
@@ -216,26 +216,26 @@ class RunVersions:
         return number
 
     def wake_all(self) -> None:
-        """Let every run seem changed, so that no poll waits."""
+        """Mark every run as changed, so that no poll waits."""
         self._latest += 1
         self._floor = self._latest
         self._numbers.clear()
-        for waiting in self._waiting.values():
-            _wake(waiting)
+        for waiters in self._waiting.values():
+            _wake(waiters)
 
     async def _next(self, run_id: str) -> None:
-        woken = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(run_id, set())
-        waiting.add(woken)
+        waiter = asyncio.get_running_loop().create_future()
+        waiters = self._waiting.setdefault(run_id, set())
+        waiters.add(waiter)
         try:
-            await woken
+            await waiter
         finally:
-            waiting.discard(woken)
-            if not waiting and self._waiting.get(run_id) is waiting:
+            waiters.discard(waiter)
+            if not waiters and self._waiting.get(run_id) is waiters:
                 del self._waiting[run_id]
 
 
-def _wake(waiting: set[asyncio.Future[None]]) -> None:
-    for woken in waiting:
-        if not woken.done():
-            woken.set_result(None)
+def _wake(waiters: set[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)

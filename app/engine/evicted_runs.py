@@ -1,4 +1,4 @@
-"""Evicted runs: what stays in memory of a run that only waits, while its runner and its folder are closed."""
+"""Evicted runs: what remains in memory of a waiting run whose runner and folder are closed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EvictedRun:
         return self.executor.writer.wanted
 
     def want(self) -> None:
-        """Let it be loaded, also if its folder is only being closed."""
+        """Request that it is loaded, even while its folder is still being closed."""
         self.executor.writer.wanted = True
 
     @property
@@ -89,12 +89,12 @@ class RestingInput:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RestingRun:
-    """A run that only awaits inputs without a time: no task, and nothing but what is shown, stays of it."""
+    """A run that only awaits inputs without a deadline: it has no task, and only what views show remains of it."""
 
     start: RunStart  # What it began with.
     inputs: tuple[RestingInput, ...]  # What it awaits.
     updated_at: str  # When it last changed.
-    taken: bool  # Whether this process had taken it up; if not, it was only read.
+    taken: bool  # Whether this process has executed it; if not, it was only read.
     wanted: bool = False  # Whether it is to be loaded.
 
     status: ClassVar[RunState] = RunState.WAITING
@@ -102,7 +102,7 @@ class RestingRun:
     executor: ClassVar[None] = None
 
     def want(self) -> None:
-        """Let it be loaded, also if its folder is only being closed."""
+        """Request that it is loaded, even while its folder is still being closed."""
         self.wanted = True
 
     def open(self) -> list[views.OpenStep]:

@@ -36,7 +36,7 @@ async def replayed(
     *,
     asks_again: bool = False,
 ) -> Replayed:
-    """Hand steps of a source to the driver of a new run, up to the first that it would perform otherwise.
+    """Replay steps of a source with the driver of a new run, up to the first that it would perform differently.
 
     Args:
         candidates: Finished steps of the source in order.
@@ -56,7 +56,7 @@ async def replayed(
     context = DriverContext(start, lambda key, facts: None)
     scheduler = DriverScheduler(lambda: driver.drive(context), note)
     loaded = stores.Loaded(start=start, records=candidates, decisions=Decisions(), emitted=frozenset())
-    kept: list[records.Record] = []
+    kept_steps: list[records.Record] = []
     differs: errors.NondeterminismFault | None = None
     try:
         scheduler.start()
@@ -69,11 +69,11 @@ async def replayed(
             except errors.NondeterminismFault as fault:
                 differs = fault
                 break
-            kept.append(record)
-            if len(kept) % _LINES_BETWEEN_BREATHS == 0:
+            kept_steps.append(record)
+            if len(kept_steps) % _LINES_BETWEEN_BREATHS == 0:
                 await asyncio.sleep(0)
         return Replayed(
-            kept=tuple(kept),
+            kept=tuple(kept_steps),
             differs=differs,
             asks=dict(scheduler.asks),
             conversations=tuple(spoken),
@@ -93,7 +93,7 @@ def _refuse_gate(scheduler: DriverScheduler, record: records.Record) -> None:
 async def _hand_out(
     scheduler: DriverScheduler, record: records.Record, loaded: stores.Loaded, read_blob: replay.ReadBlob
 ) -> None:
-    # Steps that were left out may have let a branch have its turn.
+    # Omitted steps may have let a waiting branch start.
     if record.key not in scheduler.asks and scheduler.start_waiting(record.branch):
         await replay.satisfy(scheduler, read_blob)
     replay.hand_out(scheduler, record, loaded)
@@ -101,16 +101,16 @@ async def _hand_out(
 
 
 def living(source: stores.Loaded) -> list[records.Record]:
-    """Return the finished steps of a run that count."""
+    """Return the finished, living steps of a run."""
     return [record for record in source.records if record.final and record.position not in source.decisions.dead]
 
 
 def line(record: records.Record) -> dict[str, plain.Json]:
-    """Return a step's journal line as a fork has it: nothing was paid for it there."""
+    """Return a step's journal line as a fork contains it: without usage, since the fork paid nothing."""
     fields = {name: value for name, value in record.line.items() if name not in _CHAIN}
     return fields | {"taken_over": True, "usage": None}
 
 
-def source_hash(kept: Sequence[records.Record]) -> str:
-    """Return the bare hash of steps as their source's journal holds them."""
-    return plain.sha256(b"\n".join(plain.canonical(record.line) for record in kept))
+def source_hash(steps: Sequence[records.Record]) -> str:
+    """Return the bare hash of the journal lines of a source's steps."""
+    return plain.sha256(b"\n".join(plain.canonical(record.line) for record in steps))

@@ -42,13 +42,13 @@ def line(
         operation: `{hash}` with `body`, or `blob` for a large one.
     """
     ask, result = attempt.ask, attempt.result
-    place, asked, output = ask.place, ask.operation, result.output
-    tool = isinstance(asked, ToolCall)
+    place, performed, output = ask.place, ask.operation, result.output
+    tool = isinstance(performed, ToolCall)
     fields = {
         "step_index": place.step_index,
         "step_id": place.step_id,
         "phase": place.phase,
-        **(facts_of(asked) if tool or isinstance(asked, Refusal | AgentCall) else _NO_FACTS),
+        **(facts_of(performed) if tool or isinstance(performed, Refusal | AgentCall) else _NO_FACTS),
         "status": result.status._value_,
         "output_slot": place.output_slot,
         "receipt_id": receipt_id(run_id, ask.key, attempt.attempt)
@@ -73,9 +73,9 @@ def line(
         "final": attempt.retry_at is None,
         "retry_at": attempt.retry_at,
     }
-    if isinstance(asked, AgentCall) and asked.model is not None and "body" not in operation:
+    if isinstance(performed, AgentCall) and performed.model is not None and "body" not in operation:
         # A long prompt is not kept here, and sums of usage are grouped by model.
-        fields["model"] = asked.model
+        fields["model"] = performed.model
     if result.finish:
         fields["finish"] = result.finish
     if result.covers is not None:
@@ -94,7 +94,7 @@ def events(run_id: str, record: Record, number: int) -> list[Event]:
         "duration_ms": line.get("duration_ms"),
         "attempt": record.attempt,
     }
-    made: list[Event] = []
+    line_events: list[Event] = []
     if not record.final:
         type, facts["error"], facts["retry_at"] = EventType.STEP_RETRYING, line.get("error"), record.retry_at
     elif record.status is StepState.FAILED:
@@ -103,10 +103,12 @@ def events(run_id: str, record: Record, number: int) -> list[Event]:
         type, facts["status"], facts["preview"] = EventType.STEP_FINISHED, record.status._value_, record.summary
     if isinstance(record.output, dict) and (answer := gates.answer_in(record)) is not None:
         decided = EventType.GATE_DECIDED._value_
-        made.append(Event(seq=number, at=at, type=decided, run_id=run_id, key=record.key, data=gates.told(answer)))
+        line_events.append(
+            Event(seq=number, at=at, type=decided, run_id=run_id, key=record.key, data=gates.told(answer))
+        )
         number += number > 0
-    made.append(Event(seq=number, at=at, type=type._value_, run_id=run_id, key=record.key, data=facts))
-    return made
+    line_events.append(Event(seq=number, at=at, type=type._value_, run_id=run_id, key=record.key, data=facts))
+    return line_events
 
 
 def masked(masker: plain.Masker, result: Result) -> Result:

@@ -1,4 +1,4 @@
-"""Live output: what comes of a step while it is performed, masked and appended to its log."""
+"""Live output: what a step writes while it is performed, masked and appended to its log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.domain import plain
 from app.engine.live_steps import LiveStep
 
 MOST_CHARACTERS = 32 * 1024 * 1024
-"""Output of one try that is appended at most; the rest is left out, and the log says so."""
+"""Most output of one try that is appended; the rest is omitted, and the log says so."""
 
 PAUSE_SECONDS = 0.25  # Shortest time between two writes to one log.
 
@@ -30,12 +30,12 @@ AppendLog: TypeAlias = Callable[[str, str], Awaitable[bool]]
 
 
 async def not_kept(_name: str, _text: str) -> bool:
-    """Keep nothing, where there is no folder."""
+    """Discard the text, for runs without a folder."""
     return True
 
 
 class LiveOutput:
-    """One output of one attempt. The step never waits for it: a log that cannot be written is given up."""
+    """One output of one attempt. The step never waits for it; a log that cannot be written is abandoned."""
 
     # Thousands of attempts are under way at a time, and most of them say nothing for long.
     __slots__ = (
@@ -57,7 +57,7 @@ class LiveOutput:
         self._writing: asyncio.Task[None] | None = None
 
     def hear(self, text: str) -> None:
-        """Take in a piece of output."""
+        """Add a piece of output."""
         self._step.output_at = _CLOCK.now()
         if self._size > _MOST_PENDING:
             self._leave_out(_MOST_HELD)
@@ -74,7 +74,7 @@ class LiveOutput:
             self._writing = asyncio.get_running_loop().create_task(self._write_on(), name=f"output {self._name}")
 
     def hear_bytes(self, content: bytes, skipped_bytes: int = 0) -> None:
-        """Take in a piece of output that may end within a character.
+        """Add a piece of output that may end within a character.
 
         Args:
             skipped_bytes: Bytes before it that were left out.
@@ -113,12 +113,12 @@ class LiveOutput:
         self._pending, self._held, self._size = [], text[end:], len(text) - end
         if self._is_over or not end:
             return
-        shown = str(self._masker.mask(text[:end]))
-        if self._written + len(shown) > MOST_CHARACTERS:
-            shown, self._is_over = shown[: MOST_CHARACTERS - self._written] + _FULL, True
+        masked = str(self._masker.mask(text[:end]))
+        if self._written + len(masked) > MOST_CHARACTERS:
+            masked, self._is_over = masked[: MOST_CHARACTERS - self._written] + _FULL, True
         try:
-            if await asyncio.shield(asyncio.ensure_future(self._append(self._name, shown))):
-                self._written += len(shown)
+            if await asyncio.shield(asyncio.ensure_future(self._append(self._name, masked))):
+                self._written += len(masked)
             else:
                 self._held, self._size = text[:end] + self._held, self._size + end
         except (errors.StorageFault, errors.InterruptionFault) as fault:
@@ -128,8 +128,8 @@ class LiveOutput:
     def _leave_out(self, most: int | None = None) -> None:
         """Keep the complete unwritten lines, and drop the text up to the next line."""
         text = (self._held + "".join(self._pending))[:most]
-        kept = text[: text.rfind("\n") + 1] + _LEFT_OUT
-        self._pending, self._held, self._size, self._is_torn = [kept], "", len(kept), True
+        whole_lines = text[: text.rfind("\n") + 1] + _LEFT_OUT
+        self._pending, self._held, self._size, self._is_torn = [whole_lines], "", len(whole_lines), True
 
     def _end_of_whole(self, text: str) -> int:
         """Return where a text can be cut without cutting a secret: behind a line or, in a long one, between them."""

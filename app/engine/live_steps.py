@@ -17,14 +17,14 @@ class LiveStep:
 
     output_at: datetime | None = None
     """When the newest output of its present attempt came; None before the first."""
-    stalled: Stalled | None = None  # Its present silence, once that has been told.
+    stalled: Stalled | None = None  # Its present silence, once it was reported.
     queue: BackendQueue | None = None  # Queue of its backend that it waits in; None while it does not.
     refused_until: datetime | None = None
-    """When its prompt is sent again, which the service has refused as too early; None: it has not."""
+    """When its prompt is sent again after the service refused it as too early; None: it was not refused."""
 
 
 class BackendQueue:
-    """Prompts that a backend answers one at a time, in the order of their coming."""
+    """Prompts that a backend answers one at a time, in order of arrival."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -39,7 +39,7 @@ class BackendQueue:
 
     @asynccontextmanager
     async def waiting(self, step: LiveStep) -> AsyncIterator[None]:
-        """Show a step as one that waits, for the block; one at a time is at the head."""
+        """Show a step as waiting during the block; one step at a time is at the head."""
         self._waiting[step] = None
         step.queue = self
         try:
@@ -50,7 +50,7 @@ class BackendQueue:
             step.queue = None
 
     def turn(self, step: LiveStep) -> AbstractAsyncContextManager[None]:
-        """Wait for the step's turn, and hold it."""
+        """Wait for the step's turn, and keep it during the block."""
         return self._held(step)
 
     @asynccontextmanager

@@ -61,7 +61,7 @@ class Repaired(TypedDict):
 
 
 class Collected(TypedDict):
-    """What was found in object storage that no run names, or was removed from it."""
+    """Objects that no run names: found in object storage, or removed from it."""
 
     dry_run: bool  # Whether nothing was removed.
     older_than_seconds: int  # Age from which an object counts.
@@ -108,7 +108,7 @@ class Maintenance(Protocol):
         """
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> Repaired:
-        """Cut a damaged run back to what can be believed, and leave it paused; the damaged files are kept aside.
+        """Cut a damaged run back to its sound prefix, and leave it paused; the damaged files are set aside.
 
         Args:
             dry_run: Whether to change nothing and report the changes that would be made.
@@ -121,7 +121,7 @@ class Maintenance(Protocol):
 
 
 class Rechecks(Protocol):
-    """Notice that folders were changed while their runs were at rest."""
+    """Detect folders that were changed while their runs were at rest."""
 
     async def touched(self, run_ids: Sequence[str]) -> list[str]:
         """Return the runs that are not open and whose folders were changed since they came to rest,
@@ -129,11 +129,11 @@ class Rechecks(Protocol):
         """
 
     async def declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> bool:
-        """Show a run at rest that is damaged as failed, in its row too; its authority is left as it is."""
+        """Show a damaged run at rest as failed, in its row too; its authority is unchanged."""
 
 
 class KeptUp(Protocol):
-    """A store whose folders are looked after."""
+    """A store whose folders can be checked and repaired."""
 
     @property
     def maintenance(self) -> Maintenance:

@@ -1,4 +1,4 @@
-"""Marking: changes of a run's labels, its pin and its limits, and votes at its gates, written whatever it is doing."""
+"""Marking: changes of a run's labels, pin and limits, and votes at its gates, in whatever state it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.engine import run_engine, spending, stores
 async def mark(
     log: stores.RunLog, marks: run_engine.Marks, author: authors.Author | None, reach: Callable[[str], None]
 ) -> bool:
-    """Write down how a run is marked from now on, and return whether that changed anything.
+    """Record new labels, pin or vote of a run, and return whether that changed anything.
 
     Raises:
         errors.RequestInvalid: it would have too many labels.
@@ -23,16 +23,16 @@ async def mark(
     if marks.vote is not None:
         return await _vote(log, marks.vote, author, reach)
     start = log.loaded.start
-    changed: dict[str, plain.Json] = {
+    changes: dict[str, plain.Json] = {
         name: text for name, text in marks.labels.items() if start.labels.get(name) != text
     }
-    _refuse_too_many(start.overridden({"labels": changed}))
-    facts: dict[str, plain.Json] = {"labels": changed} if changed else {}
+    _refuse_too_many(start.overridden({"labels": changes}))
+    facts: dict[str, plain.Json] = {"labels": changes} if changes else {}
     facts |= {} if marks.pinned in (None, start.pinned) else {"pinned": marks.pinned}
     if not facts:
         return False
-    written = {**facts, **authors.facts(author)}
-    await _decide(log, decisions.DecisionKind.LABELLED, written, reach, "labels")
+    line = {**facts, **authors.facts(author)}
+    await _decide(log, decisions.DecisionKind.LABELLED, line, reach, "labels")
     return True
 
 
@@ -43,15 +43,15 @@ async def limit(
     reach: Callable[[str], None],
     spends: spending.Spending | None,
 ) -> None:
-    """Write down what an unfinished run may take from now on, and put it in force.
+    """Record new limits of an unfinished run, and apply them.
 
     Raises:
         errors.WrongState: it has ended, or will.
         errors.StorageFault: it could not be made durable.
     """
-    found, run_id = log.loaded.decisions, log.loaded.start.run_id
-    if found.ended or found.cancel_requested_at:
-        raise errors.WrongState(f"the run {run_id} is {found.status} and cannot be limited any more")
+    decided, run_id = log.loaded.decisions, log.loaded.start.run_id
+    if decided.ended or decided.cancel_requested_at:
+        raise errors.WrongState(f"the run {run_id} is {decided.status} and cannot be limited any more")
     facts = {"limits": limits.to_json(), **authors.facts(author)}
     await _decide(log, decisions.DecisionKind.LIMITED, facts, reach, "limit")
     if spends is not None:
@@ -61,12 +61,12 @@ async def limit(
 async def _vote(
     log: stores.RunLog, vote: run_engine.Vote, author: authors.Author | None, reach: Callable[[str], None]
 ) -> bool:
-    """Write down what a key decides, once for each key."""
-    written = {**dataclasses.asdict(vote), **authors.facts(author)}
+    """Record the vote of a key, once for each key."""
+    line = {**dataclasses.asdict(vote), **authors.facts(author)}
     name = None if author is None else author.name
-    if any(known.name == name for known in log.loaded.decisions.votes.get(vote.gate_id, ())):
+    if any(earlier.name == name for earlier in log.loaded.decisions.votes.get(vote.gate_id, ())):
         return False
-    await _decide(log, decisions.DecisionKind.VOTED, written, reach, "vote")
+    await _decide(log, decisions.DecisionKind.VOTED, line, reach, "vote")
     return True
 
 

@@ -1,4 +1,4 @@
-"""Missing lines: what a run waits with whose journals have lost lines, since steps without a line would run again."""
+"""Missing lines: a run whose journal has lost lines waits for a person, or its steps would run again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingLines:
-    """Journal lines of which something else than the journal knows."""
+    """Journal lines that something other than the journal proves."""
 
     file: str  # The journal.
     lines: int  # Lines that it has.
@@ -25,7 +25,7 @@ class MissingLines:
     told_by: str  # What knows of them.
 
     def error(self, run_id: str) -> errors.StepError:
-        """Return the error that parks the run, with the place and the way on."""
+        """Return the error that parks the run, with the place and what to do."""
         of = f" of {self.known_lines}" if self.known_lines > self.lines else ""
         message = (
             f"run {run_id}: {self.file} has {self.lines}{of} lines, {self.told_by} shows more; steps whose lines are"
@@ -38,13 +38,13 @@ class MissingLines:
 def unled(records: Iterable[Record], decisions: Decisions, scheduler: DriverScheduler) -> MissingLines | None:
     """Return the missing lines if steps were begun that a driver with this journal would not have requested."""
     lines = list(records)
-    known = {record.key for record in lines} | scheduler.asks.keys()
-    begun = [
+    requested = {record.key for record in lines} | scheduler.asks.keys()
+    unexplained = [
         key
         for key, tries in decisions.attempts.items()
-        if key not in known and not scheduler.was_cancelled(tries[-1].branch)
+        if key not in requested and not scheduler.was_cancelled(tries[-1].branch)
     ]
-    if not begun:
+    if not unexplained:
         return None
-    told_by = f"control.jsonl (begun: {', '.join(begun):.200})"
+    told_by = f"control.jsonl (begun: {', '.join(unexplained):.200})"
     return MissingLines(file="steps.jsonl", lines=len(lines), known_lines=len(lines), told_by=told_by)

@@ -75,7 +75,7 @@ def waits(steps: Iterable[StepAttempt], due: Mapping[str, str]) -> list[StepWait
 
 
 def waits_at_rest(loaded: Loaded, asks: Mapping[str, Ask]) -> list[StepWait]:
-    """Return what the open steps of a run wait for by its folder alone.
+    """Return what the open steps of a run wait for, from its folder alone.
 
     Args:
         asks: What its driver asks for behind the last line.
@@ -91,13 +91,13 @@ def executed_elsewhere(view: views.RunView, loaded: Loaded, asks: Mapping[str, A
         return view
     recorded = {(record.key, record.attempt) for record in loaded.records}
     tried = [(ask, decided.highest_attempt.get(ask.key, 0)) for ask in itertools.islice(asks.values(), MOST)]
-    begun = [(ask, attempt) for ask, attempt in tried if attempt and (ask.key, attempt) not in recorded]
-    awaits = any(isinstance(ask.operation, operations.Input) for ask, _ in begun)
-    waits = awaits and len(begun) == len(tried) and all(ask.operation.idle for ask, _ in begun)
+    open_attempts = [(ask, attempt) for ask, attempt in tried if attempt and (ask.key, attempt) not in recorded]
+    awaits = any(isinstance(ask.operation, operations.Input) for ask, _ in open_attempts)
+    waits = awaits and len(open_attempts) == len(tried) and all(ask.operation.idle for ask, _ in open_attempts)
     return dataclasses.replace(
         view,
         status=RunState.WAITING if waits else RunState.RUNNING,
-        open=[_begun(loaded, ask, attempt) for ask, attempt in begun],
+        open=[_begun(loaded, ask, attempt) for ask, attempt in open_attempts],
     )
 
 
@@ -136,13 +136,13 @@ def _of_ask(loaded: Loaded, ask: Ask, tried: Iterable[Record]) -> StepWait:
     for record in tried:
         if record.position not in decided.dead and record.attempt >= attempt:
             failed = record
-    begun = decided.attempts.get(ask.key)
+    attempts = decided.attempts.get(ask.key)
     return StepWait(
         key=ask.key,
         operation=ask.operation,
         attempt=attempt,
-        since=decided.asked.get(ask.key) or (begun[-1].at if begun else None),
+        since=decided.asked.get(ask.key) or (attempts[-1].at if attempts else None),
         due_at=decided.due.get(ask.key),
-        performing=bool(begun) and failed is None,
+        performing=bool(attempts) and failed is None,
         failed=failed,
     )

@@ -122,10 +122,10 @@ class Dialect(Driver, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
-    """A recipe's text with what it takes from other files put in."""
+    """A recipe's text with the parts inserted that it takes from other files."""
 
-    source: str  # The text; where something could not be put in, its reference still stands.
-    flaws: tuple[errors.Flaw, ...] = ()  # What could not be put in, at the place of its reference.
+    source: str  # The text; a part that could not be inserted is still a reference.
+    flaws: tuple[errors.Flaw, ...] = ()  # Parts that could not be inserted, at the places of their references.
 
 
 @runtime_checkable
@@ -133,7 +133,7 @@ class ComposingDialect(Protocol):
     """A language whose recipes can take parts from files beside them."""
 
     def compose(self, source: str, read: Callable[[str], str]) -> Composition:
-        """Put the parts in, before the recipe is parsed.
+        """Insert the parts before the recipe is parsed.
 
         Args:
             read: Returns the text of a file by its path from the folder of the recipes; raises `errors.InputRefused`
@@ -164,14 +164,14 @@ class GraphedDriver(Protocol):
 
 @runtime_checkable
 class BoundedDriver(Protocol):
-    """A driver that knows how often its runs ask agents at most."""
+    """A driver that can bound how often its runs ask agents."""
 
     def call_limit(self, start: RunStart) -> limits.CallLimit:
         """Return the worst case of a run."""
 
 
 @runtime_checkable
-class PathTakingDialect(Protocol):
+class PathArgsDialect(Protocol):
     """A language whose recipes show which arguments name files."""
 
     declares_paths: bool
@@ -192,7 +192,7 @@ class SecretiveDialect(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """What a recipe must not let be seen."""
+    """The secrets of a recipe."""
 
     names: frozenset[str] = frozenset()  # Variables of the service's environment whose values are secret.
     texts: frozenset[str] = frozenset()  # Secret texts that the recipe itself holds.
@@ -247,11 +247,11 @@ class Performer(Protocol):
 
 
 class Capacity(Protocol):
-    """A run's hold on the pool's bounded places."""
+    """A run's hold on the pool's bounded capacity."""
 
     @property
     def holders(self) -> Container[str]:
-        """Return the ids of the runs that hold one now."""
+        """Return the ids of the runs that hold capacity now."""
 
     async def enter(self) -> None:
         """Wait until a place is free and take it; at once if one is held. Several steps of the run
@@ -259,7 +259,7 @@ class Capacity(Protocol):
         """
 
     def leave(self) -> None:
-        """Give the place back; nothing if none is held."""
+        """Release the capacity; nothing if the run holds none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

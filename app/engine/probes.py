@@ -1,4 +1,4 @@
-"""Probes: named points that do nothing in production, and that a test can await, hold, or die at."""
+"""Probes: named points that do nothing in production; a test can await or hold them, or kill the process there."""
 
 from __future__ import annotations
 

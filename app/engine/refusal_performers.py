@@ -1,4 +1,4 @@
-"""Refusals and skips: steps without an operation, recorded like every other."""
+"""Refusals and skips: steps without an operation, recorded like all others."""
 
 # A reference to null fails before anything could be requested. Without a journal line the step would be missing
 # from the list of steps, and a resume would have nothing to repeat and fail at the same place.

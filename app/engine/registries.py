@@ -1,4 +1,4 @@
-"""Registries: values by name, which are imported and made when they are first asked for."""
+"""Registries: values by name, imported and created on first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class LazyRegistry(Mapping[str, T]):
-    """Values by name, each imported and made when first asked for: a command that shows one run loads one driver."""
+    """Values by name, each imported and created on first use: a command that shows one run loads one driver."""
 
     def __init__(self, makers: Mapping[str, Callable[[], T]]) -> None:
         self._makers = {name: functools.cache(make) for name, make in makers.items()}

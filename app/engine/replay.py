@@ -1,4 +1,4 @@
-"""Replay: hands the journal's living lines to a driver, forward and once, and detects nondeterminism."""
+"""Replay: gives the journal's living lines to a driver, once and in order, and detects nondeterminism."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.stores import Loaded
 
 ADOPTED = "adopted"
-"""In place of an operation's hash, where a run written by hand was adopted: any operation fits."""
+"""Stands for an operation's hash in an adopted run that was written by hand: any operation matches."""
 
 _LINES_BETWEEN_BREATHS = 64
 
@@ -22,7 +22,7 @@ ReadBlob = Callable[[BlobRef], Awaitable[plain.Json]]
 
 
 async def replay(scheduler: DriverScheduler, loaded: Loaded, read_blob: ReadBlob) -> None:
-    """Start a driver and hand it every living final line; nothing is performed.
+    """Start a driver and give it every living final line; nothing is performed.
 
     Raises:
         errors.NondeterminismFault: the driver does not ask for what a line holds.
@@ -35,14 +35,14 @@ async def replay(scheduler: DriverScheduler, loaded: Loaded, read_blob: ReadBlob
 async def hand_out_all(
     scheduler: DriverScheduler, lines: Iterable[Record], loaded: Loaded, read_blob: ReadBlob
 ) -> None:
-    """Hand a driver the living final ones among the next lines of its run.
+    """Give a driver the living final ones among the next lines of its run.
 
     Raises:
         errors.NondeterminismFault: the driver does not ask for what a line holds.
     """
     for count, record in enumerate(lines):
         if record.position not in loaded.decisions.dead:
-            # Where lines are dead, a branch may have had its turn when one was over that is not any more.
+            # If lines are dead, a branch may have started after one that had ended then and has not ended now.
             if loaded.decisions.dead and record.key not in scheduler.asks and scheduler.start_waiting(record.branch):
                 await satisfy(scheduler, read_blob)
             hand_out(scheduler, record, loaded)
@@ -52,16 +52,14 @@ async def hand_out_all(
 
 
 async def satisfy(scheduler: DriverScheduler, read_blob: ReadBlob) -> None:
-    """Let every branch go on until it is blocked, in portions, and answer every open request for a
-    content, in order.
-    """
+    """Advance every branch until it is blocked, in portions, and answer the requests for contents in order."""
     while scheduler.ready or scheduler.reads:
         if scheduler.ready:
             await asyncio.sleep(0)
             scheduler.advance()
         else:
-            read = scheduler.reads[0]
-            scheduler.answer(read, await read_blob(read.blob))
+            request = scheduler.reads[0]
+            scheduler.answer(request, await read_blob(request.blob))
 
 
 def hand_out(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> None:
@@ -72,7 +70,7 @@ def hand_out(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> None
     """
     ask = scheduler.asks.get(record.key)
     if ask is None:
-        # A line that no branch asks for means that the driver took another way than in the recorded run. Only a line
+        # A line that no branch requests means that the driver diverged from the recorded run. Only a line
         # of a branch that a failing sibling has cancelled is expected here.
         if not scheduler.was_cancelled(record.branch):
             raise _unasked(scheduler, record, loaded)
@@ -91,10 +89,10 @@ class Exchanges:
         self._said: dict[str, list[ports.Exchange]] = {name: [] for name in agent_session_ids}
 
     def note(self, ask: Ask, record: Record) -> None:
-        """Take in a line; a prompt without a reply is not part of a conversation."""
-        said = self._of(ask)
-        if said is not None and record.done and isinstance(ask.operation, operations.AgentCall):
-            said.append(ports.Exchange(prompt=ask.operation.prompt, reply=record.output, blob=record.blob))
+        """Add a line; a prompt without a reply is not part of a conversation."""
+        exchanges = self._of(ask)
+        if exchanges is not None and record.done and isinstance(ask.operation, operations.AgentCall):
+            exchanges.append(ports.Exchange(prompt=ask.operation.prompt, reply=record.output, blob=record.blob))
 
     def before(self, ask: Ask) -> tuple[ports.Exchange, ...]:
         """Return what was said in the conversation that an open step speaks in."""
@@ -108,20 +106,22 @@ class Exchanges:
 
 
 def _unasked(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> errors.NondeterminismFault:
-    asked = list(scheduler.asks) or (["nothing more"] if scheduler.finished else ["nothing yet"])
+    requests = list(scheduler.asks) or (["nothing more"] if scheduler.finished else ["nothing yet"])
     first = {key: dict(ask.body) for key, ask in list(scheduler.asks.items())[:5]}
     what = f"line {record.position + 1} of its journal holds the step {record.key!r}, but the recipe's driver asks for"
-    return _fault(record, loaded, f"{what} {', '.join(asked[:5])}", first)
+    return _fault(record, loaded, f"{what} {', '.join(requests[:5])}", first)
 
 
-def _differs(record: Record, loaded: Loaded, asked_hash: str, asked: object) -> errors.NondeterminismFault:
+def _differs(record: Record, loaded: Loaded, asked_hash: str, body: object) -> errors.NondeterminismFault:
     what = f"the recipe's driver asks for another operation under the key {record.key!r} than"
-    said = f"{what} line {record.position + 1} of its journal holds"
-    return _fault(record, loaded, said, {"hash": asked_hash, "body": asked})
+    difference = f"{what} line {record.position + 1} of its journal holds"
+    return _fault(record, loaded, difference, {"hash": asked_hash, "body": body})
 
 
-def _fault(record: Record, loaded: Loaded, said: str, asked: Mapping[str, Any]) -> errors.NondeterminismFault:
-    message = f"run {loaded.start.run_id}: {said}. Nothing was written; the version that began the run continues it."
+def _fault(record: Record, loaded: Loaded, difference: str, request: Mapping[str, Any]) -> errors.NondeterminismFault:
+    message = (
+        f"run {loaded.start.run_id}: {difference}. Nothing was written; the version that began the run continues it."
+    )
     recorded = record.line.get("operation")
-    facts = {"run_id": loaded.start.run_id, "line": record.position + 1, "recorded": recorded, "asked": asked}
+    facts = {"run_id": loaded.start.run_id, "line": record.position + 1, "recorded": recorded, "asked": request}
     return errors.NondeterminismFault(message, key=record.key, detail=facts)

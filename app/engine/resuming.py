@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from app import clock, errors
 from app.domain import authors, decisions, gates, plain, runs, slots, views
 from app.engine import dry_replay, ports, run_engine, step_decisions, stores
-from app.engine.equipment import Equipment
+from app.engine.run_equipment import Equipment
 
 Drivers = Mapping[str, ports.Driver]
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 async def resume(log: stores.RunLog, how: run_engine.Resume, drivers: Drivers, equipment: Equipment) -> None:
-    """Write down that a run is sent on; its row says unfinished before that is durable.
+    """Record that a run is resumed; its row says unfinished before the line is durable.
 
     Raises:
         errors.RequestInvalid: there is no such step; `recipe_differs`, the steps it keeps do not fit the overrides.
@@ -29,14 +29,14 @@ async def resume(log: stores.RunLog, how: run_engine.Resume, drivers: Drivers, e
         await _make_sure_it_replays(sent_on, drivers, log, equipment)
     spans: plain.Json = decisions.ranges(dead)
     equipment.probes.reach("pool.before_resume")
-    written = authors.facts(how.author)
-    await _decide(log, {"dead": spans, "overrides": dict(how.overrides), **written}, clock.stamp(equipment.clock.now()))
+    who = authors.facts(how.author)
+    await _decide(log, {"dead": spans, "overrides": dict(how.overrides), **who}, clock.stamp(equipment.clock.now()))
     equipment.probes.reach("pool.after_resume")
     await show(log, dataclasses.replace(sent_on, decisions=log.loaded.decisions), drivers)
 
 
 async def queue(log: stores.RunLog, drivers: Drivers, at: str) -> None:
-    """Show a run as queued whose journal says that it continues."""
+    """Show a run as queued after its journal says that it continues."""
     try:
         await log.move(runs.Transition.queue(log.loaded.start.run_id, at))
     except errors.StorageFault as fault:
@@ -45,7 +45,7 @@ async def queue(log: stores.RunLog, drivers: Drivers, at: str) -> None:
 
 
 async def show(log: stores.RunLog, loaded: stores.Loaded, drivers: Drivers) -> None:
-    """Bring the snapshots of a run up to date that rests in the queue from now on."""
+    """Update the snapshots of a run that waits in the queue from now on."""
     try:
         view = await dry_replay.review(loaded, drivers.get(loaded.start.dialect), log.get_blob)
     except (errors.ControlRoomError, errors.StorageFault) as fault:
@@ -55,7 +55,7 @@ async def show(log: stores.RunLog, loaded: stores.Loaded, drivers: Drivers) -> N
 
 
 def _say_outdated(log: stores.RunLog, fault: errors.ControlRoomError | errors.StorageFault) -> None:
-    # The command is on disk and stands. If it failed here, its caller would not queue the run.
+    # The command is durable. If it failed here, its caller would not queue the run.
     run_id = log.loaded.start.run_id
     _log.warning("shown as it was before: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
 
@@ -79,7 +79,7 @@ async def _make_sure_it_replays(
     try:
         await dry_replay.replays(sent_on, driver, log.get_blob)
     except (errors.NondeterminismFault, errors.DriverFault) as fault:
-        # The old recipe may name other secrets than the new one, and its lines are quoted beside what is asked now.
+        # The old recipe may name other secrets than the new one, and messages quote the lines of both.
         hiding = equipment.hiding_for(driver, log.loaded.start.recipe).hiding_for(driver, sent_on.start.recipe)
         masked = hiding.masker.mask_cut(plain.plain(fault.to_json()))
         raise errors.RequestInvalid(
@@ -91,13 +91,13 @@ async def _make_sure_it_replays(
 
 
 async def _decide(log: stores.RunLog, facts: dict[str, plain.Json], at: str) -> None:
-    run_id, ended = log.loaded.start.run_id, log.loaded.decisions.ended
+    run_id, end_line = log.loaded.start.run_id, log.loaded.decisions.ended
     await log.move(runs.Transition.queue(run_id, at))
     try:
         await log.decide(decisions.DecisionKind.RESUMED, facts)
     except errors.StorageFault:
-        if ended is not None:
-            code = ended.error["code"] if ended.error else None
-            reason = gates.end_reason(ended.error, ended.ending)
-            await log.move(runs.Transition.end(run_id, ended.status, ended.at, code, reason))
+        if end_line is not None:
+            code = end_line.error["code"] if end_line.error else None
+            reason = gates.end_reason(end_line.error, end_line.ending)
+            await log.move(runs.Transition.end(run_id, end_line.status, end_line.at, code, reason))
         raise

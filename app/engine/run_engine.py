@@ -1,4 +1,4 @@
-"""The engine port: what use cases ask of whatever executes runs."""
+"""The engine port: what use cases require of an engine, in four groups."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 class EngineStatus:
     """How busy the engine is."""
 
-    running: int  # Runs that hold a slot.
+    running: int  # Runs that hold capacity.
     queued: int  # Runs that wait for one.
-    resting: int  # Runs that only wait, loaded or asleep, and those that a fault parked.
-    limit: int  # Slots in all.
+    resting: int  # Runs that only wait, loaded or evicted, and those that a fault parked.
+    limit: int  # Most runs that execute at a time.
     stopping: bool  # Whether it is shutting down.
     stalled: int = 0  # Steps whose agent or program has been silent for long.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """How an ended run is sent on."""
+    """How an ended run is continued."""
 
     from_key: str | None = None  # Step to go back to; None: the causes of the ending.
     overrides: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Fields of the run's start that are put in place of the frozen ones: `args`, `recipe`, `frozen`, …"""
+    """Fields that replace the frozen ones of the run's start: `args`, `recipe`, `frozen`, …"""
     author: Author | None = None  # Who asks for it; None: Control Room itself.
 
 
@@ -52,7 +52,7 @@ class Marks:
 
     labels: Mapping[str, str | None] = field(default_factory=dict)  # Labels to set; None for one that goes.
     pinned: bool | None = None  # Whether retention keeps the run; None: as before.
-    vote: Vote | None = None  # A decision at a gate that needs several keys; nothing else is changed with it.
+    vote: Vote | None = None  # A decision at a gate that needs several keys; it changes nothing else.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +61,19 @@ class Vote:
 
     gate_id: str  # The gate.
     decision: str  # One of its options.
-    message: str  # What is added to it.
+    message: str  # Text added to it.
     shown_sha256: str  # Bare hash of what was shown.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a run stands that is not loaded: in the queue, or asleep while its open steps only wait."""
+    """The state of a run that is not loaded: queued, or evicted while its open steps only wait."""
 
     status: RunState
-    """`pending`; `running` while it has a slot and is being read; of one asleep, where it stood then."""
-    reason: str | None = None  # Why others are let past it: `workspace_busy`, `recovering`.
+    """`pending`; `running` while it has capacity and is being loaded; of an evicted one, its state at the eviction."""
+    reason: str | None = None  # Why later runs pass it: `workspace_busy`, `recovering`.
     holder: str | None = None  # Run that holds its workspace.
-    open: Sequence[OpenStep] = ()  # Open steps of a run that is asleep.
+    open: Sequence[OpenStep] = ()  # Open steps of an evicted run.
     updated_at: str | None = None  # When an evicted run last changed; None: its folder has it.
 
 
@@ -87,12 +87,8 @@ class QueuePlace:
     holders: tuple[str, ...]  # Some of the runs that execute.
 
 
-class RunEngine(Protocol):
-    """Execute runs, on whatever engine."""
-
-    @property
-    def elsewhere(self) -> bool:
-        """Return whether other processes execute the runs, so that how they stand is read from their journals."""
+class RunAdmission(Protocol):
+    """Bring runs in, and into memory."""
 
     def refuse(self, start: RunStart) -> None:
         """Refuse a run that this engine cannot execute as it is asked for; called before the run is made.
@@ -102,7 +98,7 @@ class RunEngine(Protocol):
         """
 
     def expect(self, run_id: str) -> None:
-        """Take note of a run that is about to be made, so that it is not taken for one that an earlier process left."""
+        """Note a run that is about to be created, so that recovery does not take it for one of an earlier process."""
 
     async def submit(self, run_id: str, fresh: RunSummary | None = None) -> RunState:
         """Queue an accepted run; return whether it has capacity at once (`running`) or waits (`pending`).
@@ -118,14 +114,15 @@ class RunEngine(Protocol):
             errors.StorageFault, errors.Conflict: it cannot be loaded now.
         """
 
-    def obstacle(self, run_id: str) -> errors.StorageFault | None:
-        """Return the fault of the data directory that a run waits out now, whether it is loaded or not."""
+    async def reload(self, run_id: str) -> None:
+        """Load a run that is queued or evicted, because its folder was changed; one that cannot be loaded leaves."""
 
-    def view(self, run_id: str) -> RunView | None:
-        """Return a loaded run as it stands, None for one that is not loaded."""
+
+class RunOrders(Protocol):
+    """Change runs by order of a person or a rule; each order is durable before it is answered."""
 
     async def cancel(self, run_id: str, author: Author | None = None) -> RunState:
-        """Ask for a run's end; answered once the request is durable. It never ends as done after that.
+        """Cancel a run; answered once the request is durable. The run never ends as done after that.
 
         Raises:
             errors.NotFound, errors.WrongState: it has ended.
@@ -142,21 +139,21 @@ class RunEngine(Protocol):
         """
 
     async def unpause(self, run_id: str, author: Author | None = None) -> RunState:
-        """Let a paused or parked run go on, by way of the queue.
+        """Continue a paused or parked run, through the queue.
 
         Raises:
             errors.NotFound, errors.WrongState: it is not paused.
         """
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
-        """Put other limits of an unfinished run in force; answered once they are durable.
+        """Change the limits of an unfinished run; answered once they are durable.
 
         Raises:
             errors.NotFound, errors.WrongState: it has ended.
         """
 
     async def resume(self, run_id: str, how: Resume) -> RunState:
-        """Send a failed or cancelled run on, by way of the queue.
+        """Continue a failed or cancelled run, through the queue.
 
         Raises:
             errors.NotFound, errors.WrongState: it is neither failed nor cancelled.
@@ -196,28 +193,35 @@ class RunEngine(Protocol):
             errors.Unavailable: the engine stops.
         """
 
-    def open_gates(self, run_id: str | None = None) -> list[OpenGate]:
-        """Return the gates that wait for an answer, of one run or of all that are loaded or asleep, in the order of
-        asking.
-        """
 
-    async def reload(self, run_id: str) -> None:
-        """Load a run that is queued or asleep, because its folder was changed; one that cannot be loaded leaves."""
+class RunViews(Protocol):
+    """Show where runs are, and what they wait for."""
 
-    def executing(self) -> list[RunView]:
-        """Return the runs that hold capacity and are loaded, as they stand."""
+    @property
+    def elsewhere(self) -> bool:
+        """Return whether other processes execute the runs, so that their state is read from their journals."""
+
+    def view(self, run_id: str) -> RunView | None:
+        """Return the view of a loaded run; None if it is not loaded."""
 
     def standing(self, run_id: str) -> Standing | None:
         """Return the state of a run that is queued or evicted; None for one that is loaded, or that the engine does not
         have.
         """
 
-    @property
-    def spending(self) -> Spending | None:
-        """Return what keeps calls of agents within limits and budgets; None: nothing does."""
+    def executing(self) -> list[RunView]:
+        """Return the views of runs that hold capacity and are loaded."""
+
+    def open_gates(self, run_id: str | None = None) -> list[OpenGate]:
+        """Return the gates that wait for an answer, of one run or of all that are loaded or evicted, in the order of
+        asking.
+        """
+
+    def obstacle(self, run_id: str) -> errors.StorageFault | None:
+        """Return the fault of the data directory because of which a run waits now, loaded or not."""
 
     def waits(self, run_id: str) -> Sequence[StepWait] | None:
-        """Return what the open steps of a run wait for; None for one that is neither loaded nor asleep."""
+        """Return what the open steps of a run wait for; None for one that is neither loaded nor evicted."""
 
     async def lacks(self, run_id: str, asked: Sequence[Operation]) -> Mapping[str, str]:
         """Return why steps of a run cannot be performed now, by the capability that they need; empty where all can."""
@@ -234,6 +238,13 @@ class RunEngine(Protocol):
     def queue_place(self, run_id: str) -> QueuePlace | None:
         """Return the place of a run in the queue for capacity; None if it does not wait there."""
 
+    def status(self) -> EngineStatus:
+        """Return how busy the engine is."""
+
+
+class RunChanges(Protocol):
+    """Wait for runs to change, to leave and to end."""
+
     async def changed(self, run_id: str, since: int) -> int:
         """Wait until a run's change number differs from `since`, and return it; numbers live as long as the process."""
 
@@ -248,10 +259,15 @@ class RunEngine(Protocol):
     async def ended(self, run_id: str) -> RunState:
         """Wait until a run that was submitted has ended, and return how."""
 
-    def status(self) -> EngineStatus:
-        """Return how busy the engine is."""
+
+class RunEngine(RunAdmission, RunOrders, RunViews, RunChanges, Protocol):
+    """Execute runs; the pool and the engine on Temporal do."""
+
+    @property
+    def spending(self) -> Spending | None:
+        """Return what keeps calls of agents within limits and budgets; None: nothing does."""
 
 
 def wrong_state(run_id: str, state: str, asked: str) -> errors.WrongState:
-    """Return the refusal of a command that a run in this state does not take."""
+    """Return the refusal of a command that does not fit the state of its run."""
     return errors.WrongState(f"the run {run_id} is {state} and cannot be {asked}", detail={"status": str(state)})

@@ -15,7 +15,7 @@ from app.domain.records import Record
 from app.domain.runs import Transition
 from app.domain.slots import ShownState, snapshot
 from app.domain.states import RunState
-from app.domain.usage_sums import UsageTally, unsettled
+from app.domain.usage_sums import UsageTally, uncharged
 from app.engine import open_steps
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask
@@ -24,10 +24,10 @@ from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
 
-PAUSING = "pausing"  # Reason shown of a run that will pause as soon as its open steps are over.
+PAUSING = "pausing"  # Reason shown of a run that will pause when its open steps end.
 
 CANCELLING = "cancelling"
-"""Reason shown of a run that will end as cancelled as soon as its open steps are cut off."""
+"""Reason shown of a run that will end as cancelled when its open steps are cut off."""
 
 
 class RunProjection:
@@ -35,23 +35,23 @@ class RunProjection:
 
     def __init__(self, log: RunLog, context: DriverContext, time: clock.Clock, changed: Callable[[], None]) -> None:
         loaded = log.loaded
-        ended = loaded.decisions.ended
+        end_line = loaded.decisions.ended
         self._log = log
         self._context = context
         self._clock = time
         self._changed = changed
         self._start = loaded.start
         self._reason: str | None = loaded.decisions.paused
-        self._error = ended.error if ended else loaded.decisions.pause_error
-        self._ending = ended.ending if ended else None
+        self._error = end_line.error if end_line else loaded.decisions.pause_error
+        self._ending = end_line.ending if end_line else None
         self._updated_at: str | datetime = loaded.decisions.last_at or loaded.start.created_at
-        self._completed_at = ended.at if ended else None
+        self._completed_at = end_line.at if end_line else None
         self._tally = UsageTally(loaded.records, loaded.decisions.reserved)
         self.status = loaded.decisions.status
-        """Where the run stands."""
+        """State of the run."""
         self.records = list(loaded.records)
         """All journal lines so far, in order."""
-        loaded.decisions.reserved = unsettled(loaded.decisions.reserved, loaded.records)
+        loaded.decisions.reserved = uncharged(loaded.decisions.reserved, loaded.records)
         dead = loaded.decisions.dead
         self.counted = [record for record in self.records if record.final and record.position not in dead]
         """Those that count: final ones that no resume declared dead."""
@@ -60,7 +60,7 @@ class RunProjection:
         self.resting: dict[str, RestingInput] = {}
         """Inputs at which the run rested, by step, until they are open again."""
         self.replaying = True
-        """Whether the driver has not taken up yet what the journal holds."""
+        """Whether the driver is still replaying the journal."""
         self.durability: SpaceRetry | None = None
         """Guard of the writes; a fault there shows the run as parked."""
 
@@ -74,12 +74,12 @@ class RunProjection:
             self.resting = {one.key: one for one in evicted.inputs}
 
     def rested_at(self, ask: Ask) -> bool:
-        """Return whether the run rested at what its driver asks for, so that it is shown already."""
-        known = self.resting.get(ask.key)
-        if known is not None and known.operation != ask.operation:
+        """Return whether the run rested at what its driver requests, so that views show it already."""
+        rested = self.resting.get(ask.key)
+        if rested is not None and rested.operation != ask.operation:
             del self.resting[ask.key]
             return False
-        return known is not None
+        return rested is not None
 
     def view(self) -> views.RunView:
         """Return the run's present state; it shares growing collections, so read it at once."""
@@ -131,7 +131,7 @@ class RunProjection:
         self._changed()
 
     def reopen(self, attempt: StepAttempt) -> bool:
-        """Return whether an attempt is of an input at which the run rested, which was shown all the time."""
+        """Return whether an attempt is of an input at which the run rested, which views have shown all the time."""
         rested = self.resting.pop(attempt.ask.key, None) is not None
         if rested:
             self._changed()
@@ -150,7 +150,7 @@ class RunProjection:
         await self.note(transition)
 
     async def note(self, transition: Transition) -> None:
-        """Write a move to the index, with what the journals add up to by now."""
+        """Write a move to the index, with the present sums of the journals."""
         decided = self._log.loaded.decisions
         facts = self._tally.facts(decided.first_taken_at, decided.reserved.values())
         await self._log.move(dataclasses.replace(transition, facts=facts))
@@ -158,13 +158,13 @@ class RunProjection:
     async def show_waiting(self) -> None:
         """Show the run as waiting while its open steps only wait and one of them awaits an input."""
         inputs = list(self._awaited())
-        # A reader who sees that the run waits may ask at once for what.
+        # A reader who sees that the run waits may at once ask what for.
         waits = bool(inputs) and all(step.idle and step.begun for step in self.steps.values())
         if waits and self.status is RunState.RUNNING:
             self._log.add_event(EventType.RUN_WAITING, None, {"keys": inputs})
             await self.move(Transition.wait(self._start.run_id, self.now()))
         elif not waits and self.status is RunState.WAITING:
-            await self.move(Transition.take(self._start.run_id, self.now()))
+            await self.move(Transition.begin(self._start.run_id, self.now()))
 
     def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
         """Show why the run rests."""
@@ -178,9 +178,9 @@ class RunProjection:
         self, status: RunState, error: Mapping[str, plain.Json] | None, ending: Mapping[str, plain.Json] | None
     ) -> None:
         """Show how the run ended."""
-        ended = self._log.loaded.decisions.ended
+        end_line = self._log.loaded.decisions.ended
         self._ending = ending
-        self._completed_at = ended.at if ended else self.now()
+        self._completed_at = end_line.at if end_line else self.now()
         self.rest(status, None, error)
 
     def now(self) -> str:
@@ -200,8 +200,8 @@ class RunProjection:
         return self.status
 
     def _awaited(self) -> Iterator[str]:
-        opened = (key for key, step in self.steps.items() if isinstance(step.ask.operation, Input))
-        return itertools.chain(opened, self.resting)
+        open_inputs = (key for key, step in self.steps.items() if isinstance(step.ask.operation, Input))
+        return itertools.chain(open_inputs, self.resting)
 
     def _why(self) -> str | None:
         decided = self._log.loaded.decisions

@@ -26,7 +26,7 @@ class UsageQuery:
 
     by: By = "recipe"  # Dimension by which they are grouped.
     label_key: str | None = None  # Label by whose values they are grouped.
-    offset_minutes: int = 0  # How far local time is ahead of UTC, for days.
+    offset_minutes: int = 0  # Offset of local time from UTC, which days follow.
     runs: RunQuery = field(default_factory=RunQuery)
     """Runs whose usage counts; the limit and the cursor do not."""
 

@@ -1,4 +1,4 @@
-"""The run writer: what the open steps of a run write with, so that they can outlive the runner that began them.
+"""The run writer: open steps write through it, so that they can outlive the runner that began them.
 
 While a run is evicted its writer is detached: a step that has come to its end, or that writes a log, asks for its run
 and waits until a new runner attaches itself.
@@ -30,7 +30,7 @@ class StepOwner(Protocol):
         """Note that an attempt has begun."""
 
     def arrived(self, record: Record) -> None:
-        """Take a record that is durable."""
+        """Accept a durable record."""
 
     def failed(self, attempt: StepAttempt, failure: BaseException) -> None:
         """Note that a step could not be executed."""
@@ -64,7 +64,7 @@ class RunWriter:
             owner.failed(attempt, failure)
 
     def detach(self, call: Callable[[str], None]) -> None:
-        """Let steps wait that need the run from now on.
+        """Make steps that need the run wait from now on.
 
         Args:
             call: Called with the run's id when a step needs it.
@@ -73,7 +73,7 @@ class RunWriter:
         self._call = call
 
     def abandon(self) -> None:
-        """Stop steps that wait for the run with an `InterruptionFault`, since no runner will take it."""
+        """End the waiting of steps with an `InterruptionFault`, since no runner will attach."""
         self._abandoned = True
         self._wake()
 
@@ -89,14 +89,14 @@ class RunWriter:
             errors.InterruptionFault: the run was abandoned.
         """
         while self.owner is None and not self._abandoned:
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
             self._ask()
             try:
-                await waiting
+                await waiter
             finally:
-                if waiting in self._waiting:
-                    self._waiting.remove(waiting)
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
         if self._abandoned or self.owner is None:
             raise errors.InterruptionFault
         return self.owner
@@ -134,10 +134,10 @@ class RunWriter:
             self._ask()
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for woken in waiting:
-            if not woken.done():
-                woken.set_result(None)
+        waiters, self._waiting = self._waiting, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _ask(self) -> None:
         self.wanted = True

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Literal
 
 from app import errors
 from app.domain.decisions import DecisionKind
@@ -17,21 +16,18 @@ from app.domain.states import RunState
 from app.engine import active_time, completion, ports, replay
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
-from app.engine.equipment import Equipment, Parked
 from app.engine.evicted_runs import Evicted, EvictedRun
 from app.engine.missing_lines import MissingLines, unled
 from app.engine.replay import Exchanges
+from app.engine.run_equipment import Equipment, Parked
 from app.engine.run_projection import RunProjection
+from app.engine.runner_state import Halt, OpenSteps, Reports, StopRequest
 from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.step_executor import StepExecutor
 from app.engine.stores import RunLog
 
 _log = logging.getLogger(__name__)
-
-__all__ = ["Equipment", "Runner"]
-
-_Halt = Literal["pause", "stop"]
 
 STEPS_AT_ONCE = 16
 """Steps that a run begins in one turn of the event loop, so that a run of many branches lets others go first."""
@@ -42,7 +38,7 @@ RECORDS_AT_ONCE = 16  # Records that it hands to its driver in one turn, for the
 class Runner:
     """Execute one run, loaded once: the `StepOwner` of its steps.
 
-    A crash anywhere leaves a journal that the next runner replays; nothing here is remembered otherwise.
+    After a crash at any point the next runner replays the journal; nothing here is stored elsewhere.
     """
 
     def __init__(
@@ -61,35 +57,28 @@ class Runner:
         self.durability = SpaceRetry(log, equipment.clock, self._storage_changed)
         self._run_id = start.run_id
         self._reach = equipment.probes.reach
-        context = self._context = DriverContext(start, completion.noter(log), equipment.masker)
+        context = DriverContext(start, completion.noter(log), equipment.masker)
         self._exchanges = Exchanges(start.begun_again) if start.begun_again else None
         self._scheduler = DriverScheduler(
             lambda: driver.drive(context), self._exchanges.note if self._exchanges else None
         )
-        self._projection = RunProjection(log, self._context, equipment.clock, changed)
+        self._projection = RunProjection(log, context, equipment.clock, changed)
         self._projection.durability = self.durability
         self.view, self.waits, self.touch = self._projection.view, self._projection.waits, self._projection.touch
         self._executor = (evicted and evicted.executor) or StepExecutor(start, equipment)
         if evicted is not None:
             self._projection.wake(evicted)
         self._completion = completion.Completion(log, self._projection, self.durability, equipment)
-        self._steps = self._projection.steps
-        self._busy = sum(not step.idle for step in self._steps.values())
+        steps = self._projection.steps
+        self._steps = OpenSteps(by_key=steps, busy=sum(not step.idle for step in steps.values()))
+        self._reports = Reports()
+        self._stop = StopRequest(cancelled=log.loaded.decisions.cancel_requested_at is not None)
         self._retried = retried(log.loaded.records)
-        self._arrived: dict[int, Record] = {}
-        self._closing: list[asyncio.Task[None]] = []
-        self._failures: list[BaseException] = []
-        self._stirred = False
-        self._waiting: asyncio.Future[None] | None = None
-        self._halt: _Halt | None = None
-        self._parked: Parked | None = None
         self._was_evicted = evicted is not None
-        self._evicted = False
         self.turns = 0  # How often the run has moved since it was loaded.
-        self._cancelled = log.loaded.decisions.cancel_requested_at is not None
 
     async def run(self) -> RunState:
-        """Continue the run until it rests, and return its state then.
+        """Execute the run until it rests, and return its state.
 
         Returns:
             `done`, `failed`, `cancelled` once the ending is durable; `paused`; or `running` after a stop.
@@ -113,27 +102,27 @@ class Runner:
             _log.exception("the engine failed", extra={"run_id": self._run_id})
             return await self._give_up(errors.Fault(f"{type(error).__name__}: {error}", code="internal_error"))
         finally:
-            if not self._evicted:
+            if not self._stop.evicted:
                 await self._close_steps()
             self._scheduler.close()
 
     def cancel(self) -> None:
         """Cut off every open step and end as cancelled; the request is durable already."""
-        self._cancelled = True
+        self._stop.cancelled = True
         self.durability.cancel()
         self._projection.tell()
         self._wake()
 
     def pause(self, *, interrupt: bool = False, parked: Parked | None = None) -> None:
         """Begin no further step, and cut open ones off if `interrupt`; a person's request is durable already."""
-        self._parked = self._parked or parked
+        self._stop.parked = self._stop.parked or parked
         self._halt_at_boundary("pause")
         if interrupt:
             self._cut_all()
         self._projection.tell()
 
     def retry_now(self) -> None:
-        """Repeat now what could not be written or read."""
+        """Retry failed writes and reads now."""
         self.durability.retry_now()
 
     def stop(self) -> None:
@@ -142,19 +131,23 @@ class Runner:
 
     def interrupt(self) -> None:
         """Cut off open steps after `stop`; they leave no record and run again at the next start."""
-        self._halt = "stop"
+        self._stop.halt = "stop"
         self._cut_all()
         self.durability.abandon()
         self._wake()
 
     def may_be_evicted(self) -> bool:
         """Return whether every open step is with its performer, and nothing else is under way or asked for."""
-        asked_to = self._halt or self._cancelled or self._evicted or self.log.loaded.decisions.paused
-        closing = any(not task.done() for task in self._closing)
-        pending = closing or self._arrived or self._failures or self.durability.fault
-        if asked_to or pending or self._waiting is None or not self._executor.writer.is_quiet:
+        asked_to = self._stop.halt or self._stop.cancelled or self._stop.evicted or self.log.loaded.decisions.paused
+        closing = any(not task.done() for task in self._steps.closing)
+        pending = closing or self._reports.records or self._reports.failures or self.durability.fault
+        if asked_to or pending or self._reports.waiting is None or not self._executor.writer.is_quiet:
             return False
-        return bool(self._steps) and all(step.away for step in self._steps.values()) and not self.log.has_pending_move
+        return (
+            bool(self._steps.by_key)
+            and all(step.away for step in self._steps.by_key.values())
+            and not self.log.has_pending_move
+        )
 
     def evict(self, call: Callable[[str], None]) -> EvictedRun:
         """Release a run that may be evicted; `run` returns, and another runner continues from the returned state.
@@ -162,15 +155,17 @@ class Runner:
         Args:
             call: Called with the run's id when one of its steps needs it.
         """
-        self._evicted = True
-        steps, self._steps = self._steps, {}
+        self._stop.evicted = True
+        steps, self._steps.by_key = self._steps.by_key, {}
         for step in steps.values():
             step.ask.forget_body()
         self._executor.writer.detach(call)
         self._executor.remember(())
         self._wake()
-        shown = self._projection
-        return EvictedRun(executor=self._executor, steps=steps, status=shown.status, updated_at=shown.moved_at())
+        projection = self._projection
+        return EvictedRun(
+            executor=self._executor, steps=steps, status=projection.status, updated_at=projection.moved_at()
+        )
 
     # -- replay, load
 
@@ -179,30 +174,30 @@ class Runner:
             await replay.replay(self._scheduler, self.log.loaded, self.durability.get_blob)
             self._projection.replaying = False
         except (errors.NondeterminismFault, errors.DriverFault):
-            if not (self._cancelled or self._at_rest()):
+            if not (self._stop.cancelled or self._at_rest()):
                 raise
 
     async def _load(self) -> RunState | None:
-        """Take the run up; return its state if there is nothing to execute."""
-        if self._at_rest() and not self._steps:
+        """Begin the execution; return the run's state if there is nothing to execute."""
+        if self._at_rest() and not self._steps.by_key:
             return await self._completion.rest_again()
         if (missing := self._missing()) is not None:
             return await self._completion.park_for_lines(missing)
-        await self._take()
+        await self._write_taken()
         self._attach()
         return None
 
     def _at_rest(self) -> bool:
         decisions = self.log.loaded.decisions
-        return decisions.ended is not None or (decisions.paused is not None and not self._cancelled)
+        return decisions.ended is not None or (decisions.paused is not None and not self._stop.cancelled)
 
     def _missing(self) -> MissingLines | None:
         loaded, records = self.log.loaded, self._projection.records
-        known = self._cancelled or self._was_evicted
-        return None if known else loaded.missing or unled(records, loaded.decisions, self._scheduler)
+        explained = self._stop.cancelled or self._was_evicted
+        return None if explained else loaded.missing or unled(records, loaded.decisions, self._scheduler)
 
-    async def _take(self) -> None:
-        if self._cancelled or self._was_evicted:
+    async def _write_taken(self) -> None:
+        if self._stop.cancelled or self._was_evicted:
             return
         self._reach("run.before_taken")
         facts = active_time.taken_facts(self.log.loaded, self._scheduler.asks, self._projection.now())
@@ -211,13 +206,13 @@ class Runner:
         self._reach("run.after_taken")
         if self.log.loaded.decisions.taken > 1:
             self.log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": len(self._projection.records)})
-        await self._projection.move(Transition.take(self._run_id, self._projection.now()))
+        await self._projection.move(Transition.begin(self._run_id, self._projection.now()))
 
     def _attach(self) -> None:
-        for key, step in list(self._steps.items()):
-            asked = self._scheduler.asks.get(key)
-            if asked is not None and asked.fingerprint == step.ask.fingerprint:
-                step.ask = asked
+        for key, step in list(self._steps.by_key.items()):
+            ask = self._scheduler.asks.get(key)
+            if ask is not None and ask.fingerprint == step.ask.fingerprint:
+                step.ask = ask
             else:
                 step.committing = False
                 self._cut(key)
@@ -229,49 +224,49 @@ class Runner:
     # -- drive
 
     def _continues(self) -> bool:
-        if self._scheduler.finished or self._cancelled or self._evicted:
+        if self._scheduler.finished or self._stop.cancelled or self._stop.evicted:
             return False
-        return self._halt is None or bool(self._steps)
+        return self._stop.halt is None or bool(self._steps.by_key)
 
     async def _drive(self) -> None:
-        dropped, self._scheduler.dropped = self._scheduler.dropped, []
-        for key in dropped:
-            if key in self._steps:
+        dropped_keys, self._scheduler.dropped = self._scheduler.dropped, []
+        for key in dropped_keys:
+            if key in self._steps.by_key:
                 self._cut(key)
         unopened, self._scheduler.unopened = self._scheduler.unopened, {}
         for count, ask in enumerate(unopened.values(), 1):
-            # Another one may have been dropped in a pause below.
-            if self._halt is None and not self._cancelled and self._scheduler.asks.get(ask.key) is ask:
+            # It may have been dropped during the pause below.
+            if self._stop.halt is None and not self._stop.cancelled and self._scheduler.asks.get(ask.key) is ask:
                 self._open(ask)
             if count % STEPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        if self._steps and not self._busy:
+        if self._steps.by_key and not self._steps.busy:
             self.capacity.leave()
 
     def _open(self, ask: Ask) -> None:
-        if ask.key in self._steps:
+        if ask.key in self._steps.by_key:
             return
         history = self._retried.get(ask.key, [])
         if history:
             history = [record for record in history if record.position not in self.log.loaded.decisions.dead]
         exchanges = self._exchanges.before(ask) if self._exchanges else ()
         rested = bool(self._projection.resting) and self._projection.rested_at(ask)
-        step = self._steps[ask.key] = StepAttempt(
+        step = self._steps.by_key[ask.key] = StepAttempt(
             ask=ask, idle=ask.operation.idle, history=history, exchanges=exchanges, begun=rested
         )
-        self._busy += not step.idle
+        self._steps.busy += not step.idle
         step.task = asyncio.create_task(self._executor.execute(step), name=f"{self._run_id}:{ask.key}")
 
     # -- perform: steps are with their executor until one of them reports
 
     async def _perform(self) -> None:
-        if self._projection.status is RunState.WAITING or (self._steps and not self._busy):
+        if self._projection.status is RunState.WAITING or (self._steps.by_key and not self._steps.busy):
             await self._projection.show_waiting()
-        if not self._stirred:
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
-            self._waiting = None
-        self._stirred = False
+        if not self._reports.moved:
+            self._reports.waiting = asyncio.get_running_loop().create_future()
+            await self._reports.waiting
+            self._reports.waiting = None
+        self._reports.moved = False
         self.turns += 1
 
     def began(self, attempt: StepAttempt) -> None:
@@ -282,28 +277,28 @@ class Runner:
             self._wake()
 
     def arrived(self, record: Record) -> None:
-        """Take a record that is durable."""
-        self._arrived[record.position] = record
+        """Accept a durable record."""
+        self._reports.records[record.position] = record
         self._wake()
 
     def failed(self, attempt: StepAttempt, failure: BaseException) -> None:
         """Note that a step could not be executed."""
-        if self._steps.get(attempt.ask.key) is attempt:
+        if self._steps.by_key.get(attempt.ask.key) is attempt:
             self._remove(attempt.ask.key)
-        self._failures.append(failure)
+        self._reports.failures.append(failure)
         self._wake()
 
     def _wake(self) -> None:
-        self._stirred = True
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        self._reports.moved = True
+        if self._reports.waiting is not None and not self._reports.waiting.done():
+            self._reports.waiting.set_result(None)
 
     # -- record
 
     async def _record(self) -> None:
         count = 0
-        # Lines become durable in any order; the driver gets them in that of the journal, as a replay would give them.
-        while (record := self._arrived.pop(len(self._projection.records), None)) is not None:
+        # Lines become durable in any order; the driver gets them in journal order, as in a replay.
+        while (record := self._reports.records.pop(len(self._projection.records), None)) is not None:
             self._projection.add(record)
             await self._hand_out(record)
             self._reach("step.delivered")
@@ -312,12 +307,12 @@ class Runner:
                 await asyncio.sleep(0)
         if count:
             self._projection.touch()
-        if self._failures:
+        if self._reports.failures:
             self._raise_failures()
 
     async def _hand_out(self, record: Record) -> None:
         scheduler = self._scheduler
-        if record.final and record.key in self._steps:
+        if record.final and record.key in self._steps.by_key:
             self._remove(record.key)
         if scheduler.finished:
             return
@@ -330,38 +325,38 @@ class Runner:
             await replay.satisfy(scheduler, self.durability.get_blob)
 
     def _remove(self, key: str) -> StepAttempt:
-        self._busy -= not self._steps[key].idle
-        return self._steps.pop(key)
+        self._steps.busy -= not self._steps.by_key[key].idle
+        return self._steps.by_key.pop(key)
 
     def _raise_failures(self) -> None:
-        failures, self._failures = self._failures, []
+        failures, self._reports.failures = self._reports.failures, []
         for failure in failures:
             if not isinstance(failure, Parked):
                 raise failure
-            self._parked = self._parked or failure
+            self._stop.parked = self._stop.parked or failure
             self._halt_at_boundary("pause")
 
     # -- settle
 
     async def _settle(self) -> RunState:
-        if self._evicted:
+        if self._stop.evicted:
             return self._projection.status
         await self._close_steps()
-        with contextlib.suppress(errors.Fault) if self._cancelled else contextlib.nullcontext():
+        with contextlib.suppress(errors.Fault) if self._stop.cancelled else contextlib.nullcontext():
             await self._record()
-        if self._cancelled:
+        if self._stop.cancelled:
             return await self._completion.cancel()
         if self._scheduler.finished:
             return await self._completion.end(self._scheduler)
-        if self._halt == "stop":
+        if self._stop.halt == "stop":
             return await self._completion.release()
-        return await self._completion.pause(self._parked)
+        return await self._completion.pause(self._stop.parked)
 
     async def _give_up(self, fault: errors.Fault) -> RunState:
         await self._close_steps()
         if not isinstance(fault, errors.Unreadable):
             return await self._completion.park(fault)
-        if not self._cancelled:
+        if not self._stop.cancelled:
             raise fault
         return await self._completion.cancel()
 
@@ -369,25 +364,25 @@ class Runner:
         if self._executor.writer.owner is None:
             self._executor.writer.abandon()
         self._cut_all()
-        while self._closing:
-            await asyncio.gather(*self._closing, return_exceptions=True)
-            self._closing = [task for task in self._closing if not task.done()]
+        while self._steps.closing:
+            await asyncio.gather(*self._steps.closing, return_exceptions=True)
+            self._steps.closing = [task for task in self._steps.closing if not task.done()]
 
-    def _halt_at_boundary(self, halt: _Halt) -> None:
-        self._halt = self._halt or halt
-        for key in [key for key, step in self._steps.items() if not step.performing]:
+    def _halt_at_boundary(self, halt: Halt) -> None:
+        self._stop.halt = self._stop.halt or halt
+        for key in [key for key, step in self._steps.by_key.items() if not step.performing]:
             self._cut(key)
         self._wake()
 
     def _cut_all(self) -> None:
-        for key in list(self._steps):
+        for key in list(self._steps.by_key):
             self._cut(key)
 
     def _cut(self, key: str) -> None:
         step = self._remove(key)
         if step.task is not None and not step.task.done():
-            self._closing.append(step.task)
-            if step.committing:  # What may be durable already must not be given up.
+            self._steps.closing.append(step.task)
+            if step.committing:  # Its line may be durable already, so the write must finish.
                 step.cut = True
                 return
             if step.performing:

@@ -35,12 +35,12 @@ class SpaceRetry:
         self._cancelled = LightEvent()
         self._hurried = LightEvent()
         self.fault: errors.StorageFault | None = None
-        """The write failure that the run waits out now."""
+        """The write failure for whose end the run waits."""
         self._unreadable: errors.Unreadable | None = None
 
     @property
     def obstacle(self) -> errors.StorageFault | None:
-        """Return the failed write or read of the data directory that the run waits out now."""
+        """Return the failed write or read for whose end the run waits."""
         return self._unreadable if isinstance(self.fault, errors.WorkspaceFault) else self.fault or self._unreadable
 
     async def retry(self, fault: errors.StorageFault, write: Callable[[], Awaitable[T]]) -> T:
@@ -62,7 +62,7 @@ class SpaceRetry:
                 self._changed()
 
     async def heal(self, fault: errors.StorageFault) -> None:
-        """Wait until there is room again after a write that failed, or a while after a read that did.
+        """Wait for room after a failed write, or for a while after a failed read.
 
         Raises:
             errors.Unreadable: the run is cancelled, and so waits for no file any more.
@@ -73,23 +73,23 @@ class SpaceRetry:
         if isinstance(fault, errors.Unreadable):
             await self._outwait_read(fault)
             return
-        # Made when the first write fails, since of many runs few ever see that.
+        # Created when the first write fails, which few runs ever see.
         self._healing = self._healing or asyncio.Lock()
         async with self._healing:
             self._tell(fault)
             try:
                 await self._outwait()
             except BaseException:
-                # A cancelled waiter no longer waits; the remaining ones report in their turn.
+                # A cancelled waiter stops waiting; the remaining ones report by themselves.
                 self.fault = None
                 self._changed()
                 raise
 
     async def postpone(self, fault: errors.WorkspaceFault, times: int) -> None:
-        """Wait before a step is begun again that could do nothing, longer from time to time.
+        """Wait, longer each time, before a step is repeated that had no effect.
 
         Args:
-            times: How often it has waited already.
+            times: How often the step has waited already.
         """
         if times == 0:
             self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
@@ -107,30 +107,30 @@ class SpaceRetry:
 
     def abandon(self) -> None:
         """Give up waiting for space, since the process stops; waiters get an `InterruptionFault`."""
-        self._abandoned.give()
+        self._abandoned.set()
 
     def retry_now(self) -> None:
-        """Repeat now what could not be written or read."""
-        self._hurried.give()
+        """Retry failed writes and reads now."""
+        self._hurried.set()
 
     def cancel(self) -> None:
         """Give up waiting for files that cannot be read, since nothing of the run will be performed any more."""
-        self._cancelled.give()
+        self._cancelled.set()
 
     def let_go(self) -> None:
-        """Report no change any more, since the run was unloaded; so nothing keeps its runner."""
+        """Stop reporting changes: the run was unloaded, and nothing must keep its runner alive."""
         self._changed = _ignored
 
     async def _outwait_read(self, fault: errors.Unreadable) -> None:
-        # Nothing is written about it: what cannot be read now is shown beside the run, not in its folder.
-        if not self._cancelled.is_given():
+        # Nothing is written: an unreadable file is shown beside the run, not in its folder.
+        if not self._cancelled.is_set():
             self._log.wait_for(fault)
             self._unreadable = fault
             self._changed()
             seconds = min(float(fault.detail.get("retry_after_seconds", 1)), _LONGEST_WAIT_SECONDS)
             await self._wait(seconds, self._cancelled, self._hurried)
-            self._hurried.take_back()
-        if self._cancelled.is_given():
+            self._hurried.clear()
+        if self._cancelled.is_set():
             raise fault
 
     def _tell(self, fault: errors.StorageFault) -> None:
@@ -142,19 +142,19 @@ class SpaceRetry:
         wait = _FIRST_WAIT_SECONDS
         while self.fault is not None:
             await self._wait(wait, self._hurried)
-            self._hurried.take_back()
+            self._hurried.clear()
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
             await self._try()
 
     async def _wait(self, seconds: float, *signals: LightEvent) -> None:
-        given = [signal.given() for signal in (self._abandoned, *signals)]
-        waits = asyncio.ensure_future(self._clock.sleep(seconds)), *given
+        signalled = [signal.wait() for signal in (self._abandoned, *signals)]
+        waits = asyncio.ensure_future(self._clock.sleep(seconds)), *signalled
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waits:
                 each.cancel()
-        if self._abandoned.is_given():
+        if self._abandoned.is_set():
             raise errors.InterruptionFault
 
     async def _try(self) -> None:

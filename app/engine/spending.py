@@ -1,4 +1,4 @@
-"""Spending: the port by which calls of agents are reserved and settled, and the sums that it starts from."""
+"""Spending: the port by which calls of agents are reserved and charged, and the sums that it starts from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Quote:
 
     tokens: int | None = None  # Tokens read and written; None: unknown.
     cost_usd: float | None = None  # Price; None: unknown.
-    is_capped: bool = False  # Whether the agent is a program that can be told the most that it may cost.
+    is_capped: bool = False  # Whether the agent is a program that accepts a cost cap.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Ahead:
     key: str  # Its step.
     since: str  # When it was reserved.
     limit: str  # Limit that both count in: `tokens`, `cost_usd` or `calls`.
-    of: str  # What that is a limit of, in words.
+    of: str  # Name of the run or budget that has the limit.
     is_unknown: bool  # Whether the calls wait for each other because their amounts are not known before.
 
 
@@ -62,20 +62,20 @@ class SpendingStore(RunStore, Protocol):
 
 
 class Lock(Protocol):
-    """What keeps others out."""
+    """A lock."""
 
     def release(self) -> None:
-        """Let the others in."""
+        """Release the lock."""
 
 
 class SharedSpending(Protocol):
     """What several processes need that spend from the same budgets."""
 
     async def turn(self) -> Lock:
-        """Wait until no other process reserves, and keep the others from it."""
+        """Wait until no other process reserves, and exclude the others."""
 
     async def versions(self, run_ids: Sequence[str]) -> Mapping[str, object]:
-        """Return what differs for each run as soon as its journals have."""
+        """Return a version for each run that changes with its journals."""
 
 
 class Reservation(Protocol):
@@ -89,17 +89,17 @@ class Reservation(Protocol):
         """Return whether a program ended the call because it cost all that was left."""
 
     def begin(self, attempt: int) -> Mapping[str, plain.Json]:
-        """Count until the call leaves a line, and return what its `started` line is to hold."""
+        """Keep the reservation until the call leaves a line; return the fields for its `started` line."""
 
     @property
     def release(self) -> Callable[[], None] | None:
-        """Return what lets other processes reserve, once the `started` line is durable; None: nothing keeps them."""
+        """Return what lets other processes reserve once the `started` line is durable; None: they need not wait."""
 
-    def settle(self, record: Record) -> None:
-        """Put what the call took in the place of what was reserved for it."""
+    def charge(self, record: Record) -> None:
+        """Replace the reservation by what the call took."""
 
     def close(self) -> None:
-        """Note that nothing of the call is under way any more; without a line it keeps counting what was reserved."""
+        """Note that the call is over; without a line its reservation continues to count."""
 
 
 class Spending(Protocol):
@@ -109,25 +109,25 @@ class Spending(Protocol):
         """Drop a run that has ended."""
 
     def limit(self, run_id: str, limits: RunLimits) -> None:
-        """Put other limits of a run in force."""
+        """Change the limits of a run."""
 
     async def reserve(self, loaded: Loaded, key: str, operation: AgentCall) -> Reservation:
         """Wait until a call fits beside those under way, and reserve; `Parked` is raised if it never will."""
 
     def ahead(self, run_id: str, key: str) -> Ahead | None:
-        """Return the oldest call under way that the call of a step waits for, as far as it is known here."""
+        """Return the oldest call under way that the call of a step waits for, if this process knows it."""
 
-    def set_budgets(self, given: Iterable[Budget]) -> None:
-        """Put budgets in force, in place of all others."""
+    def set_budgets(self, new_budgets: Iterable[Budget]) -> None:
+        """Replace all budgets."""
 
     async def has_room(self, loaded: Loaded) -> bool:
         """Return whether the call that a parked run waits for fits by now."""
 
     def shown(self, run_id: str) -> BudgetState | None:
-        """Return how a run stands with its limits, as far as that is in memory."""
+        """Return the state of a run's limits, if it is in memory."""
 
     async def counted(self, run_id: str, limits: RunLimits) -> BudgetState:
-        """Return how a run stands with its limits."""
+        """Return the state of a run's limits."""
 
     async def standing(self, budget: Budget) -> BudgetState:
-        """Return how a budget stands."""
+        """Return the state of a budget."""

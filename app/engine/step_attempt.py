@@ -1,4 +1,4 @@
-"""Step attempts: the one value that a step's phases pass on, kept over all attempts of the step."""
+"""Step attempts: the value that the phases of a step share, kept over all its attempts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app.engine.driver_scheduler import Ask
 from app.engine.live_steps import LiveStep
 from app.engine.spending import Reservation
 
-NO_RESULT = Result()  # In place of a result that is not there yet.
-NEVER = datetime.min.replace(tzinfo=UTC)  # In place of an instant that has not come yet.
+NO_RESULT = Result()  # Stands for a result that does not exist yet.
+NEVER = datetime.min.replace(tzinfo=UTC)  # Stands for an instant that has not come yet.
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -30,15 +30,15 @@ class StepAttempt(LiveStep):
     announced_at: str = ""  # The same, as lines hold it; empty: not written down yet.
     began_seconds: float = 0.0  # The same, in seconds of a clock that never runs backwards.
     duration_seconds: float = 0.0  # How long its performer took.
-    result: Result = NO_RESULT  # What came of the present attempt.
-    completed_at: datetime = NEVER  # When the present attempt was over.
+    result: Result = NO_RESULT  # Result of the present attempt.
+    completed_at: datetime = NEVER  # When the present attempt ended.
     retry_at: str | None = None  # When the next attempt is due; None: the present one is final.
     begun: bool = False  # Whether an attempt has begun, or the run rested at it, so that it is shown.
-    performing: bool = False  # Whether something is under way that an interruption would cut off.
-    reserving: bool = False  # Whether it waits until a limit or budget has room beside other calls.
+    performing: bool = False  # Whether an interruption would cut something off.
+    reserving: bool = False  # Whether it waits for room in a limit or budget.
     away: bool = False
-    """Whether it is with its performer, and needs nothing of its run until the performer returns."""
-    committing: bool = False  # Whether its record is being written, which an interruption lets finish.
+    """Whether its performer has it, so that it does not need its run until the performer returns."""
+    committing: bool = False  # Whether its record is being written; an interruption lets that finish.
     cut: bool = False
     """Whether it was interrupted while its record was written, so that no further attempt begins."""
     reservation: Reservation | None = None

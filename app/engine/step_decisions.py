@@ -30,7 +30,7 @@ class Rescue(Enum):
 
 def rescue(operation: Operation, attempts: Sequence[Started], recorded: Collection[int]) -> Rescue:
     """Decide about a step from the attempts begun and the attempts that left a line."""
-    interrupted = sum(begun.attempt not in recorded for begun in attempts)
+    interrupted = sum(attempt.attempt not in recorded for attempt in attempts)
     if interrupted == 0 or operation.idle:
         return Rescue.PERFORM
     if operation.on_interrupted == "fail":
@@ -41,7 +41,7 @@ def rescue(operation: Operation, attempts: Sequence[Started], recorded: Collecti
 
 
 def retry_delay_seconds(policy: RetryPolicy | None, result: Result, attempts: int) -> float | None:
-    """Decide whether a failed try is made again, and after how long; None: it is final.
+    """Decide whether a failed attempt is retried, and after how long; None: it is final.
 
     Args:
         attempts: Attempts recorded so far, this one included.
@@ -76,18 +76,18 @@ def _worth_another(policy: RetryPolicy, error: StepError | None) -> bool:
 
 
 def unsound(result: Result) -> Result:
-    """Return the failure of a performer that broke its promise: an error if and only if the attempt failed."""
+    """Return the failure of a performer that broke its contract: an error if and only if the attempt failed."""
     return failed("bad_result", f"the performer returned {result.status.value} with error {result.error}")
 
 
 def failed(code: str, message: str, detail: Mapping[str, plain.Json] | None = None) -> Result:
-    """Make the result of a failed try."""
+    """Return the result of a failed attempt."""
     error = StepError(code=code, message=message, detail=detail or {})
     return Result(status=StepState.FAILED, error=error)
 
 
 def due_seconds(operation: Operation) -> float | None:
-    """Return how long an operation waits at most; None if it waits for no time."""
+    """Return how long an operation waits at most; None if it has no deadline."""
     match operation:
         case Timer(seconds=seconds):
             return seconds
@@ -121,8 +121,8 @@ def lasting(loaded: Loaded, from_key: str | None) -> list[Record]:
         errors.RequestInvalid: `unknown_step`, as `dead_positions`.
     """
     living, dying = _living_and_dying(loaded, from_key)
-    gone = {record.position for record in dying}
-    return [record for record in living if record.final and record.position not in gone]
+    dying_positions = {record.position for record in dying}
+    return [record for record in living if record.final and record.position not in dying_positions]
 
 
 def _living_and_dying(loaded: Loaded, from_key: str | None) -> tuple[list[Record], list[Record]]:
@@ -134,20 +134,20 @@ def _living_and_dying(loaded: Loaded, from_key: str | None) -> tuple[list[Record
 def _refuse_denied(dying: list[Record]) -> None:
     for record in dying:
         if gates.is_denial(record):
-            told = f"the gate {record.key!r} was denied, which is final: a resume cannot pass it; start a new run"
-            raise errors.Conflict(told, code="gate_denied", key=record.key, detail=dict(gates.told(record.output)))
+            message = f"the gate {record.key!r} was denied, which is final: a resume cannot pass it; start a new run"
+            raise errors.Conflict(message, code="gate_denied", key=record.key, detail=dict(gates.told(record.output)))
 
 
 def _causes(loaded: Loaded, living: list[Record]) -> list[Record]:
-    ended = loaded.decisions.ended
-    causes = set(ended.causes) if ended else set()
+    end_line = loaded.decisions.ended
+    causes = set(end_line.causes) if end_line else set()
     return [record for record in living if record.position in causes]
 
 
 def _ended_by(loaded: Loaded, living: list[Record]) -> list[Record]:
-    # A recipe may end by a denial without naming it a cause; a resume would only end it the same way once more.
-    ended = loaded.decisions.ended
-    key = ended.error.get("key") if ended and ended.error else None
+    # A recipe can end by a denial without naming it as a cause; a resume would only end the same way again.
+    end_line = loaded.decisions.ended
+    key = end_line.error.get("key") if end_line and end_line.error else None
     return [record for record in living if record.key == key]
 
 

@@ -19,7 +19,7 @@ from app.domain.runs import RunStart
 from app.domain.states import StepState
 from app.engine import journal_lines, ports, step_decisions, workspace_faults
 from app.engine.driver_scheduler import Ask
-from app.engine.equipment import Equipment, Parked
+from app.engine.run_equipment import Equipment, Parked
 from app.engine.run_writer import RunWriter, StepOwner
 from app.engine.step_attempt import StepAttempt
 
@@ -43,7 +43,7 @@ class StepExecutor:
         self._reach = equipment.probes.reach
         self._recorded: dict[str, tuple[int, ...]] = {}
         self.writer = RunWriter(start.run_id)
-        """The runner that has the run, for which steps of an evicted run wait."""
+        """The attached runner; steps of an evicted run wait for one."""
 
     def remember(self, records: Iterable[Record]) -> None:
         """Replace the known attempts that left a line."""
@@ -52,7 +52,7 @@ class StepExecutor:
             self._recorded[record.key] = (*self._recorded.get(record.key, ()), record.attempt)
 
     async def execute(self, attempt: StepAttempt) -> None:
-        """Carry a step out until one of its attempts is final; the runner gets each record, and any failure."""
+        """Execute a step until one of its attempts is final; the runner gets each record, and any failure."""
         try:
             owner = self.writer.owner or await self.writer.reach()
             decided = self._claim(attempt, owner) if attempt.ask.key in owner.log.loaded.decisions.attempts else None
@@ -81,7 +81,7 @@ class StepExecutor:
             if attempt.reservation is not None:
                 attempt.reservation.close()
 
-    # -- claim: is it performed at all after earlier attempts?
+    # -- claim: may it be performed after its earlier attempts?
 
     def _claim(self, attempt: StepAttempt, owner: StepOwner) -> Result | None:
         key, tries = attempt.ask.key, owner.log.loaded.decisions.attempts.get(attempt.ask.key)
@@ -99,7 +99,7 @@ class StepExecutor:
         return None
 
     def _claim_again(self, attempt: StepAttempt, owner: StepOwner) -> Result | None:
-        # As after a kill of the service: a further attempt, so that the journal shows that there was one before.
+        # As after a kill of the service, this is a further attempt, so that the journal shows the one before.
         owner.log.add_event(EventType.STEP_INTERRUPTED, attempt.ask.key, {"attempt": attempt.attempt})
         return self._claim(attempt, owner)
 
@@ -124,7 +124,7 @@ class StepExecutor:
             finally:
                 attempt.reserving = False
 
-    # -- announce: the `started` line, synced where a crash must not forget it
+    # -- announce: the `started` line, synced where a power cut must not forget it
 
     async def announce(self, attempt: StepAttempt, owner: StepOwner) -> None:
         """Begin an attempt: write its `started` line, unless it continues to wait."""
@@ -153,7 +153,7 @@ class StepExecutor:
 
     async def _write_started(self, attempt: StepAttempt, owner: StepOwner) -> None:
         ask, operation, at = attempt.ask, attempt.ask.operation, attempt.announced_at
-        # An unsynced `started` line may be gone after a power cut although the line of its step is there.
+        # After a power cut an unsynced `started` line may be gone although the line of its step is there.
         tried = (owner.log.loaded.decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()))
         attempt.attempt = max(tried) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": attempt.attempt, "operation": ask.fingerprint}
@@ -168,7 +168,7 @@ class StepExecutor:
         if isinstance(operation, operations.Input):
             facts["asked_at"] = at
         facts |= {} if attempt.reservation is None else attempt.reservation.begin(attempt.attempt)
-        # A step that only reads leaves nothing: a power cut may take its line, and its repetition is its first attempt.
+        # A step that only reads leaves no trace: if a power cut takes its line, its repetition is its first attempt.
         sync = operation.outside or wait is not None or operation.on_interrupted != "rerun"
         try:
             await owner.log.decide(DecisionKind.STARTED, facts, sync=sync, at=at)
@@ -181,12 +181,12 @@ class StepExecutor:
         self, attempt: StepAttempt, awaited: operations.Input, owner: StepOwner, *, announced: bool
     ) -> None:
         log, key = owner.log, attempt.ask.key
-        # Its time began when it was asked, perhaps in a process before this one.
+        # Its time began when it was asked first, perhaps in an earlier process.
         attempt.started_at = clock.instant(log.loaded.decisions.asked[key])
         attempt.announced_at = clock.stamp(attempt.started_at)
         if isinstance(awaited, operations.Gate) and not announced:
-            asked = gates.OpenGate.of(self._start, key, attempt.attempt, awaited, log.loaded.decisions)
-            log.add_event(EventType.GATE_OPENED, key, self._masker.mask(asked.told()))
+            gate = gates.OpenGate.of(self._start, key, attempt.attempt, awaited, log.loaded.decisions)
+            log.add_event(EventType.GATE_OPENED, key, self._masker.mask(gate.told()))
 
     # -- perform: the only phase that reaches outside
 
@@ -210,7 +210,7 @@ class StepExecutor:
                 result = step_decisions.unsound(result)
             return journal_lines.masked(self._masker, result)
         except ports.Interrupted as cut:
-            # No record: a failure would be replayed for ever, though only the service was in the way.
+            # No record: a failure would be replayed for ever, although only its process was killed.
             _log.warning("the step %s of %s was cut off: %s", attempt.ask.key, run_id, cut.cause.message)
             return None
         except Exception as error:  # noqa: BLE001 - a broken performer fails its step, not the engine
@@ -289,7 +289,7 @@ class StepExecutor:
         try:
             return await write()
         except errors.StorageFault as fault:
-            # Only now does the run have to be loaded.
+            # The run has to be loaded only now.
             async with self.writer.use() as owner:
                 return await owner.durability.retry(fault, write)
 
@@ -304,7 +304,7 @@ class StepExecutor:
         return content
 
     async def _update_snapshots(self) -> None:
-        # A program that is given the run's folder may read it.
+        # A program that knows the run's folder may read it.
         async with self.writer.use() as owner:
             await owner.durability.commit(owner.log.flush)
 
@@ -312,7 +312,7 @@ class StepExecutor:
 
     async def record(self, attempt: StepAttempt, result: Result) -> Record | None:
         """Make a result durable; None for a delivery that could not be written, whose input is then open again."""
-        # From here on a cut lets the record be written, also while the run is still evicted.
+        # From here on an interruption lets the record be written, even while the run is evicted.
         attempt.committing = True
         delivery = attempt.ask.operation.kind == operations.Input.kind
         try:
@@ -329,8 +329,8 @@ class StepExecutor:
             self._recorded[record.key] = (*self._recorded.get(record.key, ()), attempt.attempt)
             attempt.history.append(record)
             if attempt.reservation is not None:
-                # Behind the line: after a crash the ledger is made anew from what the journal holds.
-                attempt.reservation.settle(record)
+                # After the line: after a crash the ledger is rebuilt from the journal.
+                attempt.reservation.charge(record)
             if record.receipt_id is not None:
                 await self._prove(owner, record)
             owner.arrived(record)
@@ -376,8 +376,8 @@ class StepExecutor:
             return {"hash": ask.fingerprint, "kind": ask.operation.kind}
         if ask.operation.kind not in (operations.ToolCall.kind, operations.Gate.kind):
             return {"hash": ask.fingerprint}
-        stored = await owner.durability.commit(lambda: owner.log.put_blob(encoded, text=False))
-        return {"hash": ask.fingerprint, "blob": stored.to_json()}
+        blob = await owner.durability.commit(lambda: owner.log.put_blob(encoded, text=False))
+        return {"hash": ask.fingerprint, "blob": blob.to_json()}
 
     async def _prove(self, owner: StepOwner, record: Record) -> None:
         self._reach("step.before_receipt")

@@ -34,7 +34,7 @@ class LogPart:
     content: bytes  # The bytes.
     offset: int  # Where they begin.
     size_bytes: int  # Size of the whole log.
-    version: str  # What the log has no more once it has grown or was replaced.
+    version: str  # Version of the log, which changes when it grows or is replaced.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Loaded:
 
 
 class RunLog(Waiting, Protocol):
-    """One run's folder in the hands of its one writer."""
+    """One run's folder, held by its only writer."""
 
     loaded: Loaded  # What was found when it was opened; `decisions` is kept current.
 
@@ -85,7 +85,7 @@ class RunLog(Waiting, Protocol):
         """
 
     async def put_blob(self, content: bytes, *, text: bool) -> BlobRef:
-        """Keep an output in `blobs/`, synced with its folder."""
+        """Store an output in `blobs/`, synced with its folder."""
 
     async def get_blob(self, blob: BlobRef) -> plain.Json:
         """Return a blob's text or JSON.
@@ -117,7 +117,7 @@ class RunLog(Waiting, Protocol):
         """
 
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
-        """Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them."""
+        """Mark the snapshots (run.json, cache.json, projections) as outdated, and pass what makes them."""
 
     async def flush(self) -> None:
         """Write snapshots and events out now."""
@@ -137,7 +137,7 @@ class RunLog(Waiting, Protocol):
         """
 
     async def close(self) -> None:
-        """Write everything out and let go of the files."""
+        """Write everything out and close the files."""
 
     async def set_aside(self) -> None:
         """Close a run that this process owns and will continue: opened again, it is as if it had stayed open."""
@@ -154,7 +154,7 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
-    """What came of a request for a new run."""
+    """Result of a request for a new run."""
 
     run_id: str  # The new run, or the one that the idempotency key found.
     existed: bool  # Whether it was there before.
@@ -240,7 +240,7 @@ class RunStore(Readable, KeptUp, Protocol):
 
     @property
     def audit(self) -> audit.AuditLog:
-        """Return the log of changes of what has no run's journal."""
+        """Return the log of changes outside of runs."""
 
     async def create(self, start: RunStart, *, exclusive: bool = False, taken_over: TakenOver | None = None) -> Created:
         """Make an accepted run durable: key look-up, `exclusive` and creation are one critical section.
@@ -279,7 +279,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def read(self, run_id: str) -> Loaded:
-        """Read a run without taking or changing it.
+        """Read a run without locking or changing it.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: as `open`.
@@ -312,10 +312,10 @@ class RunStore(Readable, KeptUp, Protocol):
         """Return the names under `logs/`."""
 
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
-        """Return run.json and cache.json as they stand, without trust; unreadable ones are left out."""
+        """Return run.json and cache.json unverified; unreadable ones are left out."""
 
     async def read_progress(self, run_ids: Sequence[str]) -> dict[str, RunProgress]:
-        """Return how far runs have come by their run.json, without trust; those that cannot be read are left out."""
+        """Return the progress of runs from their run.json, unverified; unreadable ones are left out."""
 
     async def summary(self, run_id: str) -> RunSummary:
         """Return a run's row.
@@ -334,7 +334,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """Return the runs that this service must continue, oldest first; rows and folders are compared first."""
 
     async def delete(self, run_id: str, *, spare_pinned: bool = False) -> None:
-        """Put a finished run into the trash.
+        """Move a finished run into the trash.
 
         Args:
             spare_pinned: Whether a pinned run is refused.
@@ -360,16 +360,16 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def has_space(self) -> bool:
-        """Return whether new runs can be taken: no write has failed since the last that succeeded."""
+        """Return whether new runs are accepted: no write has failed since the last success."""
 
 
 async def every_run(store: RunStore, query: RunQuery) -> AsyncIterator[RunSummary]:
-    """Yield all runs that a query means, newest first, page by page; its limit does not count."""
-    asked = dataclasses.replace(query, limit=PAGE)
+    """Yield all runs that match a query, newest first, page by page; its limit is ignored."""
+    page_query = dataclasses.replace(query, limit=PAGE)
     while True:
-        page = await store.list_runs(asked)
+        page = await store.list_runs(page_query)
         for row in page:
             yield row
         if len(page) < PAGE:
             return
-        asked = dataclasses.replace(asked, cursor=(page[-1].created_at, page[-1].run_id))
+        page_query = dataclasses.replace(page_query, cursor=(page[-1].created_at, page[-1].run_id))

@@ -1,7 +1,7 @@
 """Taken time: how long a run has taken, and which of its time limits it has reached."""
 
-# Wall time counts from the moment a process took the run up for the first time. Active time is the time in which at
-# least one of its steps was at work. What a stop or a kill of the service cut off counts by the next `taken` line.
+# Wall time counts from the first `taken` line of the run. Active time is the time in which at least one of its steps
+# was at work. Work that a stop or a kill of the service cut off is counted by the next `taken` line.
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import datetime
 from app import clock, errors
 from app.domain import decisions, plain
 from app.domain.limits import RunLimits
-from app.engine import active_time, equipment
+from app.engine import active_time, run_equipment
 
 NAMES = ("wall_seconds", "active_seconds")  # The limits of time.
 
@@ -25,7 +25,7 @@ class Reached:
     used_seconds: float  # What the run has taken.
     cut_seconds: float  # Part of that which no journal line has.
 
-    def parked(self, run_id: str) -> equipment.Parked:
+    def parked(self, run_id: str) -> run_equipment.Parked:
         """Return what parks the run, or one that it waits for."""
         name = {"wall_seconds": "wall-clock", "active_seconds": "active"}[self.limit]
         message = (
@@ -38,7 +38,7 @@ class Reached:
             "used_seconds": round(self.used_seconds, 3),
         }
         error = errors.StepError(message, code=decisions.TIME_LIMIT, detail=detail)
-        return equipment.Parked(decisions.TIME_LIMIT, error, {"cut_seconds": round(self.cut_seconds, 3)})
+        return run_equipment.Parked(decisions.TIME_LIMIT, error, {"cut_seconds": round(self.cut_seconds, 3)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Workspace faults: what the system refuses now and may grant later, told apart from what it never will."""
+"""Workspace faults: temporary refusals of the system, separated from permanent ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PASSING = _SHORT | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 
 
 def passes(number: int | None, *, reading: bool = False) -> bool:
-    """Return whether an error is of the disk or of the machine's means, and says nothing about what was asked.
+    """Return whether an error concerns the disk or the machine's resources, and not the request.
 
     Args:
         reading: Whether a user's file was read, which only the step can recognise as broken.
@@ -28,17 +28,17 @@ def passes(number: int | None, *, reading: bool = False) -> bool:
 
 
 def waits(path: str, error: OSError) -> errors.WorkspaceFault:
-    """Return the fault with which a step waits that has done nothing yet.
+    """Return the fault because of which a step without effects so far waits.
 
     Args:
-        path: What could not be read or written; empty where only the machine's means are exhausted.
+        path: What could not be read or written; empty if only the machine's resources are exhausted.
     """
     return errors.WorkspaceFault(_message(path, error), detail=facts(path, error))
 
 
 @contextlib.contextmanager
 def waiting(path: str) -> Iterator[None]:
-    """Let the step wait if the system refuses an action before the step has had any effect."""
+    """Make the step wait if the system refuses an action before the step has had any effect."""
     try:
         yield
     except OSError as error:
@@ -59,14 +59,14 @@ def failed(error: OSError) -> Result:
 
 
 def shortage(error: BaseException | None) -> OSError | None:
-    """Return the lack of descriptors or memory that made something fail which was not begun, as a connection."""
+    """Return the lack of descriptors or memory that prevented an action, such as a connection, from starting."""
     if isinstance(error, OSError) and error.errno in _SHORT:
         return error
     if error is None:
         return None
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     causes = (*inner, error.__cause__ or error.__context__)
-    return next((found for cause in causes if (found := shortage(cause)) is not None), None)
+    return next((lack for cause in causes if (lack := shortage(cause)) is not None), None)
 
 
 def told(error: OSError) -> str:
@@ -75,7 +75,7 @@ def told(error: OSError) -> str:
 
 
 def facts(path: str, error: OSError) -> dict[str, plain.Json]:
-    """Return path and reason for machines."""
+    """Return path and reason as JSON."""
     return {"file": path or None, "errno": name(error.errno), "error": _reason(error)}
 
 
@@ -85,8 +85,8 @@ def name(number: int | None) -> str:
 
 
 def _message(path: str, error: OSError) -> str:
-    shown = path.encode("utf-8", "replace").decode()[:200]
-    where = f"{shown!r} cannot be used now" if path else "the step cannot be carried out now"
+    readable_path = path.encode("utf-8", "replace").decode()[:200]
+    where = f"{readable_path!r} cannot be used now" if path else "the step cannot be carried out now"
     return f"{where}: {_reason(error)}"
 
 
@@ -95,14 +95,14 @@ def _reason(error: OSError) -> str:
 
 
 def _path_of(error: OSError) -> str:
-    found = error.filename2 or error.filename
-    if isinstance(found, bytes):
-        return found.decode("utf-8", "surrogateescape")
-    return found if isinstance(found, str) else ""
+    path = error.filename2 or error.filename
+    if isinstance(path, bytes):
+        return path.decode("utf-8", "surrogateescape")
+    return path if isinstance(path, str) else ""
 
 
 def result_of(run_id: str, key: str, error: Exception) -> Result:
-    """Return the result of a performer that raised an error; one that comes of the machine and passes is raised."""
+    """Return the result of a performer that raised an error; a temporary error of the machine is raised as a fault."""
     if isinstance(error, errors.StepError | errors.InputRefused):
         return step_decisions.failed(error.code, error.message, error.detail)
     of_step = {"run_id": run_id, "key": key}

@@ -1,4 +1,4 @@
-"""Adoption: makes the missing start.json of a run folder written by hand (execution-modes, appendix A)."""
+"""Adoption: creates the missing start.json of a run folder written by hand (execution-modes, appendix A)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.services.workspaces import Workspaces
 
 
 class Adopter:
-    """Make a run's start from its manifest and the recipe that the catalogue has now."""
+    """Derive a run's start from its manifest and the present recipe in the catalogue."""
 
     def __init__(self, *, catalogue: Catalogue, workspaces: Workspaces, clock: clock.Clock) -> None:
         self._catalogue = catalogue
@@ -30,7 +30,7 @@ class Adopter:
         recipe_id = fields.text("recipe_id")
         if recipe_id is None:
             raise errors.RequestInvalid("run.json names no recipe", code="recipe_id_missing")
-        await self._catalogue.settle()
+        await self._catalogue.refresh()
         recipe_version = self._catalogue.get(recipe_id)
         recipe = recipe_version.recipe
         task = _Manifest(fields.object("task"))

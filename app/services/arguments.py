@@ -22,11 +22,11 @@ _MESSAGE_CHARACTERS = 300
 _MOST_FLAWS = 200
 _MOST_NAMED = 20
 
-Validator: TypeAlias = "jsonschema.protocols.Validator"  # Holds arguments against a schema.
+Validator: TypeAlias = "jsonschema.protocols.Validator"  # Validates arguments against a schema.
 
 
 def validator(recipe: library.Recipe) -> Validator:
-    """Return what holds arguments against a recipe's schema, in linear time; it can be used any number of times."""
+    """Return a reusable validator of arguments against a recipe's schema; it takes linear time."""
     return json_schemas.validator(recipe.args_schema)
 
 
@@ -80,7 +80,7 @@ def check_options(options: Mapping[str, plain.Json], recipe: library.Recipe) -> 
 
 
 def _as_argument(flaw: errors.Flaw, options: Mapping[str, plain.Json], recipe: library.Recipe) -> errors.Flaw:
-    """Say of an unknown option that it is an argument, if the recipe has one of that name."""
+    """Explain that an unknown option is an argument, if the recipe has one of that name."""
     names = {json_text.json_path(("options", name)): name for name in options if name in declared(recipe.args_schema)}
     if flaw.code != "unknown_field" or flaw.path not in names:
         return flaw

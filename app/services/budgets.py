@@ -16,7 +16,7 @@ from app.domain.prices import Prices
 from app.engine import aio, run_engine, stores
 from app.services import faults, project_documents, run_reader
 
-LOOK_SECONDS = 5.0  # Longest time until a file that another process or a person has changed counts.
+LOOK_SECONDS = 5.0  # Longest time until a change of the file by another process or a person counts.
 
 _Change: TypeAlias = tuple[dict[str, budgets.Budget], str, dict[str, plain.Json]]
 
@@ -57,7 +57,7 @@ class RunLimited(shapes.Shape):
 
 
 class Budgets:
-    """Keep budgets and the limits of runs, and send runs on that wait for room."""
+    """Keep budgets and the limits of runs, and continue runs that wait for room."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Budgets:
     # -- start and stop
 
     async def load(self) -> None:
-        """Put the budgets of the file in force.
+        """Apply the budgets of the file.
 
         Raises:
             errors.Conflict: `file_damaged`, the file holds something else.
@@ -96,18 +96,18 @@ class Budgets:
             self._put_in_force()
 
     def start(self, *, sends_on: bool = True) -> None:
-        """Begin to follow the file, and to send runs on: at once those for which there is room, then as days turn, the
-        file changes, and calls of other processes end.
+        """Begin to follow the file, and to continue runs that have room: at once, and whenever a day begins, the file
+        changes, or calls of other processes end.
 
         Args:
-            sends_on: Whether runs are sent on here.
+            sends_on: Whether this process continues runs.
         """
         self._tasks.begin(self._watch(sends_on), "budgets")
 
     async def stop(self) -> None:
-        """Stop sending runs on."""
+        """Stop continuing runs."""
         self._tasks.give_up()
-        await self._tasks.settled()
+        await self._tasks.wait_idle()
 
     # -- budgets
 
@@ -172,13 +172,13 @@ class Budgets:
             raise errors.RequestInvalid(found[0].message, flaws=found)
         with faults.as_errors():
             await self._engine.limit(run_id, in_force, author)
-        # A run may be about to pause at the limit that was in force before, and be missed now.
+        # A run may be about to pause at the former limit, and would be missed now.
         self._is_raised = True
         await self.send_on()
         status = states.RunState((await self._store.summary(run_id)).status)
         return RunLimited(run_id=run_id, status=status, budget=await self._spending.counted(run_id, in_force))
 
-    # -- send on
+    # -- continue
 
     async def send_on(self) -> None:
         """Continue every run that is paused at a limit or budget with room by now."""
@@ -199,7 +199,7 @@ class Budgets:
         return reason == decisions.BUDGET_EXHAUSTED and bool(await self._spending.has_room(loaded))
 
     async def _has_time(self, loaded: stores.Loaded, reached: Any) -> bool:
-        """Return whether the time limit that paused a run, or the run that it works for, is another by now."""
+        """Return whether the time limit that paused a run, or an ancestor of it, has changed."""
         if not isinstance(reached, dict):
             return False
         if (run_id := reached.get("run_id")) != loaded.start.run_id:

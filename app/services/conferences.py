@@ -56,14 +56,15 @@ class Started(requests.Started):
 
 
 class Conferences:
-    """Start conferences; everything else of one is asked of its run."""
+    """Start conferences; everything else of one is asked of its run.
 
-    def __init__(self, *, runs: Runs, store: stores.RunStore, library: Callable[[], library.Library]) -> None:
-        """Args:
+    Args:
         runs: Use cases of runs.
         store: Where a repeated request is found.
         library: Returns tools and agents as they are now.
-        """
+    """
+
+    def __init__(self, *, runs: Runs, store: stores.RunStore, library: Callable[[], library.Library]) -> None:
         self._runs = runs
         self._store = store
         self._library = library

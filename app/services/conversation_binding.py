@@ -1,4 +1,4 @@
-"""Binds a run to its conversation from the moment that it is accepted or resumed."""
+"""Binding of runs to their conversations, from the moment that they are accepted or resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIALECT = "agent_recipes"  # Language whose runs begin in a conversation of thei
 
 
 class ConversationBinding:
-    """Create runs and send them on, each with its conversation if it can have it."""
+    """Create and resume runs, each with its conversation if that is free."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ConversationBinding:
             return await self._store.create(start, exclusive=request.exclusive)
         if conversation_claims.continued(start) is None:
             return await self._create(session_id, start, request)
-        # One at a time, so that a repetition finds the run that the first one made, and not its conversation taken.
+        # One at a time, so that a repetition finds the run of the first request, and not its conversation locked.
         async with self._turn:
             return await self._create(session_id, start, request)
 
@@ -83,7 +83,7 @@ class ConversationBinding:
 
 
 def begun_again(view: views.RunView) -> dict[str, plain.Json]:
-    """Return the conversations of a run that a person has had begun again, with the one that it speaks in.
+    """Return the restarted conversations of a run, with the one that it uses now.
 
     Raises:
         errors.RequestInvalid: `no_conversation`.

@@ -58,13 +58,14 @@ def recipe_error(
 
 
 class Narrator:
-    """Turn the events of one run into messages. It needs every event from the first on, even known ones."""
+    """Turn the events of one run into messages. It needs every event from the first on, even known ones.
 
-    def __init__(self, run_id: str, agent_session_id: str | None, *, plain_prompt: bool) -> None:
-        """Args:
+    Args:
         agent_session_id: Conversation that the run begins in.
         plain_prompt: Whether it is one prompt without a recipe.
-        """
+    """
+
+    def __init__(self, run_id: str, agent_session_id: str | None, *, plain_prompt: bool) -> None:
         self.run_id = run_id
         """The run."""
         self.agent_session_id = agent_session_id
@@ -81,13 +82,13 @@ class Narrator:
         self._failure: _Object | None = None
 
     def tell(self, event: events.Event) -> list[Message]:
-        """Return what an event means to a client; most mean nothing."""
+        """Return the messages for an event; most events have none."""
         self.seq = event.seq
         tell = _EVENTS.get(event.type)
         return [] if tell is None else tell(self, event.data)
 
     def rest(self) -> Message:
-        """Return once more the message that nothing is active in the conversation."""
+        """Return again the message that nothing is active in the conversation."""
         return self._message("turn_complete")
 
     # -- events of the run
@@ -147,7 +148,7 @@ class Narrator:
             self.agent_session_id = data["sessionId"]
         if note is None:
             return []
-        # What a driver notes on its way to a step that is not performed any more has not begun.
+        # A step that a driver announces but does not perform any more has not begun.
         return [messages for messages in note(self, data) if not (self._cancelled and messages.type in _STARTED)]
 
     def _recipe_started(self, data: _Object) -> list[Message]:

@@ -59,7 +59,7 @@ class ConversationService:
 
     async def available(self) -> list[dict[str, plain.Json]]:
         """Return the recipes that can be started here, with what a menu shows of them."""
-        await self._catalogue.settle()
+        await self._catalogue.refresh()
         return [_shown(entry) for entry in self._catalogue.all() if entry.dialect == DIALECT and entry.usable]
 
     async def start_recipe(
@@ -79,7 +79,7 @@ class ConversationService:
             errors.Conflict: `session_locked`, `idempotency_conflict`.
             errors.DiskFull: the disk is full or failing.
         """
-        await self._catalogue.settle()
+        await self._catalogue.refresh()
         entry = self._catalogue.find(recipe_id)
         if entry.dialect != DIALECT:
             message = f"{recipe_id} is a recipe of the dialect {entry.dialect}; here those of {DIALECT} are started"
@@ -101,7 +101,7 @@ class ConversationService:
         idempotency_key: str | None,
         author: Author | None = None,
     ) -> Begun:
-        """Say something to an agent, in a new conversation or in an existing one; a run of its own keeps the reply.
+        """Send a prompt to an agent, in a new or an existing conversation; a run of its own keeps the reply.
 
         Raises:
             errors.RequestInvalid, errors.Conflict, errors.DiskFull: as `start_recipe`.
@@ -121,7 +121,7 @@ class ConversationService:
         return await self._begin(request, self._prompt, author)
 
     async def exit(self, agent_session_id: str, author: Author | None = None) -> str:
-        """Cancel what runs in a conversation, and return the run.
+        """Cancel the run of a conversation, and return it.
 
         Raises:
             errors.NotFound: `unknown_agent_session`.
@@ -153,7 +153,7 @@ class ConversationService:
         return await self._find_newest(agent_session_id)
 
     async def is_within(self, run_id: str, scope: access.Scope) -> bool:
-        """Return whether a run is there and within a scope."""
+        """Return whether a run exists and is within a scope."""
         return await self._runs.is_within(run_id, scope)
 
     async def tell(self, run_id: str, after: int = 0) -> AsyncGenerator[Message, None]:
@@ -234,7 +234,7 @@ class ConversationService:
         begun, claimant = self._newest.get(agent_session_id), await self._sessions.claimant(agent_session_id)
         if begun is None or claimant is None:
             return begun or claimant or await self._waiting(agent_session_id)
-        # What was begun last may still wait for its turn, and then it has claimed nothing yet.
+        # The newest run may still be queued, and has then claimed nothing yet.
         return claimant if begun != claimant and await self._has_ended(begun) else begun
 
     async def _has_ended(self, run_id: str) -> bool:

@@ -12,7 +12,13 @@ from app.services import folder_listings, prompts
 
 
 class DefinitionCache:
-    """Keep the library, and read prompts again when one of their files has changed."""
+    """Keep the library, and read prompts again when one of their files has changed.
+
+    Args:
+        tools: Returns the tools by name; called when the library is first asked for.
+        backends: Their models for haiku, sonnet and opus, by name; None: they are not known.
+        prompt_folders: Layers of prompts, the bundled one first; that one belongs to the program and never changes.
+    """
 
     def __init__(
         self,
@@ -23,11 +29,6 @@ class DefinitionCache:
         prompt_folders: Sequence[Path],
         clock: clock.Clock,
     ) -> None:
-        """Args:
-        tools: Returns the tools by name; called when the library is first asked for.
-        backends: Their models for haiku, sonnet and opus, by name; None: they are not known.
-        prompt_folders: Layers of prompts, the bundled one first; that one belongs to the program and never changes.
-        """
         self._tools = tools
         self._agents = tuple(agents)
         self._backends = backends
@@ -42,12 +43,12 @@ class DefinitionCache:
         return known is self._library and not known.unread_prompts and self._found() == self._marks
 
     def watched(self) -> Iterator[folder_listings.Watched]:
-        """Return what the library was read from, as it was last looked at."""
+        """Return the files that the library was read from, as they were checked last."""
         yield from (listing.watched for listing in self._listings.values())
         yield from itertools.starmap(folder_listings.Watched, self._marks or ())
 
     def library(self) -> library.Library:
-        """Return everything that recipes can refer to; the very same library as long as no prompt has changed."""
+        """Return everything that recipes can refer to; the same object while no prompt has changed."""
         marks = self._found()
         if marks != self._marks or self._library.unread_prompts:
             found = prompts.load(self._prompt_folders)

@@ -1,4 +1,4 @@
-"""Following all runs: portions of the feed for one client, filtered, from where it was."""
+"""Following all runs: filtered portions of the feed for one client, from its last position."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FeedFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What a client is sent next."""
+    """The next portion for a client."""
 
     cursor: str  # Where it is then.
     encoded: bytes = b""  # Events, written one after the other; nothing: a sign of life.
@@ -54,14 +54,15 @@ Encode = Callable[[events.Event, str], bytes]  # Writes an event with its cursor
 
 
 class FeedFollower:
-    """Follow the feed on behalf of clients."""
+    """Follow the feed on behalf of clients.
+
+    Args:
+        stopping: Set once the service stops.
+    """
 
     def __init__(
         self, feed: event_feed.EventFeed, stopping: asyncio.Event, time: clock.Clock, ids: clock.Ids, encode: Encode
     ) -> None:
-        """Args:
-        stopping: Set once the service stops.
-        """
         self._feed = feed
         self._stopping = stopping
         self._clock = time
@@ -71,10 +72,10 @@ class FeedFollower:
         self._encoded: OrderedDict[tuple[int, int, FeedFilter], bytes] = OrderedDict()
 
     async def follow(self, wanted: FeedFilter, cursor: str | None) -> AsyncGenerator[News, None]:
-        """Yield news from where the client was; one that falls too far behind is reset, and let go.
+        """Yield portions from the client's last position; a client that falls too far behind is reset and disconnected.
 
         Args:
-            cursor: Where it was; None: now.
+            cursor: The last position; None: now.
         """
         self._feed.followers += 1
         try:

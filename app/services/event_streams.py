@@ -38,7 +38,7 @@ class Batch:
         return self.events[-1].seq
 
     def encoded(self, encode: Encode) -> bytes:
-        """Return all events written one after the other, made when the first of all followers asks."""
+        """Return all events, encoded in sequence when the first follower asks."""
         if self._encoded is None:
             self._encoded = b"".join(map(encode, self.events))
         return self._encoded
@@ -57,15 +57,15 @@ class Feed:
 
     def __init__(self, after: int) -> None:
         self.start = after
-        """Number behind which everything told is kept here."""
+        """Number after which all published events are cached here."""
         self.position = after
-        """Number of the newest event told."""
+        """Number of the newest published event."""
         self.newest: str | None = None
         """Its type."""
         self.followers = 0
-        """How many follow."""
+        """Number of followers."""
         self.over = False
-        """Whether nothing more will be told."""
+        """Whether nothing more will be published."""
         self.failure: BaseException | None = None
         """Why it ended before the run."""
         self._batches: list[Batch] = []
@@ -87,7 +87,7 @@ class Feed:
         await asyncio.sleep(0)
 
     def end(self) -> None:
-        """Say that nothing follows."""
+        """End the feed."""
         self.over = True
         self._wake()
 
@@ -115,13 +115,13 @@ def _last(batch: Batch) -> int:
 
 
 TICK_SECONDS = 1.0
-"""Longest pause between two looks at a run: of one that another process writes, nothing is heard."""
+"""Longest pause between two looks at a run, since writes of other processes are not announced."""
 
-SILENCE_SECONDS = 15.0  # Longest silence towards those who follow; then they get a sign of life.
+SILENCE_SECONDS = 15.0  # Longest silence towards followers; then they get a keep-alive.
 PAGE_EVENTS = 1024  # Events of a run that are read, and on the loop, at a time, however long it has become.
 
 LARGEST_SHARE = 1 / 3
-"""Part of the time that telling the events of a run may take, so that its followers do not hold it up."""
+"""Share of the time that publishing a run's events may take, so that followers do not slow it down."""
 
 Finished = Callable[[], Awaitable[bool]]  # Returns whether the run has ended.
 
@@ -129,7 +129,7 @@ _Events: TypeAlias = list[events.Event]
 
 
 class EventFollower:
-    """Wait on behalf of polls and streams, until the service stops."""
+    """Wait for polls and streams, until the service stops."""
 
     def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, clock: clock.Clock) -> None:
         self._store = store

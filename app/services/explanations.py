@@ -1,4 +1,4 @@
-"""Why a run does not move: one sentence, and the chain of causes through the runs behind it."""
+"""Explanations of why a run does not move: one sentence, and the chain of causes through other runs."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def _busy(view: views.RunView, holder: str | None) -> Cause:
 
 
 def _status(status: states.RunState, waits: Sequence[open_steps.StepWait]) -> states.RunState:
-    # A folder alone does not say that a run waits.
+    # The folder alone does not show that a run waits.
     waiting = any(isinstance(wait.operation, operations.Input) for wait in waits)
     idle = waiting and all(wait.operation.idle for wait in waits)
     return states.RunState.WAITING if idle and status is states.RunState.RUNNING else status

@@ -20,11 +20,8 @@ def as_errors() -> Iterator[None]:
         errors.Unavailable: the service is stopping.
     """
     try:
-        yield
-    except errors.Unreadable:
-        raise
-    except errors.StorageFault as fault:
-        raise errors.DiskFull(f"nothing was changed: {fault.message}", detail=fault.detail) from fault
+        with errors.storage_faults_as_disk_full("nothing was changed"):
+            yield
     except errors.InterruptionFault as fault:
         raise errors.Unavailable("the service is stopping", code=_STOPPING) from fault
     except errors.Conflict as error:

@@ -28,7 +28,7 @@ TRUSTED_SECONDS = 1.0
 class Mark(NamedTuple):
     """Stamp that changes with every change of a file or folder."""
 
-    fault: int = 0  # Why it cannot be looked at, as the system numbers it; 0 where it can.
+    fault: int = 0  # Error number of the system if it cannot be examined; 0 if it can.
     modified_ns: int = 0  # When its content changed.
     changed_ns: int = 0  # When anything about it changed.
     size_bytes: int = 0  # Size.
@@ -42,12 +42,12 @@ class Mark(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A file or folder as it was when it was looked at."""
+    """A file or folder at the time of a check."""
 
     path: str  # Where it is, or would be.
     mark: Mark  # Its mark then.
     until: float = math.inf
-    """When what was read of it has to be read again, whether or not its mark is another."""
+    """When its content must be read again, even if its mark is unchanged."""
 
 
 class Listing:
@@ -76,11 +76,11 @@ class Listing:
     @property
     def watched(self) -> Watched:
         """Return the folder as it was last looked at, and until when its names count."""
-        settled = self._listed_at - self._marked_at >= TRUSTED_SECONDS
-        return Watched(self.folder, self._mark, self._listed_at + TRUSTED_SECONDS if settled else -math.inf)
+        is_old_enough = self._listed_at - self._marked_at >= TRUSTED_SECONDS
+        return Watched(self.folder, self._mark, self._listed_at + TRUSTED_SECONDS if is_old_enough else -math.inf)
 
     def _is_trusted(self, now: float) -> bool:
-        # Of two changes within a tick of the disk's clock the second leaves no mark, so a listing counts only if the
+        # The second of two changes within a tick of the disk's clock leaves no mark, so a listing counts only if the
         # mark had stood for a while when it was made. Some disks do not mark folders at all; hence only for a while.
         return self._listed_at - self._marked_at >= TRUSTED_SECONDS and now - self._listed_at < TRUSTED_SECONDS
 
@@ -105,7 +105,7 @@ def _listed(folder: str, before: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_absent(path: Path) -> bool:
-    """Return whether there is nothing at a path; what cannot be looked at now may be there."""
+    """Return whether nothing exists at a path; what cannot be examined now may exist."""
     try:
         path.stat()
     except OSError as error:
@@ -125,5 +125,5 @@ def is_inside(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def passes(error: OSError) -> bool:
-    """Return whether an error of reading says nothing about the file: it may be read later as it is."""
+    """Return whether a read error may pass, so that the file can be read later."""
     return error.errno not in (*ABSENT, errno.ELOOP)

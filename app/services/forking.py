@@ -21,7 +21,7 @@ _MOST_NEXT = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A fork that is ready to be made."""
+    """A fork that is ready to be created."""
 
     source: stores.Loaded  # The run whose steps it takes over.
     start: runs.RunStart  # What the new run begins with.
@@ -31,7 +31,12 @@ class Planned:
 
 
 class Forks:
-    """Make runs that begin with steps of other runs."""
+    """Create runs that begin with steps of other runs.
+
+    Args:
+        begun: Called with each new run once it is accepted.
+        above: Returns the parent of a new run, by what its request names and by the run that asks.
+    """
 
     def __init__(
         self,
@@ -42,10 +47,6 @@ class Forks:
         begun: Callable[[runs.RunStart], None],
         above: Callable[[requests.StartRequest, str | None], Awaitable[runs.RunStart | None]],
     ) -> None:
-        """Args:
-        begun: Called with each new run once it is accepted.
-        above: Returns the parent of a new run, by what its request names and by the run that asks.
-        """
         self._store = store
         self._engine = engine
         self._starter = starter
@@ -62,7 +63,7 @@ class Forks:
         waits: bool = True,
         asked_by: str | None = None,
     ) -> Forked:
-        """Make a run that takes over the steps of another one up to the first that it would perform otherwise.
+        """Create a run that takes over the steps of another one, up to the first that it would perform differently.
 
         Args:
             waits: Whether it can wait for other runs of its concurrency key.
@@ -97,7 +98,7 @@ class Forks:
             blobs=[blob for record in kept for blob in record.blobs()],
         )
         # The engine expects the run before its folder exists. Otherwise a recovery that lists folders at this moment
-        # would take the new run for one that a dead process left behind.
+        # would mistake the new run for one that a dead process left.
         self._engine.expect(start.run_id)
         with faults.as_errors():
             created = await self._store.create(start, taken_over=taken_over)
@@ -126,7 +127,7 @@ class Forks:
         )
 
     async def planned(self, run_id: str, request: ForkRequest, asked_by: str | None = None) -> Planned:
-        """Return a fork as it would be made; nothing is written.
+        """Return a preview of a fork; nothing is written.
 
         Raises:
             errors.ControlRoomError: as `fork`.
@@ -203,7 +204,7 @@ class Forks:
 
 
 def resumed(request: ForkRequest) -> ResumeRequest:
-    """Return the resume that is asked for with the same words."""
+    """Return the resume that corresponds to a fork request."""
     names = [item.name for item in dataclasses.fields(ResumeRequest)]
     return ResumeRequest(**{name: getattr(request, name) for name in names})
 

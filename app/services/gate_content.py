@@ -1,4 +1,4 @@
-"""The content of gates: what a person decides on, cut into parts by their form."""
+"""The content of gates: splits what a person decides on into parts by their form."""
 
 from __future__ import annotations
 

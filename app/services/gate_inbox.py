@@ -53,7 +53,7 @@ class GateInbox:
         return found[: query.limit], len(found) > query.limit
 
     async def open_gates_in(self, loaded: stores.Loaded) -> list[gates.OpenGate]:
-        """Return the gates that wait for an answer, by a run's folder alone; those of a paused run ask again later."""
+        """Return the open gates of a run from its folder alone; those of a paused run ask again later."""
         driver = self._drivers.get(loaded.start.dialect)
         if driver is None:
             return []
@@ -95,7 +95,7 @@ class GateInbox:
         try:
             loaded = await self._store.read(run_id)
         except (errors.ControlRoomError, errors.StorageFault):
-            # It is gone meanwhile, or cannot be read; the run itself reports that.
+            # It was removed meanwhile, or cannot be read; the run itself reports that.
             return []
         decided = loaded.decisions
         return [] if decided.paused or decided.cancel_requested_at else await self.open_gates_in(loaded)

@@ -130,7 +130,12 @@ class GateDetail(GateShown):
 
 
 class Gates:
-    """Show gates, and take answers to them."""
+    """Show gates, and take answers to them.
+
+    Args:
+        view: Returns the present view of a run, loaded or not.
+        masker: Hides secrets in questions that are in no journal yet.
+    """
 
     def __init__(
         self,
@@ -142,10 +147,6 @@ class Gates:
         masker: plain.Masker,
         clock: clock.Clock,
     ) -> None:
-        """Args:
-        view: Returns the present view of a run, loaded or not.
-        masker: Hides secrets in questions that are in no journal yet.
-        """
         self._store = store
         self._engine = engine
         self._inbox = GateInbox(store=store, engine=engine, drivers=drivers)
@@ -282,7 +283,7 @@ def _line_of(lines: Sequence[records.Record], gate_id: str) -> records.Record | 
 
 
 def _repeated(found: GateShown, reply: Reply) -> GateShown:
-    """Return a gate that was answered just so by the same request before."""
+    """Return a gate that an earlier attempt of the same request has answered."""
     gate_id, answer = found.gate.gate_id, found.answer
     if found.status == "lapsed":
         raise _lapsed(gate_id, "an earlier step ran again")

@@ -1,4 +1,4 @@
-"""Tracing: the way of a run through the graph of its recipe, step by step."""
+"""Tracing: the path of a run through the graph of its recipe, step by step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Reached:
 
 
 class Trace:
-    """The way of one run so far; steps are added as they are recorded."""
+    """The path of one run so far; steps are added as they are recorded."""
 
     def __init__(self, drawing: graphs.Drawing) -> None:
         self._drawing = drawing
@@ -58,7 +58,7 @@ class Trace:
         for passage in (*([location.through] if location.through else []), *location.path):
             self._at(passage.node).enter(passage, self.added)
         if not location.aside:
-            self._settle(location.path[-1], record)
+            self._set_status(location.path[-1], record)
         elif (reached := self._at(location.path[-1].node)).status is not None:
             # Optional parts do not change the state of a step that has a result.
             reached.own = self.added
@@ -77,7 +77,7 @@ class Trace:
         taken = _Taken({node.id for node in nodes if node.status is not None}, ways)
         return nodes, [_edge(edge, taken) for edge in edges_shown(self._drawing)]
 
-    def _settle(self, leaf: graphs.Passage, record: Record) -> None:
+    def _set_status(self, leaf: graphs.Passage, record: Record) -> None:
         reached = self._at(leaf.node)
         reached.own, reached.key = self.added, record.key
         reached.status = leaf.done_means if record.done else record.status
@@ -86,7 +86,7 @@ class Trace:
         return self._reached.setdefault(node, _Reached())
 
     def _end(self, view: views.RunView) -> graphs.Edge | None:
-        """Return the way by which a run came to its end, where its recipe names ends."""
+        """Return the edge by which a run reached its end, if its recipe names ends."""
         if view.status is not RunState.DONE:
             return None
         reason = (view.ending or {}).get("reason")
@@ -130,7 +130,7 @@ class Trace:
 
 
 class _Now:
-    """Where a run stands: its steps at work or, where there are none, its last one."""
+    """The position of a run: its steps at work or, if there are none, its last one."""
 
     def __init__(self, status: RunState, path: _Path, opened: Sequence[tuple[str, graphs.Location]]) -> None:
         self.status = status
@@ -149,7 +149,7 @@ class _Now:
 
 
 class _Taken:
-    """Which edges a run has taken."""
+    """The edges that a run has taken."""
 
     def __init__(self, reached: Container[str], ways: Iterable[_Way]) -> None:
         self._reached = reached

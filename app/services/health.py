@@ -23,14 +23,15 @@ class Readiness(shapes.Shape):
 
 
 class Health:
-    """Look at the store and the engine."""
+    """Check the store and the engine.
+
+    Args:
+        working: Raises if the work on plans has broken down, or if a shared folder cannot be read.
+    """
 
     def __init__(
         self, *, store: stores.RunStore, engine: run_engine.RunEngine, working: Callable[[], None] = lambda: None
     ) -> None:
-        """Args:
-        working: Raises if the work on plans has broken down, or if a shared folder cannot be read.
-        """
         self._store = store
         self._engine = engine
         self._working = working

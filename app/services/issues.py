@@ -63,7 +63,13 @@ class Edit:
 
 
 class Issues:
-    """List, show, add and change issues."""
+    """List, show, add and change issues.
+
+    Args:
+        issue_store: Stores issues.
+        store: Stores the runs and receipts that issues name.
+        masker: Masks secrets in texts of people.
+    """
 
     def __init__(
         self,
@@ -74,11 +80,6 @@ class Issues:
         ids: clock.Ids,
         masker: plain.Masker,
     ) -> None:
-        """Args:
-        issue_store: Stores issues.
-        store: Stores the runs and receipts that issues name.
-        masker: Masks secrets in texts of people.
-        """
         self._issues = issue_store
         self._store = store
         self._clock = clock

@@ -12,7 +12,7 @@ from app.engine import aio, stores
 
 PART_BYTES = 256 * 1024  # Most bytes that are read at a time, however large a log is.
 LOOK_SECONDS = 0.5  # Time between two looks at a log that is followed.
-SILENCE_SECONDS = 15.0  # Longest silence towards those who follow; then they get a sign of life.
+SILENCE_SECONDS = 15.0  # Longest silence towards followers; then they get a keep-alive.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

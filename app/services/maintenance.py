@@ -10,12 +10,13 @@ from app.services import faults, run_reader
 
 
 class Maintenance:
-    """Verify runs and all else that is stored, and repair runs."""
+    """Verify runs and all else that is stored, and repair runs.
+
+    Args:
+        forget: Drops the cached answer of a run that a repair has changed.
+    """
 
     def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, forget: Callable[[str], None]) -> None:
-        """Args:
-        forget: Drops the cached answer of a run that a repair has changed.
-        """
         self._store = store
         self._engine = engine
         self._forget = forget

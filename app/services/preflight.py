@@ -98,7 +98,7 @@ class Preflight:
         Raises:
             errors.ControlRoomError: faults other than the request's.
         """
-        await self._catalogue.settle()
+        await self._catalogue.refresh()
         try:
             return await asyncio.to_thread(self.examine, request)
         except (errors.InputRefused, errors.Unroutable) as error:
@@ -119,7 +119,7 @@ class Preflight:
             lacks = missing.flaws
         limit = driver.call_limit(start) if isinstance(driver, ports.BoundedDriver) else limits.CallLimit(most=None)
         drawing = run_graphs.drawn(driver, start.recipe, start.frozen)
-        named = driver.path_args(start.recipe) if isinstance(driver, ports.PathTakingDialect) else {}
+        named = driver.path_args(start.recipe) if isinstance(driver, ports.PathArgsDialect) else {}
         agents = list(worst_cases.agents_of(start, recipe_version.recipe.speaks_through))
         worst = worst_cases.of_run(start, limit, agents, self._starter.rules.worst_call)
         if start.approvals is not None:

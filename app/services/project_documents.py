@@ -35,13 +35,14 @@ class File(Protocol):
 
 
 class ProjectDocument(Generic[T]):
-    """A document, read again whenever its file has changed."""
+    """A document, read again whenever its file has changed.
 
-    def __init__(self, file: File, read: Callable[[Any], T], empty: T) -> None:
-        """Args:
+    Args:
         read: Makes the value of the document, or raises `errors.InputRefused`.
         empty: The value where there is no file.
-        """
+    """
+
+    def __init__(self, file: File, read: Callable[[Any], T], empty: T) -> None:
         self._read = read
         self._empty = empty
         self._seen: tuple[int, ...] | None = None
@@ -101,12 +102,13 @@ class ProjectDocument(Generic[T]):
 
 
 class DocumentOrders(Generic[T]):
-    """Show and replace a document."""
+    """Show and replace a document.
+
+    Args:
+        log: Audit log that each change is recorded in.
+    """
 
     def __init__(self, document: ProjectDocument[T], log: audit.AuditLog) -> None:
-        """Args:
-        log: Audit log that each change is recorded in.
-        """
         self._document = document
         self._audit = log
 

@@ -26,12 +26,13 @@ _log = logging.getLogger(__name__)
 
 
 class Shared:
-    """The files that recipes of one language can take parts from, and which of them were looked for."""
+    """The files that recipes of one language can take parts from, and which of them were looked for.
+
+    Args:
+        folders: Folders of recipes; the first that has a file gives it.
+    """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """Args:
-        folders: Folders of recipes; the first that has a file gives it.
-        """
         self._folders = folders
         self.looked_for: dict[str, folder_listings.Mark] = {}
         """Marks of all files that were looked for, by path."""
@@ -197,7 +198,12 @@ class _Found(NamedTuple):
 
 
 class RecipeFiles:
-    """The files of one layer, as they are now."""
+    """The files of one layer, as they are now.
+
+    Args:
+        adapted: Returns a recipe as this project runs it.
+        below: Layers whose shared files are taken where this one has none, the nearest first.
+    """
 
     def __init__(
         self,
@@ -207,10 +213,6 @@ class RecipeFiles:
         below: Sequence[Layer] = (),
         adapted: Callable[[library.Recipe], library.Recipe] = lambda recipe: recipe,
     ) -> None:
-        """Args:
-        adapted: Returns a recipe as this project runs it.
-        below: Layers whose shared files are taken where this one has none, the nearest first.
-        """
         self.layer = layer
         self._sharing = (layer, *below)
         self._dialects = dialects

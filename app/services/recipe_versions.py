@@ -231,7 +231,13 @@ _Asked: TypeAlias = library.BackendUse | library.ProgramUse
 # Conditions are not evaluated: a step that might run counts. A backend that worked is trusted for five seconds; a
 # missing one is checked every time.
 class Readiness:
-    """Look for what a run would lack, through the recipes that it runs as well."""
+    """Look for what a run would lack, through the recipes that it runs as well.
+
+    Args:
+        backend_lack: Looks at a backend.
+        program_lack: Looks at a program that is called by its name.
+        default_backend: Backend that the project's recipes ask where nothing names another one.
+    """
 
     def __init__(
         self,
@@ -241,11 +247,6 @@ class Readiness:
         default_backend: str | None,
         clock: clock.Clock,
     ) -> None:
-        """Args:
-        backend_lack: Looks at a backend.
-        program_lack: Looks at a program that is called by its name.
-        default_backend: Backend that the project's recipes ask where nothing names another one.
-        """
         self._backend_lack = backend_lack
         self._program_lack = program_lack
         self._clock = clock

@@ -2,7 +2,7 @@
 
 # A broken file of the project still shadows the bundled recipe of its id: using the bundled one would hide that the
 # edited recipe is not the one that runs. An exception in a dialect's code becomes the flaw `dialect_fault` of that
-# recipe alone. Reading happens in a thread (`settle`), since a large recipe takes seconds.
+# recipe alone. Reading happens in a thread (`refresh`), since a large recipe takes seconds.
 
 from __future__ import annotations
 
@@ -46,7 +46,13 @@ class _Listing:
 
 
 class Catalogue:
-    """All recipes that can be named."""
+    """All recipes that can be named.
+
+    Args:
+        library: Returns what recipes can refer to, and may have to read it first.
+        is_current: Returns whether that is still what it has returned before, without reading it.
+        watched: Returns what that was read from; None: `is_current` alone can tell.
+    """
 
     def __init__(
         self,
@@ -59,11 +65,6 @@ class Catalogue:
         is_current: Callable[[library.Library], bool] | None = None,
         watched: Callable[[], Iterable[folder_listings.Watched]] | None = None,
     ) -> None:
-        """Args:
-        library: Returns what recipes can refer to, and may have to read it first.
-        is_current: Returns whether that is still what it has returned before, without reading it.
-        watched: Returns what that was read from; None: `is_current` alone can tell.
-        """
         self._layers = [
             RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])), adapted=readiness.adapted)
             for number, layer in enumerate(layers)
@@ -77,26 +78,26 @@ class Catalogue:
         self._recipe_versions: dict[str, RecipeVersion] = {}
         self._listing: _Listing | None = None
         self._reading = threading.RLock()
-        self._settling = asyncio.Lock()
+        self._refreshing = asyncio.Lock()
         self._clock = clock
-        self._settled_until = -math.inf
+        self._fresh_until = -math.inf
         self._watched = watched
         self._seen: tuple[folder_listings.Watched, ...] = ()
         self._moment_seconds = 0.0
 
-    async def settle(self) -> None:
+    async def refresh(self) -> None:
         """Read what has changed, in a thread, so that the next reader on the event loop need not."""
-        if self._is_settled():
+        if self._is_fresh():
             return
-        async with self._settling:
-            if self._is_settled():
+        async with self._refreshing:
+            if self._is_fresh():
                 return
             now = self._clock.monotonic()
             if not ((self._seen and _stand(self._seen, now)) or self._stands()):
                 self._seen = ()
                 await asyncio.to_thread(self._entries)
                 self._moment_seconds = FILE_MOMENT_SECONDS * (1 + sum(layer.changing for layer in self._layers))
-            self._settled_until = self._clock.monotonic() + self._moment_seconds
+            self._fresh_until = self._clock.monotonic() + self._moment_seconds
 
     def all(self) -> list[Entry]:
         """Return every recipe that no later layer shadows, by id; broken files too."""
@@ -121,7 +122,7 @@ class Catalogue:
             errors.RecipeInvalid: it is broken; its flaws are reported.
             errors.Unreadable: its file cannot be read now.
         """
-        entry = self._settled_entry(recipe_id) or self.find(recipe_id)
+        entry = self._fresh_entry(recipe_id) or self.find(recipe_id)
         if not entry.usable:
             first = entry.flaws[0]
             if unread := next((flaw for flaw in entry.flaws if flaw.code == folder_listings.UNREADABLE), None):
@@ -135,9 +136,9 @@ class Catalogue:
             )
         return self._recipe_versions[entry.path]
 
-    def _settled_entry(self, recipe_id: str) -> Entry | None:
+    def _fresh_entry(self, recipe_id: str) -> Entry | None:
         # A refusal needs a look of its own.
-        named = self._listing.entries.get(recipe_id) if self._listing is not None and self._is_settled() else None
+        named = self._listing.entries.get(recipe_id) if self._listing is not None and self._is_fresh() else None
         entry = _first(named) if named else None
         return entry if entry is not None and entry.usable else None
 
@@ -262,8 +263,8 @@ class Catalogue:
                 )
             return self._listing.entries
 
-    def _is_settled(self) -> bool:
-        return self._clock.monotonic() < self._settled_until
+    def _is_fresh(self) -> bool:
+        return self._clock.monotonic() < self._fresh_until
 
     def _stands(self) -> bool:
         # A thread that reads holds the lock for as long as it takes; the event loop must not wait for it here.

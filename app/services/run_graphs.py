@@ -96,9 +96,9 @@ def of_recipe(
 
 async def _catch_up(traced: _Traced, view: views.RunView) -> None:
     living = view.living()
-    added = traced.trace.added
+    count = traced.trace.added
     # Records only come in behind the others, except where a resume has declared some dead.
-    if added and (len(living) < added or living[added - 1] is not traced.newest):
+    if count and (len(living) < count or living[count - 1] is not traced.newest):
         traced.trace = graph_trace.Trace(traced.drawing)
     for position in range(traced.trace.added, len(living)):
         traced.trace.add(living[position])
@@ -108,8 +108,8 @@ async def _catch_up(traced: _Traced, view: views.RunView) -> None:
 
 
 def _encoded(view: views.RunView, traced: _Traced) -> bytes:
-    shown = traced.trace.shown(view)
-    return plain.encode(_graph(view.start.recipe_id, view.start.dialect, traced.drawing, *shown).to_json())
+    parts = traced.trace.shown(view)
+    return plain.encode(_graph(view.start.recipe_id, view.start.dialect, traced.drawing, *parts).to_json())
 
 
 def _graph(

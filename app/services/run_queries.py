@@ -53,8 +53,8 @@ class RunQueries:
 
     async def page(self, query: stores.RunQuery) -> tuple[list[RunListed], bool]:
         """Return a page of runs with their progress, newest first, and whether more follow."""
-        found = await self._store.list_runs(dataclasses.replace(query, limit=query.limit + 1))
-        return await self._progress.rows(found[: query.limit]), len(found) > query.limit
+        rows = await self._store.list_runs(dataclasses.replace(query, limit=query.limit + 1))
+        return await self._progress.rows(rows[: query.limit]), len(rows) > query.limit
 
     async def is_within(
         self, run_id: str, scope: access.Scope, changes: Mapping[str, str | None] | None = None
@@ -195,17 +195,17 @@ class RunQueries:
         Raises:
             errors.NotFound: there is none of that id.
         """
-        found, alteration = await self._store.find_receipt(receipt_id), None
+        receipt, alteration = await self._store.find_receipt(receipt_id), None
         try:
             await self._store.prove_receipt(receipt_id)
         except errors.Conflict as altered:
             alteration = altered.message
-        return found | {"intact": alteration is None, "alteration": alteration}
+        return receipt | {"intact": alteration is None, "alteration": alteration}
 
     async def receipts(self, query: receipts.ReceiptQuery) -> tuple[list[receipts.ListedReceipt], bool]:
         """Return a page of receipts, and whether more follow."""
-        found = await self._store.list_receipts(dataclasses.replace(query, limit=query.limit + 1))
-        return found[: query.limit], len(found) > query.limit
+        rows = await self._store.list_receipts(dataclasses.replace(query, limit=query.limit + 1))
+        return rows[: query.limit], len(rows) > query.limit
 
     def forget(self, run_id: str) -> None:
         """Drop the cached state of a run at rest."""

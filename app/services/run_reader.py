@@ -26,7 +26,7 @@ REVIEWS = 16  # Runs at rest whose review is kept.
 COUNTED_SECONDS = 1.0
 """How long an answer about a run with limits is kept whose calls, and those of runs below it, are made elsewhere."""
 
-SETTLING_SECONDS = 5.0
+ENDING_SECONDS = 5.0
 """Longest wait until the ending of a run is in all its files; on a failing disk it is reported before."""
 
 
@@ -72,8 +72,8 @@ class RunReader:
         """Return a run's consolidated answer; the same bytes as long as nothing has changed.
 
         Args:
-            last: The run as it was when it left the engine, where the caller saw it leave.
-            fresh: Whether to ask other processes when their steps had output; not to be done by one who waits.
+            last: The run's view when it left the engine, if the caller saw it leave.
+            fresh: Whether to ask other processes when their steps had output; a caller that waits must not.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -83,13 +83,13 @@ class RunReader:
             await self._outputs.look(run_id)
         number = self._engine.change_number(run_id)
         cached = self._answers.get(run_id)
-        # Signs of life change no number: no poll waits for them, and they change the answer once a second at most.
+        # Signs of life do not raise the number: no poll waits for them, and they change the answer at most each second.
         spending = self._engine.spending
         signs = (*_signs(self._engine.view(run_id)), self._outputs.known(run_id), spending and spending.shown(run_id))
-        known = cached is not None and (cached.number, cached.signs) == (number, signs)
-        known = known and self._store.unreadable(run_id) is None
-        known = known and cached is not None and self._clock.monotonic() < cached.counted_until
-        if cached is not None and known and not await self._was_touched(run_id):
+        is_current = cached is not None and (cached.number, cached.signs) == (number, signs)
+        is_current = is_current and self._store.unreadable(run_id) is None
+        is_current = is_current and cached is not None and self._clock.monotonic() < cached.counted_until
+        if cached is not None and is_current and not await self._was_touched(run_id):
             self._answers[run_id] = cached
             self._answers.move_to_end(run_id)
             return cached.answer
@@ -110,12 +110,12 @@ class RunReader:
             _limit(self._answers, READY_ANSWERS)
         return answer
 
-    def number(self, run_id: str, known: frozenset[str]) -> int | None:
+    def number(self, run_id: str, etags: frozenset[str]) -> int | None:
         """Return the change number that a run had when it was last answered, if it had not ended and that answer is
         among those known.
         """
         cached = self._answers.get(run_id)
-        return cached.number if cached and not cached.answer.finished and cached.answer.etag in known else None
+        return cached.number if cached and not cached.answer.finished and cached.answer.etag in etags else None
 
     async def view(self, run_id: str) -> views.RunView:
         """Return a run as it is.
@@ -156,17 +156,17 @@ class RunReader:
             errors.NotFound: there is no such run.
         """
         check_run_id(run_id)
-        known = await self._live(run_id) or self._engine.standing(run_id)
-        return known.status if known is not None else states.RunState((await self._store.summary(run_id)).status)
+        present = await self._live(run_id) or self._engine.standing(run_id)
+        return present.status if present is not None else states.RunState((await self._store.summary(run_id)).status)
 
     async def moved(self, run_id: str) -> requests.Moved:
-        """Return a run's state after a command, as `ready` shows it.
+        """Return a run's state after a command, consistent with `ready`.
 
         Raises:
             errors.NotFound: there is no such run.
         """
-        known = await self._live(run_id) or self._engine.standing(run_id) or (await self._shown(run_id, None))[0]
-        return requests.Moved(run_id=run_id, status=known.status, reason=known.reason)
+        present = await self._live(run_id) or self._engine.standing(run_id) or (await self._shown(run_id, None))[0]
+        return requests.Moved(run_id=run_id, status=present.status, reason=present.reason)
 
     def is_in_flight(self, run_id: str) -> bool:
         """Return whether steps of a run are being performed."""
@@ -180,19 +180,19 @@ class RunReader:
             errors.NotFound: there is no such run, or `slot_not_found`, with the slots there are.
         """
         view = await self.view(run_id)
-        found = view.board.slots.get(name)
-        if found is None:
+        slot = view.board.slots.get(name)
+        if slot is None:
             there = list(view.board.slots)
             message = f"run {run_id} has no slot {name!r:.80}; there are {', '.join(there) or 'none yet'}"
             raise errors.NotFound(message, code="slot_not_found", detail={"slots": there})
-        return await self._slot(run_id, name, found)
+        return await self._slot(run_id, name, slot)
 
     def forget(self, run_id: str) -> None:
         """Drop the cached state of a run; requests under way are still answered."""
         self._forgotten += 1
         self._answers.pop(run_id, None)
-        for known in [known for known in self._reviews if known[0] == run_id]:
-            del self._reviews[known]
+        for place in [place for place in self._reviews if place[0] == run_id]:
+            del self._reviews[place]
 
     def _counted_until(self, is_limited: bool) -> float:
         # Of the calls of runs below a run, nothing is heard here while other processes make them.
@@ -206,24 +206,24 @@ class RunReader:
         return True
 
     async def _live(self, run_id: str) -> views.RunView | None:
-        view = await self._settled(run_id)
+        view = await self._consistent_view(run_id)
         if view is None or not view.replaying:
             return view
-        # Else a client that asks while an ended run is loaded would learn that it is done, with no step and no slot.
+        # Otherwise a client that polls while an ended run is loaded would see it as done, without steps and slots.
         return dataclasses.replace(view, board=(await self._at_rest(run_id)).board, replaying=False)
 
-    async def _settled(self, run_id: str) -> views.RunView | None:
+    async def _consistent_view(self, run_id: str) -> views.RunView | None:
         view = self._engine.view(run_id)
         if view is None or not view.status.finished:
             return view
-        # A client that learns of an ending may look at the folder or the list next, so these must show it first.
-        await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(SETTLING_SECONDS))
+        # A client that learns of an ending may read the folder or the list next, so these must show it first.
+        await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(ENDING_SECONDS))
         return self._engine.view(run_id) or (view if self._is_unloaded(run_id, view) else None)
 
     def _is_unloaded(self, run_id: str, last: views.RunView) -> bool:
-        # A damaged run is shown as failed without having ended; only its folder shows whether it was repaired since.
-        gone = self._engine.view(run_id) is None and self._engine.standing(run_id) is None
-        return gone and last.status.finished and last.ending is not None
+        # A damaged run is shown as failed although it has not ended; only its folder shows whether it was repaired.
+        is_absent = self._engine.view(run_id) is None and self._engine.standing(run_id) is None
+        return is_absent and last.status.finished and last.ending is not None
 
     async def _shown(self, run_id: str, last: views.RunView | None) -> tuple[views.RunView, str | None, bool]:
         if last is not None and self._is_unloaded(run_id, last):
@@ -238,17 +238,17 @@ class RunReader:
         return view, standing.holder if standing else None, _is_ours(view)
 
     async def _at_rest(self, run_id: str) -> views.RunView:
-        known = (run_id, self._engine.change_number(run_id))
-        task = self._reviews.get(known) or asyncio.ensure_future(self._reviewed(run_id))
-        self._reviews[known] = task
-        self._reviews.move_to_end(known)
+        version = (run_id, self._engine.change_number(run_id))
+        task = self._reviews.get(version) or asyncio.ensure_future(self._reviewed(run_id))
+        self._reviews[version] = task
+        self._reviews.move_to_end(version)
         try:
             view = await asyncio.shield(task)
         except BaseException:
-            self._reviews.pop(known, None)
+            self._reviews.pop(version, None)
             raise
         if not _is_ours(view):
-            self._reviews.pop(known, None)
+            self._reviews.pop(version, None)
         _limit(self._reviews, REVIEWS)
         return view
 
@@ -293,13 +293,13 @@ class RunResponseCache:
         """
         living = view.living()
         self._catch_up(view, living)
-        shown = view.open[-views.NEWEST_STEPS :]
-        opened = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in shown]
+        open_steps = view.open[-views.NEWEST_STEPS :]
+        open_bodies = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in open_steps]
         times = {"started_at": view.started_at, "duration_ms": views.duration_ms(view.started_at, view.completed_at)}
         stalled = next((step.stalled for step in view.open if step.stalled is not None), None)
         return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"orders":%b,"holder":%b%b,"unreadable":%b%b}' % (
             plain.encode(views.manifest(view) | times)[:-1],
-            b",".join([*self._steps, *opened][-views.NEWEST_STEPS :]),
+            b",".join([*self._steps, *open_bodies][-views.NEWEST_STEPS :]),
             len(living) + len(view.open),
             b",".join(self._summaries(view.board.slots)),
             plain.encode(allowed_orders.refusals(view)),
@@ -327,8 +327,8 @@ class RunResponseCache:
 
     def _summaries(self, filled: Mapping[str, slots.Slot]) -> list[bytes]:
         fresh = {name: slot for name, slot in filled.items() if self._slots.get(name, (None, b""))[0] is not slot}
-        shown = shapes.all_json([views.SlotShown(type=slot.type, preview=slot.summary) for slot in fresh.values()])
-        for name, summary in zip(fresh, shown, strict=True):
+        summaries = shapes.all_json([views.SlotShown(type=slot.type, preview=slot.summary) for slot in fresh.values()])
+        for name, summary in zip(fresh, summaries, strict=True):
             self._slots[name] = fresh[name], plain.encode({name: summary})[1:-1]
         return [self._slots[name][1] for name in filled]
 

@@ -167,7 +167,7 @@ class Runs(RunQueries):
         with faults.as_errors():
             await self._engine.cancel(run_id, author)
         # A client may look at once after this answer, so open steps get a moment to be cut off.
-        await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(run_reader.SETTLING_SECONDS))
+        await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(run_reader.ENDING_SECONDS))
         return await self.reader.moved(run_id)
 
     async def pause(self, run_id: str, author: authors.Author | None = None, *, interrupt: bool = False) -> Moved:
@@ -184,7 +184,7 @@ class Runs(RunQueries):
             await self._engine.pause(run_id, author, interrupt=interrupt)
         if interrupt or not self.reader.is_in_flight(run_id):
             # Nothing is waited for but its files.
-            await aio.wait_first(self._engine.left(run_id), self._clock.sleep(run_reader.SETTLING_SECONDS))
+            await aio.wait_first(self._engine.left(run_id), self._clock.sleep(run_reader.ENDING_SECONDS))
         return await self.reader.moved(run_id)
 
     async def unpause(self, run_id: str, author: authors.Author | None = None) -> Moved:

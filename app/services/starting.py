@@ -95,7 +95,7 @@ class Starter:
         if request.recipe is not None or plain.holds_more([dict(request.args), dict(request.options)], _AT_ONCE):
             return await asyncio.to_thread(self.prepare, request, parent, own)
         if own is None:
-            await self._catalogue.settle()
+            await self._catalogue.refresh()
             try:
                 own, seeds = self._chosen(request)
             except errors.ControlRoomError:
@@ -140,8 +140,8 @@ class Starter:
             arguments.check_options(request.options, recipe_version.recipe)
         folder = request.working_dir
         working_dir = self._workspaces.project if folder is None else self._workspaces.choose(folder)
-        recipe, found = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)
-        args = recipe_version.fit({**seeds, **found.args, **request.args}, found.questions)
+        recipe, filled = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)
+        args = recipe_version.fit({**seeds, **filled.args, **request.args}, filled.questions)
         self._refuse_unknown_backend(recipe, args)
         now = self._clock.now()
         run_id, runs_folder = self._ids.run_id(now), self.rules.runs_folder
@@ -193,9 +193,9 @@ class Starter:
         recipe, request = self._catalogue.find(routed.recipe_id).recipe, StartRequest(description=description)
         if recipe is None:
             return routed
-        found = self._found(recipe, request, routed.initial_args, self._workspaces.project)
-        questions = {name: question.question for name, question in found.questions.items()}
-        return dataclasses.replace(routed, initial_args={**routed.initial_args, **found.args}, questions=questions)
+        filled = self._found(recipe, request, routed.initial_args, self._workspaces.project)
+        questions = {name: question.question for name, question in filled.questions.items()}
+        return dataclasses.replace(routed, initial_args={**routed.initial_args, **filled.args}, questions=questions)
 
     def check(self, request: StartRequest, parent: runs.RunStart | None = None) -> int:
         """Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are
@@ -273,10 +273,10 @@ class Starter:
     def agent(self, start: runs.RunStart, name: str) -> Mapping[str, Any] | None:
         """Return an agent that a run froze, or that is configured now, or one that is a backend's alone; or None."""
         frozen = start.frozen.get("agents")
-        known: list[Any] = list(frozen.values()) if isinstance(frozen, dict) else []
+        agents: list[Any] = list(frozen.values()) if isinstance(frozen, dict) else []
         if start.dialect not in flows.DRIVERS:
-            known += [agent.to_json() for agent in self._catalogue.get(start.recipe_id).definition_cache.agents]
-        found = next((agent for agent in known if isinstance(agent, dict) and agent.get("id") == name), None)
+            agents += [agent.to_json() for agent in self._catalogue.get(start.recipe_id).definition_cache.agents]
+        found = next((agent for agent in agents if isinstance(agent, dict) and agent.get("id") == name), None)
         return {"id": name, "backend": name} if found is None and name in self.rules.backends else found
 
     def _renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
@@ -305,11 +305,11 @@ class Starter:
         usable = (entry.recipe for entry in self._catalogue.all() if entry.usable)
         there = [recipe for recipe in usable if recipe is not None and recipe.task_patterns]
         named = [f"{recipe.recipe_id} ({recipe.task_patterns[0]})" for recipe in there[:_RECIPES_NAMED]]
-        told = f" Descriptions can find: {'; '.join(named)}." if named else ""
+        hint = f" Descriptions can find: {'; '.join(named)}." if named else ""
         recipes: plain.Json = [
             {"recipe_id": recipe.recipe_id, "task_patterns": list(recipe.task_patterns)} for recipe in there
         ]
-        message = f"{reason}{told} Or name the recipe in recipe_id."
+        message = f"{reason}{hint} Or name the recipe in recipe_id."
         return errors.Unroutable(message, detail={"reason": reason, "recipes": recipes})
 
     def _chosen(self, request: StartRequest) -> tuple[RecipeVersion, Mapping[str, plain.Json]]:
@@ -321,8 +321,8 @@ class Starter:
         if not routed.routable or routed.recipe_id is None:
             raise self._unroutable(routed.reason)
         recipe_version = self._catalogue.get(routed.recipe_id)
-        known = arguments.declared(recipe_version.recipe.args_schema)
-        return recipe_version, {name: value for name, value in routed.initial_args.items() if name in known}
+        declared = arguments.declared(recipe_version.recipe.args_schema)
+        return recipe_version, {name: value for name, value in routed.initial_args.items() if name in declared}
 
     def _found(
         self, recipe: library.Recipe, request: StartRequest, seeds: Mapping[str, plain.Json], working_dir: str
@@ -343,14 +343,14 @@ class Starter:
         )
 
     def _refuse_unknown_backend(self, recipe: library.Recipe, args: Mapping[str, plain.Json]) -> None:
-        name, known = recipe.speaks_through, self.rules.backends
-        if name is None or args.get(name) in (None, *known):
+        name, backends = recipe.speaks_through, self.rules.backends
+        if name is None or args.get(name) in (None, *backends):
             return
         message = (
-            f"there is no backend {json_words.shown(args[name])}; {json_files.nearest(str(args[name]), list(known))}"
+            f"there is no backend {json_words.shown(args[name])}; {json_files.nearest(str(args[name]), list(backends))}"
         )
         flaw = errors.Flaw(path=f"$.args.{name}", code="unknown_backend", message=message)
-        detail = {"backend": args[name], "backends": list(known)}
+        detail = {"backend": args[name], "backends": list(backends)}
         raise errors.RequestInvalid(message, code="unknown_backend", flaws=[flaw], detail=detail)
 
     def _brought(self, request: StartRequest) -> RecipeVersion:
@@ -379,11 +379,15 @@ def _is_answered(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> bool
 
 
 def _unchangeable(start: runs.RunStart, request: ResumeRequest) -> errors.RequestInvalid:
-    asked = {"args": request.args is not None, "options": request.options is not None, "recipe": request.current_recipe}
+    changes = {
+        "args": request.args is not None,
+        "options": request.options is not None,
+        "recipe": request.current_recipe,
+    }
     message = f"a run of {start.recipe_id} cannot be resumed with changes; start another run instead"
     flaws = [
         errors.Flaw(path=f"$.{name}", code="unchangeable", message="cannot be changed")
-        for name, given in asked.items()
-        if given
+        for name, is_changed in changes.items()
+        if is_changed
     ]
     return errors.RequestInvalid(message, code="resume_unchangeable", flaws=flaws)

@@ -143,7 +143,12 @@ class Ready:
 
 
 class Statistics:
-    """Count and add up over all runs."""
+    """Count and add up over all runs.
+
+    Args:
+        asking: Counts the open questions of session plans within a scope, and the plans that wait for a person.
+        space: Returns the free and the needed space of the data directory.
+    """
 
     def __init__(
         self,
@@ -155,10 +160,6 @@ class Statistics:
         service: ServiceState,
         clock: clock.Clock,
     ) -> None:
-        """Args:
-        asking: Counts the open questions of session plans within a scope, and the plans that wait for a person.
-        space: Returns the free and the needed space of the data directory.
-        """
         self._store = store
         self._engine = engine
         self._asking = asking

@@ -100,21 +100,21 @@ _BEGUN = (states.RunState.RUNNING, states.RunState.WAITING, states.RunState.PAUS
 
 
 class WorkspaceClaims:
-    """Take workspaces for the runs of this process.
+    """Claim workspaces for the runs of this process.
 
     Refused is what would work beside a run that continues by itself: one that another process executes, or one that the
     service has begun, running or not. A run that a process has left unfinished holds nothing until it is resumed.
+
+    Args:
+        lock: Locks a workspace against other processes, below a run that has it or on its own; false if one has it.
     """
 
     def __init__(self, store: stores.RunStore, lock: Callable[[str, str | None], bool]) -> None:
-        """Args:
-        lock: Locks a workspace against other processes, below a run that has it or on its own; false if one has it.
-        """
         self._store = store
         self._lock = lock
 
-    async def take(self, workspace: str, *, run_id: str | None = None, parent_run_id: str | None = None) -> None:
-        """Take a workspace for as long as the process has its lock; a run may enter that of a run above it.
+    async def claim(self, workspace: str, *, run_id: str | None = None, parent_run_id: str | None = None) -> None:
+        """Claim a workspace for as long as the process has its lock; a run may enter that of a run above it.
 
         Args:
             run_id: Run that is resumed; None: a new one.

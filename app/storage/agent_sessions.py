@@ -1,4 +1,4 @@
-"""Agent sessions on a disk: a folder for each conversation, with who it is, who has it and what was said."""
+"""Agent sessions on a disk: a folder for each conversation, with its record, its claim and its turns."""
 
 # Why: docs/decisions/0105.
 
@@ -62,13 +62,13 @@ class StoredAgentSessions:
         await self._replace(session.agent_session_id, _SESSION, dataclasses.asdict(session))
 
     async def renew(self, session: agent_sessions.AgentSession) -> None:
-        # What was said goes first: after a crash between the two the order counts as not carried out.
+        # The turns are removed first: after a crash in between, the order counts as not carried out.
         path = f"{_folder(session.agent_session_id)}/{_TURNS}"
         await self._written(path, lambda: self._forget(path))
         await self.keep(session)
 
     async def turns(self, agent_session_id: str) -> Sequence[Mapping[str, plain.Json]]:
-        """Return what was said so far."""
+        """Return the turns so far."""
         path = f"{_folder(agent_session_id)}/{_TURNS}"
         return _turns(await self._workers.run(lambda: _content(self._disk, path)), path)
 
@@ -94,9 +94,9 @@ class StoredAgentSessions:
     async def hold(self, agent_session_id: str, holder: str) -> AsyncIterator[None]:
         """Keep other runs from using a session during the block."""
         folder = _folder(agent_session_id)
-        # The removal of a conversation takes a moment, so it is waited for instead of refusing the caller.
+        # Removing a conversation is quick, so the caller waits for it and is not refused.
         async with self._forgetting:
-            self._take(folder, agent_session_id, holder)
+            self._acquire(folder, agent_session_id, holder)
         try:
             yield
         finally:
@@ -118,7 +118,7 @@ class StoredAgentSessions:
         path = _folder(agent_session_id)
         async with self._forgetting:
             try:
-                self._take(path, agent_session_id, "the sweep of old conversations")
+                self._acquire(path, agent_session_id, "the sweep of old conversations")
             except errors.Conflict:
                 return False
             try:
@@ -133,9 +133,9 @@ class StoredAgentSessions:
         """Finish pending writes."""
         self._workers.close()
 
-    # -- holding: no step of it waits for a disk, and so none of it can be cut in two
+    # -- holding: no await in it, so it cannot be cut off halfway
 
-    def _take(self, folder: str, agent_session_id: str, holder: str) -> None:
+    def _acquire(self, folder: str, agent_session_id: str, holder: str) -> None:
         held = self._held.get(folder)
         if held is not None:
             if held.holder != holder:
@@ -214,7 +214,7 @@ class StoredAgentSessions:
 
     def _add_durably(self, path: str) -> None:
         if not self._disk.has_file(path):
-            # The folder may exist and its name not be durable: its creator may have died.
+            # The folder may exist without a durable name: its creator may have died.
             self._add(path.rpartition("/")[0])
             for folder in ("", *_FOLDERS):
                 self._disk.sync_folder(folder)
@@ -229,7 +229,7 @@ class MemoryAgentSessions(StoredAgentSessions):
 
     def __init__(self, files: MemoryDisk | None = None) -> None:
         self.disk = files or MemoryDisk()
-        """What they lie on."""
+        """The disk that stores them."""
         super().__init__(self.disk, Inline())
 
     def crashed(self, *, lose_unsynced: bool = False) -> MemoryAgentSessions:
@@ -242,7 +242,7 @@ class MemoryAgentSessions(StoredAgentSessions):
 
 
 def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredAgentSessions:
-    """Return the sessions of a data directory; nothing is touched before it is asked for.
+    """Return the sessions of a data directory; nothing is read before it is needed.
 
     Args:
         faults: Where files that cannot be read now are noted; None: nowhere.
@@ -252,7 +252,7 @@ def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredA
 
 
 def on_disk(disk: Disk) -> StoredAgentSessions:
-    """Return the sessions that lie on the disk of a store."""
+    """Return the sessions on the disk of a store."""
     return StoredAgentSessions(disk, Threads(1, "agent-sessions"))
 
 
@@ -316,7 +316,7 @@ def _session(found: Mapping[str, Any], agent_session_id: str) -> agent_sessions.
 
 
 def _turns(content: bytes | None, path: str) -> list[Mapping[str, plain.Json]]:
-    # After the last newline there may be the torn rest of a line that was never acknowledged.
+    # After the last newline there may be a torn line that was never acknowledged.
     lines = (content or b"").split(b"\n")[:-1]
     found: list[Mapping[str, plain.Json]] = []
     for number, line in enumerate(lines, start=1):

@@ -53,7 +53,7 @@ class AuditLog:
         await self.change(author, lambda: change)
 
     async def change(self, author: authors.Author | None, check: Callable[[], audit.Change | None]) -> None:
-        """Record a change and make it, while no other is checked or made."""
+        """Record a change and make it, while no other change is checked or made."""
         await worker_threads.uncut(self._change(author, check))
 
     async def page(self, query: audit.AuditQuery) -> tuple[list[audit.AuditEntry], audit.AuditCursor | None]:
@@ -62,7 +62,7 @@ class AuditLog:
         return _merged(query, logged, await self._context.index.list_orders(query))
 
     async def _change(self, author: authors.Author | None, check: Callable[[], audit.Change | None]) -> None:
-        async with self._folder.taken():
+        async with self._folder.hold():
             try:
                 await self._context.workers.run(lambda: self._made(author, check()))
             except OSError as error:
@@ -192,7 +192,7 @@ def _backwards(disk: Disk, end: int) -> Iterator[tuple[int, bytes]]:
             start = content.rfind(b"\n", 0, at - 1) + 1
             yield begin + start, content[start:at]
             at = start
-        # Where there is no line's end in a whole part, it is not a part of this log.
+        # A whole part without a line's end does not belong to this log.
         end = begin + stop if stop else begin
 
 

@@ -89,7 +89,7 @@ def _fill(archive: tarfile.TarFile, folder: Path, disk: Disk) -> Copied:
         with contextlib.suppress(FileNotFoundError):
             _add(archive, copied, path, _read(folder / path))
     seen: set[str] = set()
-    # What came meanwhile may be a child of a run that was copied.
+    # A new run may be a child of a run that was copied.
     while fresh := [run_id for run_id in _run_ids(folder) if run_id not in seen]:
         for run_id in fresh:
             seen.add(run_id)
@@ -103,7 +103,7 @@ def _fill(archive: tarfile.TarFile, folder: Path, disk: Disk) -> Copied:
 
 
 def _run_ids(folder: Path) -> list[str]:
-    # Plans and parents before the runs that they start: a crash leaves those behind that way, too.
+    # Plans and parents before the runs that they start, as a crash would leave them.
     found = layout.run_ids(os.listdir(folder / layout.RUNS))
     return sorted(found, key=lambda run_id: (not clock.is_internal(run_id), run_id))
 
@@ -140,7 +140,7 @@ def _receipt_files(folder: Path) -> list[str]:
 
 
 def _run(folder: Path, disk: Disk) -> dict[str, bytes] | None:
-    """Return the files of a run as of one moment; None if it is gone, or never stood still."""
+    """Return the files of a run as of one moment; None if it is gone, or kept changing."""
     files: dict[str, bytes] = {}
     for name in _PROJECTIONS:
         with contextlib.suppress(FileNotFoundError):
@@ -198,7 +198,7 @@ def _lines(content: bytes) -> Iterator[dict[str, Any]]:
 
 def _read(path: Path) -> bytes:
     content = path.read_bytes()
-    # The last line of a file that only grows may be on its way.
+    # The last line of an append-only file may be incomplete.
     return content[: content.rfind(b"\n") + 1] if path.suffix == ".jsonl" else content
 
 

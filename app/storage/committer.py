@@ -28,13 +28,13 @@ class Commit:
     run_id: str  # The run.
     path: str  # The file.
     file: Synced  # The same, so that it can be synced by itself.
-    offset: int  # Where what was written begins: all before it is durable, or was handed in before.
-    content: bytes | None  # What was written from there on; None: too much to be written twice.
+    offset: int  # Where the content begins: everything before it is durable, or was committed before.
+    content: bytes | None  # The content; None: too large to be written twice.
     points: str  # Beginning of the names of the points passed, e.g. `storage.append`.
 
 
 class Committer(Protocol):
-    """Make durable what was written to files of runs."""
+    """Make writes to the files of runs durable."""
 
     def gather(self, launch: Callable[[], None]) -> None:
         """Call back in the loop's next turn, when all requests of this one begin a commit."""
@@ -43,27 +43,27 @@ class Committer(Protocol):
         """Start a commit. A file has one commit under way at a time."""
 
     def mention(self, *paths: str) -> None:
-        """Note files that were written unsynced, for a time when everything is synced. From any thread."""
+        """Note files that were written unsynced, to be synced at a checkpoint. From any thread."""
 
     def holds(self, run_id: str) -> bool:
-        """Return whether a start after a power cut would look at this run, so that its other files need no sync now."""
+        """Return whether recovery after a power cut examines this run, so that its other files need no sync now."""
 
     @property
     def shares(self) -> bool:
-        """Return whether many commits share a sync, so that a new run's folder is better committed than synced."""
+        """Return whether many commits share a sync, so that a new run's folder is cheaper to commit than to sync."""
 
-    async def settle(self, run_id: str | None = None) -> None:
-        """Sync the run's own files, or those of all runs, so that nothing of them can come back from elsewhere.
+    async def checkpoint(self, run_id: str | None = None) -> None:
+        """Sync the run's own files, or those of all runs, so that recovery restores nothing of them from elsewhere.
 
         Raises:
             OSError: they could not be synced.
         """
 
     async def mend(self) -> None:
-        """Make sure that no commit that failed can come back.
+        """Make sure that recovery restores no failed commit.
 
         Raises:
-            OSError: it still could.
+            OSError: it still could restore one.
         """
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class FileCommitter:
         """Return False: only the run's own files know of it."""
         return False
 
-    async def settle(self, run_id: str | None = None) -> None:
+    async def checkpoint(self, run_id: str | None = None) -> None:
         """Do nothing; every file is synced as soon as it is written."""
 
     async def mend(self) -> None:

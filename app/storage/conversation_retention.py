@@ -1,4 +1,4 @@
-"""Retention of conversations: the record of one is removed when no run has used it for long."""
+"""Retention of conversations: removes the record of a conversation that no run has used for long."""
 
 # A conversation is as old as the last move of the run that claimed it last: times of files change with copies,
 # backups and repairs. What cannot be read, and what an unfinished run holds, is kept.
@@ -52,7 +52,7 @@ async def _is_old(store: stores.RunStore, run_id: str, before: datetime) -> bool
 
 
 def _began_at(run_id: str) -> datetime | None:
-    # Of a deleted run no more is left than its name.
+    # Only the name of a deleted run is left.
     with contextlib.suppress(ValueError):
         return datetime.strptime(run_id[:_STAMPED], _STAMP).replace(tzinfo=UTC)
     return None

@@ -1,4 +1,4 @@
-"""The points that storage passes, before and after each of its writes, so that crash tests can stop at every one."""
+"""Crash points: names that storage passes before and after each write, so that tests can stop at every one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OTHERS = (
     "commit.before_write",
     "commit.before_sync",
     "commit.after_sync",
-    "commit.before_settle",
+    "commit.before_checkpoint",
     "commit.before_drop",
     "commit.before_restore",
     "create.before_sync",

@@ -63,7 +63,7 @@ class ServiceLock:
         self._disk.rename(f".{_SERVICE}.new", _SERVICE)
 
     def release(self) -> None:
-        """Cease to be the service."""
+        """Stop being the service."""
         with contextlib.suppress(OSError):
             self._disk.remove(_SERVICE)
         self._lock.release()
@@ -86,7 +86,7 @@ class DataDirectory:
         return self._identity if self._identity is not None else self.prepare()
 
     def prepare(self) -> str:
-        """Make what is missing, for its owner only, and return its identity.
+        """Create what is missing, accessible to its owner only, and return its identity.
 
         Raises:
             errors.ConfigurationError: it cannot be made or read, or is of a later version (`data_directory_newer`).
@@ -155,7 +155,7 @@ class DataDirectory:
         return held
 
     def lock_engine(self, *, shared: bool) -> OsLock:
-        """Hold the runs for an engine, shared with those that share it, too.
+        """Lock the runs for an engine, shared with other processes of the same engine.
 
         Raises:
             errors.ConfigurationError: `other_engine`, another engine executes them; it cannot be held.
@@ -204,7 +204,7 @@ class DataDirectory:
         return self._told()
 
     def refuse_second_service(self) -> None:
-        """Refuse to go on beside a service; nothing is written.
+        """Refuse to continue beside a service; nothing is written.
 
         Raises:
             errors.DataDirectoryBusy: one runs, or is still stopping.

@@ -1,4 +1,4 @@
-"""Documents on a disk: JSON objects in files of a folder, which is made with the first of them."""
+"""Documents on a disk: JSON objects in files of a folder, which is created with the first of them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _log = logging.getLogger(__name__)
 
 
 class Documents:
-    """`documents.Documents` in a folder of a data directory."""
+    """`documents.Documents` in a folder of a data directory.
+
+    Args:
+        folder: The folder, relative to the data directory; its parent exists.
+    """
 
     def __init__(self, context: StorageContext, folder: str) -> None:
-        """Args:
-        folder: The folder, relative to the data directory; its parent exists.
-        """
         self._context = context
         self._folder = folder
 

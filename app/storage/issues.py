@@ -1,4 +1,4 @@
-"""Issues on a disk: a file for each is the truth, its row a projection that errs only towards "look again"."""
+"""Issues on a disk: each file is the authority; its row is a projection that errs only towards "read again"."""
 
 # A crash between file and row would leave a list that contradicts the file. So the row is marked, durably, before
 # the file is replaced; the new row has no mark. A start reads only files whose row is marked or missing.
@@ -54,7 +54,7 @@ class Issues:
         await self.change(found["issue_id"], lambda known: found if known is None else issues.again(known, found))
 
     async def change(self, issue_id: str, change: issues.Change) -> issues.Issue:
-        """Change an issue, or make it; once begun that ends, whatever becomes of the caller."""
+        """Change or create an issue; a change that has begun finishes even if the caller is cancelled."""
         return await worker_threads.uncut(self._change(issue_id, change))
 
     async def get(self, issue_id: str) -> issues.Issue:
@@ -108,7 +108,7 @@ class Issues:
             unread |= found.unread.keys()
             for name in found.unread.keys() - {_name(issue_id) for issue_id in rows}:
                 self._unread = found.unread[name]
-        # The row of a file that cannot be read now stays as it was, and is looked at again by the next start.
+        # The row of an unreadable file stays as it was; the next start reads the file again.
         kept = {issue_id for issue_id in rows if _name(issue_id) in unread}
         await self._forget(rows.keys() - sound - read - kept, len(rows))
         self._compared = self._unread is None
@@ -124,7 +124,7 @@ class Issues:
         await self._context.index.remove_issues(gone)
 
     async def _read_again(self, names: Sequence[str]) -> _Read:
-        async with self._folder.taken():
+        async with self._folder.hold():
             found = await self._context.workers.run(partial(_summaries, self._context.disk, names))
             await self._context.index.put_issues(found.summaries, doubtful=True)
         return found
@@ -134,12 +134,12 @@ class Issues:
         turn = self._locks.setdefault(issue_id, asyncio.Lock())
         async with turn:
             if await self._context.workers.run(lambda: self._context.disk.has_file(path)):
-                async with self._folder.taken():
+                async with self._folder.hold():
                     await self._context.index.mark_issue(issue_id)
                     left = await self._replaced(issue_id, change)
                     await self._context.index.put_issues([issues.summary(left)])
             else:
-                # A new one is its maker's alone, but may be changed as soon as it is there.
+                # Only its creator has a new one, but others can change it as soon as it exists.
                 left = await self._replaced(issue_id, change)
                 await self._context.index.put_issues([issues.summary(left)], doubtful=True)
             return left

@@ -32,13 +32,13 @@ class KeyRing:
 
     A file that cannot be read, or that a person broke, changes nothing for the callers: the keys that were known last
     count until it can be read again.
+
+    Args:
+        folder: The data directory.
+        disk: The disk that holds it; None: the machine's.
     """
 
     def __init__(self, folder: Path, time: clock.Clock, disk: disk_port.Disk | None = None) -> None:
-        """Args:
-        folder: The data directory.
-        disk: The disk that holds it; None: the machine's.
-        """
         self._folder = folder
         self._disk = disk or OsDisk(folder)
         self._clock = time
@@ -46,7 +46,7 @@ class KeyRing:
         self._fault = ""
         self._turn = threading.Lock()
         self.common: project_file.CommonFiles | None = None
-        """Where changes go, if all processes of a store share the keys; the folder has their copy then."""
+        """Where changes are written if all processes of a store share the keys; the folder then has a copy."""
         self.reach = probes.NoProbes().reach
         """Passes a crash point."""
         self._opened: dict[str, tuple[keys.Key | None, datetime | None]] = {}
@@ -107,7 +107,7 @@ class KeyRing:
         Raises:
             errors.ConfigurationError: `keys_invalid`, with the place of the fault; or it cannot be read.
         """
-        # A write outdates earlier reads, so that a revoked key does not come back.
+        # A write invalidates earlier reads, so that a revoked key does not reappear.
         with self._turn:
             self._check()
 
@@ -136,7 +136,7 @@ class KeyRing:
         return found
 
     def renew(self) -> None:
-        """Make sure that what is read next is what other processes have written last; it blocks.
+        """Make sure that the next read sees the last write of other processes; it blocks.
 
         Raises:
             OSError: that cannot be read now.
@@ -165,7 +165,7 @@ class KeyRing:
         if signature == self._signature:
             return
         found = self.read()
-        # Noted last: a file that could not be read is tried again.
+        # Noted last, so that an unreadable file is read again.
         self._opened = {secret.sha256: (key, _until(secret)) for key in found for secret in key.secrets}
         self.is_locked = self.is_locked or signature is not None
         self._signature = signature

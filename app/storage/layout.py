@@ -85,7 +85,7 @@ def run_of(path: str) -> tuple[str, str] | None:
 
 
 def no_run(run_id: str) -> errors.NotFound:
-    """Make the error that says there is no such run."""
+    """Return the error for a run that does not exist."""
     return errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found", detail={"run_id": run_id[:80]})
 
 

@@ -1,4 +1,4 @@
-"""The run store in memory: the same code, and so the same bytes, chains and rules, over a disk that can forget."""
+"""The run store in memory: the same code, bytes, chains and rules over a disk that can forget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MemoryStore(DiskStore):
         self._clock = clock
         self._probes = probes
         self.disk = disk or MemoryDisk()
-        """What its runs lie on."""
+        """The disk that stores its runs."""
         self.index = index or MemoryIndex()
         """Its rows."""
 
@@ -72,7 +72,7 @@ class MemoryStore(DiskStore):
             disk_health=DiskHealth(),
             clock=self._clock,
             probes=points,
-            # No timer of the real world: in memory everything happens in the same order each time.
+            # No real timer: in memory everything happens in the same order each time.
             throttle=WriteThrottle(math.inf),
             feed=event_feed.EventFeed(self._clock.monotonic),
         )

@@ -1,4 +1,4 @@
-"""Session plans on a disk: a file for each is the truth; what files say that have not changed is remembered."""
+"""Session plans on a disk: each file is the authority; the content of unchanged files is cached."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Plans:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, session_id: str) -> plans.Plan | None:
-        """Return a plan as its file has it, None where there is none.
+        """Return a plan from its file, None if it has none.
 
         Raises:
             errors.Conflict: `plan_damaged`; its file is damaged; `flaws` say where.
@@ -70,7 +70,7 @@ class Plans:
         return found.plan
 
     async def put(self, plan: plans.Plan, known: plans.Plan | None = None) -> None:
-        """Replace a plan's file, or make it; once begun that ends, whatever becomes of the caller.
+        """Replace or create a plan's file; a write that has begun finishes even if the caller is cancelled.
 
         Args:
             known: What the file must still say; None: whatever it says.
@@ -83,7 +83,7 @@ class Plans:
         await worker_threads.uncut(self._put(plan, known))
 
     async def try_writing(self, session_id: str) -> None:
-        """See whether a plan's file could be replaced now."""
+        """Check that a plan's file could be replaced now."""
         trial = layout.plan_file(session_id).replace(f"/{layout.PLAN}", f"/.{layout.PLAN}.trial")
         try:
             await self._context.workers.run(lambda: disk_port.try_writing(self._context.disk, trial))
@@ -91,7 +91,7 @@ class Plans:
             raise self._context.disk_health.failed(trial, error) from error
 
     async def remove(self, session_id: str) -> None:
-        """Remove a plan's file for good; once begun that ends, whatever becomes of the caller."""
+        """Remove a plan's file; a removal that has begun finishes even if the caller is cancelled."""
         await worker_threads.uncut(self._remove(session_id))
 
     async def was_removed(self, session_id: str) -> bool:
@@ -127,7 +127,7 @@ class Plans:
 
     async def _put(self, plan: plans.Plan, known: plans.Plan | None) -> None:
         path = layout.plan_file(plan.session_id)
-        # Files of two changes must come in their order, and are built under one name.
+        # The files of two changes must be replaced in order, and are built under one name.
         turn = self._locks.setdefault(plan.session_id, asyncio.Lock())
         async with turn:
             kept = self._known.get(plan.session_id)
@@ -186,7 +186,7 @@ class Plans:
 
         disk_port.replace(files, path, content, sync=True, reach=reach, at="storage.plan", check=sign)
         if not files.has_file(layout.plan_marker(layout.PLANS_MADE, plan.session_id)):
-            # Behind the file, so that none is missed that was never there.
+            # After the file, so that a plan that never existed is not missed.
             self._mark(layout.PLANS_MADE, plan.session_id)
         return signature
 
@@ -233,7 +233,7 @@ def _tell_damage(name: str, head: _Head) -> None:
 
 def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
     try:
-        # Taken first: what is changed while it is read is read again the next time.
+        # Read first: a file that changes during the read is read again the next time.
         signature = files.signature(layout.plan_file(session_id))
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -302,7 +302,7 @@ def _signatures(files: Disk) -> tuple[dict[str, Signature], dict[str, errors.Unr
 
 def _heads(files: Disk, names: list[str]) -> tuple[dict[str, _Head], dict[str, errors.Unreadable]]:
     def head(name: str) -> _Head:
-        # Taken first: what is changed while it is read is read again the next time.
+        # Read first: a file that changes during the read is read again the next time.
         signature = files.signature(f"{layout.PLANS}/{name}/{layout.PLAN}")
         return _Head(signature, _summary(files, name))
 

@@ -28,17 +28,18 @@ class CommonFiles(Protocol):
 
 
 class ProjectFile:
-    """A JSON document; its methods wait for the disk, and are meant for a thread."""
+    """A JSON document; its methods wait for the disk, and are meant for a thread.
+
+    Args:
+        reach: Called with the name of each crash point that a change passes; None without any.
+    """
 
     def __init__(self, disk: Disk, name: str, reach: Callable[[str], None] | None = None) -> None:
-        """Args:
-        reach: Called with the name of each crash point that a change passes; None without any.
-        """
         self.disk = disk
         """What holds it, or its copy."""
         self._reach = reach or probes.NoProbes().reach
         self.common: CommonFiles | None = None
-        """Where changes go, if all processes of a store share the file; the disk has its copy then."""
+        """Where changes are written if all processes of a store share the file; the disk then has a copy."""
         self.name = name
         """Its name in the data directory."""
 
@@ -75,7 +76,7 @@ class ProjectFile:
             raise self._unreadable(error) from error
 
     def renew(self) -> None:
-        """Make sure that what is read next is what other processes have written last.
+        """Make sure that the next read sees the last write of other processes.
 
         Raises:
             errors.Unavailable: `file_unreadable`.

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyDisk(OsDisk):
-    """`Disk` that refuses every write, and lets every reader pass."""
+    """`Disk` that refuses every write, and locks nothing against readers."""
 
-    def read_settled(self, path: str) -> bytes:
+    def read_synced(self, path: str) -> bytes:
         return self.read(path)
 
     def lock(self, folder: str, *, wait: bool = False) -> disk_port.Lock:
@@ -67,7 +67,12 @@ class ReadOnlyDisk(OsDisk):
 
 
 class ReadOnlyStore(StoredRuns):
-    """Runs in folders that are only read. Rows are compared with the folders before anything is shown."""
+    """Runs in folders that are only read. Rows are compared with the folders before anything is shown.
+
+    Args:
+        index: The index's file.
+        blobs_url: Where blobs are; None: in the folders.
+    """
 
     def __init__(
         self,
@@ -78,10 +83,6 @@ class ReadOnlyStore(StoredRuns):
         adopt: Adopt | None = None,
         blobs_url: str | None = None,
     ) -> None:
-        """Args:
-        index: The index's file.
-        blobs_url: Where blobs are; None: in the folders.
-        """
         super().__init__(adopt)
         self._directory = directory
         self._index = index

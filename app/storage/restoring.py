@@ -20,9 +20,9 @@ _LONGEST_PATH = 1000
 
 
 def read(source: Path, folder: Path) -> dict[str, Any]:
-    """Make a data directory from a backup, and return the backup's description of itself.
+    """Create a data directory from a backup, and return the backup's own description.
 
-    It is built aside and put in place in one move: after a crash the folder is as before.
+    It is built aside and moved into place at once: after a crash the folder is as before.
 
     Raises:
         errors.Conflict: `restore_not_empty`, there is something in the folder.

@@ -1,4 +1,4 @@
-"""Spending of several processes: the turn in which one of them reserves, and which journals have changed."""
+"""Spending of several processes: they reserve in turns, and see which journals have changed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class SpendingTurns:
 
     async def turn(self) -> Lock:
         """Wait until no other process reserves, and keep the others from it."""
-        taking = asyncio.ensure_future(self._workers.run(self._take))
+        acquiring = asyncio.ensure_future(self._workers.run(self._acquire))
         try:
-            return await asyncio.shield(taking)
+            return await asyncio.shield(acquiring)
         except asyncio.CancelledError:
-            taking.add_done_callback(_release)
+            acquiring.add_done_callback(_release)
             raise
 
     async def versions(self, run_ids: Sequence[str]) -> Mapping[str, object]:
@@ -40,7 +40,7 @@ class SpendingTurns:
         except FileNotFoundError:
             return None
 
-    def _take(self) -> Lock:
+    def _acquire(self) -> Lock:
         self._disk.add_folder(layout.SPENDING)
         lock = self._disk.lock(layout.SPENDING, wait=True)
         if lock is None:
@@ -48,6 +48,6 @@ class SpendingTurns:
         return lock
 
 
-def _release(taking: asyncio.Future[Lock]) -> None:
+def _release(acquiring: asyncio.Future[Lock]) -> None:
     with contextlib.suppress(BaseException):
-        taking.result().release()
+        acquiring.result().release()

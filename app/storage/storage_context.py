@@ -24,7 +24,7 @@ _RUNS_AT_EASE = 4
 
 
 class WriteThrottle:
-    """Say when a run's projections are written next."""
+    """Decide when a run's projections are written next."""
 
     def __init__(self, pause_seconds: float) -> None:
         self._pause_seconds = pause_seconds
@@ -53,7 +53,7 @@ class StorageContext:
     workers: Workers  # Threads for everything else that blocks.
     near: Workers  # For a few small writes that wait for no disk.
     index: Index  # Rows about runs and receipts.
-    disk_health: DiskHealth  # Whether writes come through.
+    disk_health: DiskHealth  # Whether writes succeed.
     clock: clock.Clock  # The time.
     probes: probes.Probes  # Named points for tests.
     throttle: WriteThrottle  # When projections are written; with infinite pauses they are written on request.

@@ -24,8 +24,8 @@ class WorkspaceLocks:
         self._folder = data_directory / _FOLDER
         self._taken: list[os_disk.OsLock] = []
 
-    def take(self, workspace: str, above: str | None = None) -> bool:
-        """Lock a workspace until `close`; return whether it could be, or another process has it.
+    def acquire(self, workspace: str, above: str | None = None) -> bool:
+        """Lock a workspace until `close`; return False if another process has it.
 
         Args:
             above: Run that has the workspace and lets its children enter, one at a time.
@@ -52,6 +52,6 @@ class WorkspaceLocks:
             raise errors.ConfigurationError(message, code="data_directory_unusable") from error
 
     def close(self) -> None:
-        """Let others enter."""
+        """Release the workspace."""
         while self._taken:
             self._taken.pop().release()

@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from app import errors
 from app.domain import decisions
-from app.engine import equipment
+from app.engine import run_equipment
 from app.temporal import messages
 from app.temporal.beats import Beats
 from app.temporal.capacity import NoCapacity, StepCapacity
@@ -134,7 +134,7 @@ class Activities:
             except NoCapacity:
                 raise _full() from None
             # The history would keep the causes of an error, too, and they quote recipes and outputs.
-            except equipment.Parked as parked:
+            except run_equipment.Parked as parked:
                 error, message = parked.error, await self._steps.masked(run_id, parked.error.message)
                 facts = messages.Parking(reason=parked.reason, code=error.code, message=message, key=error.key)
                 if parked.reason in decisions.LIMIT_REASONS:

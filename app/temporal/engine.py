@@ -18,7 +18,7 @@ from app import errors
 from app.domain import gates, inputs, operations, plain, records, runs, states, views
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
-from app.engine import aio, open_steps, ports, run_engine, runner, stores
+from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores
 from app.temporal import beats, codec, live, messages, registration, roll, steps, unsupported, worker
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
@@ -51,7 +51,7 @@ class TemporalEngine:
         client: Client,
         store: stores.RunStore,
         drivers: Mapping[str, ports.Driver],
-        equipment: runner.Equipment,
+        equipment: run_equipment.Equipment,
         start_child: steps.StartChild,
         bounds: worker.WorkerLimits,
         works: bool,
@@ -120,14 +120,14 @@ class TemporalEngine:
         await asyncio.wait({self._recovery})
         return 0 if self._recovery.cancelled() or self._recovery.exception() else self._recovery.result()
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Return at once: workflows wait on the server."""
 
     async def stop(self, grace_seconds: float | None = None) -> None:
         """Stop working; another worker performs interrupted steps again."""
         self._stopping = True
         self._helpers.give_up()
-        await self._helpers.settled()
+        await self._helpers.wait_idle()
         await self.follower.stop()
         await self._working.aclose()
         self._over.set()

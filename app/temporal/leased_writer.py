@@ -14,7 +14,7 @@ from typing import Any, cast
 from app import clock, errors
 from app.domain import decisions, plain
 from app.domain.records import Record
-from app.engine import ports, run_writer, runner, space_retry, step_attempt, stores
+from app.engine import ports, run_equipment, run_writer, space_retry, step_attempt, stores
 from app.temporal.leases import Leases
 from app.temporal.rehearsal import Superseded
 
@@ -97,7 +97,7 @@ class RenewingRetry(space_retry.SpaceRetry):
 class Owner:
     """`StepOwner` for as long as a lease lasts."""
 
-    def __init__(self, log: stores.RunLog, equipment: runner.Equipment, writer: LeasedWriter) -> None:
+    def __init__(self, log: stores.RunLog, equipment: run_equipment.Equipment, writer: LeasedWriter) -> None:
         fenced = FencedLog(log)
         self.log = cast(stores.RunLog, fenced)
 
@@ -135,7 +135,7 @@ class LeasedWriter(run_writer.RunWriter):
         "run_id",
     )
 
-    def __init__(self, run_id: str, leases: Leases, equipment: runner.Equipment) -> None:
+    def __init__(self, run_id: str, leases: Leases, equipment: run_equipment.Equipment) -> None:
         super().__init__(run_id)
         self.run_id = run_id
         """The run."""

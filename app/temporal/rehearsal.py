@@ -15,11 +15,10 @@ from app.engine import (
     completion,
     driver_context,
     driver_scheduler,
-    equipment,
     ports,
     replay,
+    run_equipment,
     run_projection,
-    runner,
     space_retry,
     step_attempt,
     stores,
@@ -48,7 +47,7 @@ class Rehearsal:
     """One run, as far as its journal was read; carried on under a lease."""
 
     log: stores.RunLog  # Its journals.
-    equipment: runner.Equipment  # What performs its steps, with its secrets masked.
+    equipment: run_equipment.Equipment  # What performs its steps, with its secrets masked.
     scheduler: driver_scheduler.DriverScheduler  # Its driver, blocked where the journal ends.
     completion: completion.Completion  # Brings it to rest.
     projection: run_projection.RunProjection  # Its visible state.
@@ -76,7 +75,7 @@ class Rehearsal:
         known, new = log.loaded.records[: self.count], log.loaded.records[self.count :]
         # A log that was read as a whole has the amounts of lines, too, that are counted already.
         decided = log.loaded.decisions
-        decided.reserved = usage_sums.unsettled(decided.reserved, known)
+        decided.reserved = usage_sums.uncharged(decided.reserved, known)
         self.note(new)
         for record in new:
             self.projection.add(record)
@@ -133,14 +132,14 @@ class Rehearsal:
             return await self.completion.end(self.scheduler)
         if parking is not None:
             error = errors.StepError(parking.message, code=parking.code, key=parking.key, detail=parking.detail)
-            return await self.completion.pause(equipment.Parked(parking.reason, error))
+            return await self.completion.pause(run_equipment.Parked(parking.reason, error))
         if decided.paused is not None:
             return await self.completion.pause(None)
         return RunState.RUNNING
 
 
 async def rehearse(
-    log: stores.RunLog, driver: ports.Driver, equipment: runner.Equipment, *, strict: bool = True
+    log: stores.RunLog, driver: ports.Driver, equipment: run_equipment.Equipment, *, strict: bool = True
 ) -> Rehearsal:
     """Replay the driver of a run over its journal; nothing is performed.
 
@@ -179,7 +178,7 @@ async def rehearse(
 class Rehearsals:
     """The runs that this process has carried on last, their drivers blocked where their journals ended."""
 
-    def __init__(self, equipment: runner.Equipment, most: int = MOST_KEPT) -> None:
+    def __init__(self, equipment: run_equipment.Equipment, most: int = MOST_KEPT) -> None:
         self._equipment = equipment
         self._most = most
         self._kept: OrderedDict[str, Rehearsal] = OrderedDict()

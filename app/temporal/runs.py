@@ -121,7 +121,7 @@ class WorkflowRuns:
         if log.loaded.decisions.taken > 1:
             log.add_event(events.EventType.RECOVERY_CONTINUED, None, {"lines": len(log.loaded.records)})
         at = clock.stamp(self._equipment.clock.now())
-        await log.move(runs.Transition.take(start.run_id, at))
+        await log.move(runs.Transition.begin(start.run_id, at))
 
     async def _settle(self, log: stores.RunLog, order: messages.Settle) -> RunState:
         try:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from app import clock, errors
 from app.domain import capabilities, gates, inputs, operations, plain, runs, states
 from app.domain.records import Record, Result
-from app.engine import child_results, equipment, journal_lines, ports, runner, step_attempt, step_executor, stores
+from app.engine import child_results, journal_lines, ports, run_equipment, step_attempt, step_executor, stores
 from app.temporal import messages
 from app.temporal.leased_writer import LeasedWriter
 from app.temporal.leases import Leases
@@ -37,7 +37,7 @@ class Steps:
         *,
         store: stores.RunStore,
         drivers: Mapping[str, ports.Driver],
-        equipment: runner.Equipment,
+        equipment: run_equipment.Equipment,
         contents: Contents,
     ) -> None:
         self.leases = Leases(store, equipment.clock)
@@ -83,7 +83,7 @@ class Steps:
         if fault is not None:
             key = step.attempt.ask.key
             error = errors.StepError(fault.message, code=fault.code, detail=fault.detail, key=key)
-            raise equipment.Parked(fault.code, error)
+            raise run_equipment.Parked(fault.code, error)
         found.looked_at = taken
 
     async def announce(self, order: messages.StepOrder) -> messages.Announced:
@@ -199,7 +199,7 @@ class Steps:
         """
         return ports.driver_of(self.drivers, log.loaded.start)
 
-    def hiding(self, start: runs.RunStart) -> runner.Equipment:
+    def hiding(self, start: runs.RunStart) -> run_equipment.Equipment:
         """Return the equipment of a run, with the secrets masked that its recipe names."""
         driver = self.drivers.get(start.dialect)
         return self.equipment if driver is None else self.equipment.hiding_for(driver, start.recipe)
@@ -239,7 +239,7 @@ class Steps:
         step.attempt.duration_seconds = max(0.0, (self.clock.now() - step.attempt.started_at).total_seconds())
         await step.executor.record(step.attempt, journal_lines.masked(step.found.equipment.masker, result))
         step.writer.raise_failure()
-        await owner.log.move(runs.Transition.take(step.writer.run_id, clock.stamp(self.clock.now())))
+        await owner.log.move(runs.Transition.begin(step.writer.run_id, clock.stamp(self.clock.now())))
 
     async def _line(self, writer: LeasedWriter) -> Slice:
         owner = await writer.reach()

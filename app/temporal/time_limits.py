@@ -7,7 +7,7 @@ from typing import Any
 
 from app import clock, errors
 from app.domain import decisions, plain, runs, states
-from app.engine import active_time, equipment, stores, taken_time
+from app.engine import active_time, run_equipment, stores, taken_time
 from app.temporal import messages
 from app.temporal.steps import Steps
 
@@ -51,7 +51,7 @@ class TimeLimits:
         detail, run_id = error.get("detail"), loaded.start.run_id
         if decided.paused == decisions.TIME_LIMIT and isinstance(detail, dict) and detail.get("run_id") == run_id:
             fault = errors.StepError(str(error.get("message")), code=decisions.TIME_LIMIT, detail=detail)
-            await self._park_below(run_id, equipment.Parked(decisions.TIME_LIMIT, fault))
+            await self._park_below(run_id, run_equipment.Parked(decisions.TIME_LIMIT, fault))
 
     async def taken_facts(self, log: stores.RunLog) -> dict[str, plain.Json]:
         """Return the fields of the line by which a run is taken up."""
@@ -64,7 +64,7 @@ class TimeLimits:
             return {}
         return active_time.taken_facts(log.loaded, found.scheduler.asks, clock.stamp(self._steps.clock.now()))
 
-    async def _judged(self, log: stores.RunLog) -> tuple[messages.TimeLeft, equipment.Parked | None]:
+    async def _judged(self, log: stores.RunLog) -> tuple[messages.TimeLeft, run_equipment.Parked | None]:
         loaded, decided = log.loaded, log.loaded.decisions
         if decided.paused is not None or decided.ended is not None or decided.cancel_requested_at is not None:
             return messages.TimeLeft(is_reached=decided.paused == decisions.TIME_LIMIT), None
@@ -84,11 +84,11 @@ class TimeLimits:
             is_at_work=open_tries.begun is not None,
         ), None
 
-    async def _park_below(self, run_id: str, parked: equipment.Parked) -> None:
+    async def _park_below(self, run_id: str, parked: run_equipment.Parked) -> None:
         async for row in self._below(run_id, {run_id}):
             async with self._steps.leases.of(row.run_id) as log:
                 # The time of what is cut off is the limiting run's, as far as it is known; here it counts by the pause.
-                is_parked = await self._park(log, equipment.Parked(parked.reason, parked.error))
+                is_parked = await self._park(log, run_equipment.Parked(parked.reason, parked.error))
             if is_parked:
                 await self._tell(row.run_id, "pause", [True])
 
@@ -103,7 +103,7 @@ class TimeLimits:
             if not states.RunState(row.status).finished:
                 yield row
 
-    async def _park(self, log: stores.RunLog, parked: equipment.Parked) -> bool:
+    async def _park(self, log: stores.RunLog, parked: run_equipment.Parked) -> bool:
         decided, start = log.loaded.decisions, log.loaded.start
         if decided.paused is not None or decided.ended is not None or decided.cancel_requested_at is not None:
             return False

@@ -39,7 +39,12 @@ def _nothing(_: str) -> Collection[str]:
 
 
 class CommandPerformer:
-    """Run a program; success is an exit code that the operation expects."""
+    """Run a program; success is an exit code that the operation expects.
+
+    Args:
+        withheld: By program, the variables that it does not get unless the recipe names them.
+        idle_seconds: Longest silence of commands that set none; None: no limit.
+    """
 
     def __init__(
         self,
@@ -49,10 +54,6 @@ class CommandPerformer:
         withheld: Callable[[str], Collection[str]] = _nothing,
         idle_seconds: float | None = None,
     ) -> None:
-        """Args:
-        withheld: By program, the variables that it does not get unless the recipe names them.
-        idle_seconds: Longest silence of commands that set none; None: no limit.
-        """
         self._idle_seconds = idle_seconds
         self._supervisor = supervisor
         self._workspaces = workspaces

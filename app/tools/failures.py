@@ -72,7 +72,7 @@ def too_much_text(max_files: int, max_characters: int) -> errors.ToolFailed:
     )
 
 
-def taken(path: str) -> errors.ToolFailed:
+def already_exists(path: str) -> errors.ToolFailed:
     """Return the failure of a write to a path that has a file already."""
     return _about(path, "file_exists", "exists already, and the write may not replace it")
 

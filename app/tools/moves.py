@@ -83,7 +83,7 @@ def carry_out(root: Root | Path, move: Move, *, is_again: bool) -> None:
             raise failures.missing(move.source) from None
         except OSError as error:
             if error.errno in _TAKEN:
-                raise failures.taken(move.target) from None
+                raise failures.already_exists(move.target) from None
             raise failures.of_system(move.target, error, "write_failed") from error
 
 

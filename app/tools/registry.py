@@ -31,12 +31,13 @@ class Tool(Protocol):
 
 
 class ToolRegistry:
-    """The tools by name."""
+    """The tools by name.
+
+    Args:
+        load: Returns the tools; called when one is first asked for.
+    """
 
     def __init__(self, load: Callable[[], Iterable[Tool]]) -> None:
-        """Args:
-        load: Returns the tools; called when one is first asked for.
-        """
         self._load = load
 
     @functools.cached_property

@@ -29,7 +29,7 @@ class Threads:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
 
-        def settle(result: T | None, error: BaseException | None) -> None:
+        def resolve(result: T | None, error: BaseException | None) -> None:
             # Given back when the thread ends, not when its caller does: abandoned threads would pile up otherwise.
             self._free.release()
             if outcome.done():
@@ -39,7 +39,7 @@ class Threads:
             else:
                 outcome.set_exception(error)
 
-        threading.Thread(target=_work, args=(work, settle, loop), daemon=True).start()
+        threading.Thread(target=_work, args=(work, resolve, loop), daemon=True).start()
         return await outcome
 
 
@@ -56,7 +56,7 @@ async def finished(work: Callable[[], T]) -> T:
 
 
 def _work(
-    work: Callable[[], T], settle: Callable[[T | None, BaseException | None], None], loop: asyncio.AbstractEventLoop
+    work: Callable[[], T], resolve: Callable[[T | None, BaseException | None], None], loop: asyncio.AbstractEventLoop
 ) -> None:
     result: T | None = None
     failure: BaseException | None = None
@@ -65,7 +65,7 @@ def _work(
     except BaseException as error:  # noqa: BLE001 - raised in the caller's task
         failure = error
     with suppress(RuntimeError):  # the loop is closed, and no caller waits
-        loop.call_soon_threadsafe(settle, result, failure)
+        loop.call_soon_threadsafe(resolve, result, failure)
 
 
 DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try where the operation sets none.

@@ -146,7 +146,7 @@ class Workspace:
             try:
                 commits.put(descent.folder, name, content, overwrite=overwrite)
             except FileExistsError:
-                raise failures.taken(path) from None
+                raise failures.already_exists(path) from None
             except IsADirectoryError:
                 raise failures.not_a_file(path) from None
             except OSError as error:

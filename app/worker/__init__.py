@@ -7,13 +7,13 @@ Runs in `ActiveRuns.active_runs`, each an `ActiveRun`:
 
 - *admitted*: a command or a delivery is about to load it; it is not in the queue.
   In: `ActiveRuns.admit`, which every place below passes through first.
-  Out: loading, by `ActiveRuns.take_up`.
+  Out: loading, by `ActiveRuns.load_now`.
 - *unread*: in `ActiveRuns.unread`: recovery found it waiting, or with a cancelled parent, and has not loaded it yet.
   In: `recovery._set_aside`.
-  Out: resting or queued, by `Resting.put_back`; loading, ahead of both, by `ActiveRuns.take_up`.
+  Out: resting or queued, by `Resting.put_back`; loading, ahead of both, by `ActiveRuns.load_now`.
 - *queued*: its request waits in `WorkerCapacity`.
   In: `ActiveRuns.queue`, for a run that is new, unpaused, resumed or found unfinished; `Resting.put_back`.
-  Out: loading, by `ActiveRuns.advance` once capacity is granted, or without capacity by `ActiveRuns.take_up`.
+  Out: loading, by `ActiveRuns.advance` once capacity is granted, or without capacity by `ActiveRuns.load_now`.
 - *loading*: `ActiveRun.loading`: its folder is being opened.
   In: `ActiveRuns._load`, in the run's own task or in that of a command.
   Out: loaded, by `Loader.load`. If the folder cannot be opened, `ActiveRuns._leave_unloaded` removes it, and lets it
@@ -27,10 +27,10 @@ Runs in `ActiveRuns.active_runs`, each an `ActiveRun`:
   cancelled or unpaused it too late for this runner (`ActiveRun.sent_on`); evicted or resting, by `IdleEvictor`.
 - *evicted*: `ActiveRun.evicted` is an `EvictedRun`: the folder is closed, the tasks of open steps continue.
   In: `ActiveRuns._evict`; `ActiveRuns._finish_eviction` closes the folder.
-  Out: loading, by `ActiveRuns.wake` when a step comes to its end, or by `ActiveRuns.take_up` for a command.
+  Out: loading, by `ActiveRuns.wake` when a step comes to its end, or by `ActiveRuns.load_now` for a command.
 - *resting*: `ActiveRun.evicted` is a `RestingRun`: it only awaits inputs without a time, and has no task.
   In: `Resting.rest` from evicted; `Resting._rest_unread` from unread.
-  Out: loading, by `ActiveRuns.wake` when an input is delivered, or by `ActiveRuns.take_up` for a command.
+  Out: loading, by `ActiveRuns.wake` when an input is delivered, or by `ActiveRuns.load_now` for a command.
 
 A run that leaves does so by `ActiveRuns._leave`. Runs that are not in `ActiveRuns.active_runs`:
 

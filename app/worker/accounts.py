@@ -35,52 +35,52 @@ class Account:
 
     def __init__(self, name: Mapping[str, str], limits: RunLimits, period: budgets.Budget | None = None) -> None:
         self.name = name
-        """What it is of: `{kind: run, run_id}` or `{kind: budget, name}`."""
+        """Its owner: `{kind: run, run_id}` or `{kind: budget, name}`."""
         self.limits = limits
         """The limits in force."""
         self._period = period
-        self._settled: dict[str, UsageSum] = {}
+        self._charged: dict[str, UsageSum] = {}
         self._held: dict[Call, _Held] = {}
         self._late: list[tuple[Call, records.Record, bool]] = []
         self._read: dict[str, set[tuple[str, int]]] | None = {}
         self._is_summed = False
         self.is_counted = False
-        """Whether what the rows say is in it; until then calls that end are kept for later."""
+        """Whether the sums of the rows have been added; until then calls that end are kept for later."""
 
     # -- what was spent before
 
     def begin(self) -> None:
-        """Forget a count that was cut off before its end; call it before anything is added."""
-        self._settled, self._held, self._read, self._is_summed = {}, {}, {}, False
-        # What ended during that count ended before the rows are read now.
+        """Discard a count that was cut off; call this before anything is added."""
+        self._charged, self._held, self._read, self._is_summed = {}, {}, {}, False
+        # Calls that ended during that count ended before the rows are read now.
         self._late = [(call, record, False) for call, record, _ in self._late]
 
     def add(self, parts: Iterable[UsageSum]) -> None:
-        """Add what rows of runs say; whatever ended before is contained in them, or in the journals read next."""
+        """Add sums from the rows of runs; calls that ended before are in them, or in the journals read next."""
         self._is_summed = True
         for part in parts:
             self._put(part)
 
     def add_journal(self, run_id: str, loaded: stores.Loaded) -> None:
-        """Add what the journal of a run says."""
+        """Add the sums from the journal of a run."""
         assert self._read is not None
         self._read[run_id] = {(record.key, record.attempt) for record in loaded.records}
         tally = UsageTally(loaded.records, loaded.decisions.reserved)
         self.add(tally.sums())
-        for (key, attempt), reserved in usage_sums.unsettled(loaded.decisions.reserved, loaded.records).items():
+        for (key, attempt), reserved in usage_sums.uncharged(loaded.decisions.reserved, loaded.records).items():
             self._held.setdefault((run_id, key, attempt), _Held(reserved=reserved, is_open=False))
 
     def count(self) -> None:
-        """Note that everything from before is in it, and add what has ended meanwhile."""
-        late, read = self._late, self._read or {}
+        """Note that all earlier calls have been added, and add those that have ended meanwhile."""
+        late, attempts_by_run = self._late, self._read or {}
         self._late, self._read, self.is_counted = [], None, True
         for call, record, after in late:
             run_id, key, attempt = call
-            known = read.get(run_id)
-            # What a journal had was counted from it; what only rows told was counted if it ended before they were read.
-            is_new = after if known is None else (key, attempt) not in known
+            attempts = attempts_by_run.get(run_id)
+            # A journal's calls were counted from it; others, known from rows, if they ended before the read.
+            is_new = after if attempts is None else (key, attempt) not in attempts
             if is_new:
-                self.settle(call, record)
+                self.charge(call, record)
 
     # -- calls
 
@@ -88,30 +88,30 @@ class Account:
         """Reserve for a call."""
         self._held[call] = _Held(reserved=reserved, is_open=is_open)
 
-    def rename(self, call: Call, begun: Call) -> None:
-        """Note that a call has got its number."""
-        if (held := self._held.pop(call, None)) is not None:
-            self._held[begun] = held
+    def rename(self, call: Call, numbered: Call) -> None:
+        """Note that a call has received its number."""
+        if (reservation := self._held.pop(call, None)) is not None:
+            self._held[numbered] = reservation
 
     def drop(self, call: Call) -> None:
         """Forget a call that never began."""
         self._held.pop(call, None)
 
     def close(self, call: Call) -> None:
-        """Note that a call was cut off: what was reserved counts on."""
-        if (held := self._held.get(call)) is not None:
-            held.is_open = False
+        """Note that a call was cut off: its reservation continues to count."""
+        if (reservation := self._held.get(call)) is not None:
+            reservation.is_open = False
 
-    def settle(self, call: Call, record: records.Record) -> None:
-        """Put what a call took in the place of what was reserved for it."""
+    def charge(self, call: Call, record: records.Record) -> None:
+        """Replace the reservation of a call by what it took."""
         if not self.is_counted:
             self._late.append((call, record, self._is_summed))
             return
-        held = self._held.pop(call, None)
+        reservation = self._held.pop(call, None)
         if record.covers is not None:
             self._held.pop((call[0], call[1], record.covers), None)
         tally = UsageTally()
-        tally.add(record, None if held is None else held.reserved)
+        tally.add(record, None if reservation is None else reservation.reserved)
         for part in tally.sums():
             self._put(part)
 
@@ -119,21 +119,21 @@ class Account:
 
     def lacks(self, need: Need, now: datetime) -> str | None:
         """Return the limit that a call does not fit into; None: it fits."""
-        left = self.state(now).left
+        remaining = self.state(now).left
         for name in budgets.MONEY:
-            rest, wanted = getattr(left, name), getattr(need, name)
-            if rest is not None and (rest <= 0 or (wanted or 0) > rest):
+            amount, needed = getattr(remaining, name), getattr(need, name)
+            if amount is not None and (amount <= 0 or (needed or 0) > amount):
                 return name
         return None
 
     def must_wait(self, need: Need, aside: Container[str], but: tuple[str, str]) -> str | None:
         """Return the limit because of which a call with an unknown amount waits for another one; None: it need not.
 
-        Of such calls one is under way at a time, so that no more than one exceeds a limit.
+        One such call is under way at a time, so that at most one exceeds a limit.
 
         Args:
-            aside: Runs whose calls are not meant.
-            but: Run and step whose earlier attempts are not meant.
+            aside: Runs whose calls are ignored.
+            but: Run and step whose earlier attempts are ignored.
         """
         unknown = [name for name in ("tokens", "cost_usd") if getattr(need, name) is None]
         limited = [name for name in unknown if getattr(self.limits, name) is not None]
@@ -144,23 +144,23 @@ class Account:
         """Return the calls under way with what is reserved for them; they may take less.
 
         Args:
-            aside: Runs whose calls are not meant.
-            but: Run and step whose earlier attempts are not meant.
+            aside: Runs whose calls are ignored.
+            but: Run and step whose earlier attempts are ignored.
         """
-        under_way = ((call, held.reserved) for call, held in self._held.items() if held.is_open)
+        under_way = ((call, reservation.reserved) for call, reservation in self._held.items() if reservation.is_open)
         return [(call, reserved) for call, reserved in under_way if call[0] not in aside and call[:2] != but]
 
     def state(self, now: datetime) -> budgets.BudgetState:
-        """Return how it stands."""
+        """Return the account's state."""
         since = "" if self._period is None else self._period.since(now)
-        for quarter in [quarter for quarter in self._settled if quarter < since]:
-            del self._settled[quarter]
-        held = [(each.is_open, each.reserved.as_sum()) for each in self._held.values()]
-        cut_off = [part for is_open, part in held if not is_open and part.quarter >= since]
-        under_way = [part for is_open, part in held if is_open]
-        return budgets.BudgetState.of(self.limits, [*self._settled.values(), *cut_off], under_way)
+        for quarter in [quarter for quarter in self._charged if quarter < since]:
+            del self._charged[quarter]
+        reserved_sums = [(each.is_open, each.reserved.as_sum()) for each in self._held.values()]
+        cut_off = [part for is_open, part in reserved_sums if not is_open and part.quarter >= since]
+        under_way = [part for is_open, part in reserved_sums if is_open]
+        return budgets.BudgetState.of(self.limits, [*self._charged.values(), *cut_off], under_way)
 
     def _put(self, part: UsageSum) -> None:
         quarter = part.quarter if self._period is not None and self._period.per else ""
-        known = self._settled.get(quarter)
-        self._settled[quarter] = part.alone(quarter) if known is None else known.plus(part)
+        earlier = self._charged.get(quarter)
+        self._charged[quarter] = part.alone(quarter) if earlier is None else earlier.plus(part)

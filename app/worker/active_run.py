@@ -14,7 +14,7 @@ from app.worker.capacity import CapacityRequest, WorkerCapacity
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ActiveRun:
-    """One run that the pool has."""
+    """One run in the pool."""
 
     run_id: str  # The run.
     request: CapacityRequest  # Its first request for capacity.
@@ -26,7 +26,7 @@ class ActiveRun:
     failure: BaseException | None = None  # Why it could not be loaded.
     opened: aio.LightEvent = field(default_factory=aio.LightEvent)  # Set when loading has ended or failed.
     evicted: evicted_runs.Evicted | None = None
-    """What stays in memory while it is evicted; its next runner takes that over."""
+    """What remains in memory while it is evicted; its next runner continues from it."""
     loading: bool = False  # Whether it is being loaded.
     turns: int = -1  # Turns of its runner when the evictor last found it quiet; -1: it was not.
     quiet_since: float = 0.0  # When it was first found so, in seconds of a clock that never runs backwards.

@@ -1,4 +1,4 @@
-"""The runs that the pool has: queued, loaded when they get capacity, evicted while they only wait, unloaded at rest."""
+"""The runs in the pool: queued, loaded when they get capacity, evicted while they only wait, unloaded at rest."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping
 
 from app import clock, errors
 from app.domain import states, views
-from app.engine import aio, event_feed, evicted_runs, ports, runner, stores
+from app.engine import aio, event_feed, evicted_runs, ports, run_equipment, runner, stores
 from app.worker.active_run import ActiveRun, CapacityHold
 from app.worker.capacity import CapacityRequest, WorkerCapacity, ignored, request_of, workspace_of
 from app.worker.eviction import IdleEvictor
 from app.worker.lineage import NOBODY, Lineage
 from app.worker.loading import Loader, Reloads, is_passing
-from app.worker.workspace_reservations import LockWorkspace
+from app.worker.workspace_reservations import LockWorkspace, WorkspacePoller
 
 _MOST_LOADS_AT_ONCE = 16
-_LOOK_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ class ActiveRuns:
         self,
         store: stores.RunStore,
         drivers: Mapping[str, ports.Driver],
-        equipment: runner.Equipment,
+        equipment: run_equipment.Equipment,
         limit: int,
         kept_loaded: int,
         left: Callable[[str, states.RunState], None],
@@ -42,7 +41,6 @@ class ActiveRuns:
     ) -> None:
         self._report_left = left
         self._report_died = died
-        self._clock = equipment.clock
         self._fair_label = equipment.fair_label
         self._reach = equipment.probes.reach
         self._spending = equipment.spending
@@ -50,7 +48,7 @@ class ActiveRuns:
         self.changes = event_feed.RunVersions()  # Change numbers of runs.
         self.capacity = WorkerCapacity(limit, self.changes.note)  # The pool's bounded capacity.
         self.locks = aio.KeyedLock()
-        """A lock for each run: commands about one run are carried out one after the other."""
+        """A lock for each run, which serialises the commands about it."""
         self.lineage = Lineage()  # Parents of runs.
         self.active_runs: dict[str, ActiveRun] = {}  # Runs that are queued or loaded.
         self.internal: set[str] = set()  # Those of them that lists and counts do not show.
@@ -59,7 +57,7 @@ class ActiveRuns:
         self.noted: Callable[[ActiveRun], None] = ignored
         """Called with each run that was loaded, before it executes, and before it is evicted."""
         self.rest: Callable[[stores.Loaded, evicted_runs.EvictedRun], evicted_runs.RestingRun | None] = ignored
-        """Lets the steps of an evicted run rest without tasks, if all of them can; None: they go on."""
+        """Lets the steps of an evicted run rest without tasks, if all of them can; None: their tasks continue."""
         self.unread: set[str] = set()  # Runs found waiting, or to be cancelled; neither queued nor read.
         self.stopping = False
         """Whether the pool is stopping, so that no step begins."""
@@ -72,8 +70,7 @@ class ActiveRuns:
         self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
         self._interrupts = False
         self._abandoned = aio.BackgroundTasks()
-        self._lookers = aio.BackgroundTasks(died)
-        self._looking = False
+        self._workspace_poller = WorkspacePoller(equipment.clock, self.capacity.look_again, died)
         self.reloads = Reloads(store, equipment.clock, self.queue, self.capacity.release)
         """Runs that are queued again as soon as their folder can be opened."""
         self._grace = aio.GracePeriod(equipment.clock)
@@ -93,9 +90,9 @@ class ActiveRuns:
         """Add a run, neither queued nor loaded."""
         if summary.parent_run_id is not None:
             self.lineage.note(summary)
-        left: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
-        active_run = ActiveRun(run_id=summary.run_id, request=self._request(summary), left=left)
-        active_run.request.granted = lambda: self._take_capacity(active_run)
+        departure: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
+        active_run = ActiveRun(run_id=summary.run_id, request=self._request(summary), left=departure)
+        active_run.request.granted = lambda: self._start_granted(active_run)
         self.active_runs[active_run.run_id] = active_run
         if clock.is_internal(active_run.run_id):
             self.internal.add(active_run.run_id)
@@ -109,7 +106,7 @@ class ActiveRuns:
         self.ended = self.expected = None
 
     def hold_workspace(self, summary: stores.RunSummary) -> None:
-        """Give a begun run its workspace, if it holds one alone."""
+        """Give a run that has begun its workspace, if it needs one exclusively."""
         workspace = workspace_of(summary)
         if workspace is not None:
             self.capacity.hold(workspace, summary.run_id)
@@ -118,7 +115,7 @@ class ActiveRuns:
 
     def guard(self, lock: LockWorkspace) -> None:
         """Lock workspaces against other processes, and retry those that another process holds."""
-        self.capacity.guard(lock, self._wait_for_others)
+        self.capacity.guard(lock, self._workspace_poller.begin)
 
     # -- active runs
 
@@ -138,12 +135,12 @@ class ActiveRuns:
             return self.parked.get(run_id)
         view = active_run.runner.view()
         if view.status is states.RunState.PENDING and self.capacity.has_capacity(run_id):
-            # A caller that was answered `running` must not see `pending` until the journal says so.
+            # A caller that received `running` must not see `pending` until the journal says so.
             return dataclasses.replace(view, status=states.RunState.RUNNING)
         return view
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
-        """Return the fault of the data directory that a run waits out now, whether it is loaded or not."""
+        """Return the fault of the data directory because of which a run waits now, loaded or not."""
         active_run = self.active_runs.get(run_id)
         if active_run is None:
             view = self.parked.get(run_id)
@@ -153,14 +150,14 @@ class ActiveRuns:
             return active_run.runner.durability.obstacle
         return active_run.failure if isinstance(active_run.failure, errors.StorageFault) else None
 
-    async def take_up(self, active_run: ActiveRun) -> stores.RunLog:
+    async def load_now(self, active_run: ActiveRun) -> stores.RunLog:
         """Load a run if it is not loaded, ahead of the queue, so that a command can be written.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt, errors.Conflict, errors.StorageFault: it cannot be loaded.
         """
         if active_run.task is not None:
-            await active_run.opened.given()
+            await active_run.opened.wait()
         elif active_run.log is None:
             queued = active_run.run_id in self.unread or self.capacity.is_queued(active_run.run_id)
             self.capacity.withdraw(active_run.run_id)
@@ -171,7 +168,7 @@ class ActiveRuns:
         return active_run.log
 
     def advance(self, active_run: ActiveRun) -> None:
-        """Run a loaded run that has no task yet; its runner decides whether it settles, rests or continues."""
+        """Run a loaded run that has no task yet; its runner decides whether it ends, rests or continues."""
         if active_run.task is None:
             active_run.task = asyncio.create_task(self._load_and_run(active_run), name=f"run {active_run.run_id}")
             active_run.task.add_done_callback(self._report_death)
@@ -192,7 +189,8 @@ class ActiveRuns:
         self.capacity.close()
         self.reloads.give_up()
         self._evictor.give_up()
-        await self._evictor.settled()
+        self._workspace_poller.give_up()
+        await self._evictor.wait_idle()
         for active_run in [active_run for active_run in self.active_runs.values() if active_run.task is None]:
             self._stop_unloaded(active_run)
         for running in self._runners():
@@ -204,9 +202,8 @@ class ActiveRuns:
         for running in self._runners():
             running.interrupt()
         await resting
-        self._lookers.give_up()
-        await self._lookers.settled()
-        await self._abandoned.settled()
+        await self._workspace_poller.wait_idle()
+        await self._abandoned.wait_idle()
         self.capacity.clear()
         self.changes.wake_all()
 
@@ -239,9 +236,9 @@ class ActiveRuns:
     def _runners(self) -> list[runner.Runner]:
         return [active_run.runner for active_run in self.active_runs.values() if active_run.runner is not None]
 
-    # -- a run's life: begin, load, run, leave
+    # -- life cycle of a run: begin, load, run, leave
 
-    def _take_capacity(self, active_run: ActiveRun) -> None:
+    def _start_granted(self, active_run: ActiveRun) -> None:
         self._reach("pool.granted")
         active_run.request.granted = ignored
         self.changes.note(active_run.run_id)
@@ -279,9 +276,9 @@ class ActiveRuns:
         corrupt, passing = isinstance(failure, errors.JournalCorrupt), is_passing(failure)
         if active_run.evicted is not None:
             if passing and not self.stopping:
-                # Its steps are open, and their results wait until the folder can be opened again.
+                # Its steps are open, and their results wait until its folder can be opened again.
                 active_run.task = None
-                active_run.opened.take_back()
+                active_run.opened.clear()
                 self.changes.note(active_run.run_id)
                 self.reloads.begin(active_run.run_id)
                 return
@@ -378,19 +375,7 @@ class ActiveRuns:
         self.changes.note(active_run.run_id)
         self._report_left(active_run.run_id, state)
 
-    # -- other processes
-
-    def _wait_for_others(self) -> None:
-        if not self._looking:
-            self._looking = True
-            self._lookers.begin(self._look_for_workspaces(), "look for workspaces")
-
-    async def _look_for_workspaces(self) -> None:
-        waits = True
-        while waits and not self.stopping:
-            await self._clock.sleep(_LOOK_SECONDS)
-            waits = self.capacity.look_again()
-        self._looking = False
+    # -- capacity
 
     def _request(self, summary: stores.RunSummary) -> CapacityRequest:
         ancestors = NOBODY if summary.parent_run_id is None else self.lineage.ancestors(summary.run_id)

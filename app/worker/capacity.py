@@ -1,4 +1,4 @@
-"""Capacity: how many runs execute at a time, their requests for it, and the queue of those that wait."""
+"""Capacity: the bounded number of runs that execute at a time, and the queue of requests for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.worker.fair_rounds import FairRounds
 from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
 
 CONCURRENCY = "concurrency"  # Reason of a run that waits for its concurrency key.
-_KEY = "\0key "  # In front of a concurrency key, to tell it from a folder.
+_KEY = "\0key "  # Prefix that distinguishes a concurrency key from a folder.
 _HOLDERS_NAMED = 5
 
 
@@ -26,21 +26,21 @@ def ignored(*_: object) -> None:
 class CapacityRequest:
     """A run's request for capacity."""
 
-    run_id: str  # Run that asks.
+    run_id: str  # Run that requests it.
     priority: int  # Higher goes first.
     arrival: int  # Number of the request; lower goes first within a priority.
     workspace: str | None  # Folder that it must hold alone; None if it shares.
     ancestors: frozenset[str]
-    """Runs above it, whose workspace it may hold too, and whose key does not keep it out."""
+    """Its ancestors, whose workspace it may share, and whose key does not exclude it."""
     key: str | None = None  # Concurrency key that it must hold; None: it shares none.
     key_limit: int = 1  # Runs of the key that may be under way, itself included.
     age: Age = ("", "")  # When it was created, and its id.
     label: str | None = None
-    """Value of the label between which turns are fair; None: all take turns by arrival."""
-    round: int = 0  # Number of its turn among those of its label, set when it joins.
+    """Value of the label by which capacity is shared fairly; None: runs go by arrival."""
+    round: int = 0  # Its round, set when it joins the queue.
     granted: Callable[[], None]  # Called when it is granted.
     places: tuple[str, ...] = field(init=False, default=())
-    """What it must hold beside capacity: its folder and its key."""
+    """What it must hold besides capacity: its folder and its key."""
 
     def __post_init__(self) -> None:
         if self.workspace is not None or self.key is not None:
@@ -60,15 +60,15 @@ class Obstacle:
 
 
 class WorkerCapacity:
-    """Grants capacity to a limited number of runs, by priority and then by arrival, labels taking turns.
+    """Grants capacity to a limited number of runs, by priority and then by arrival; the values of a label take turns.
 
     A request whose workspace or key is held waits aside until it is free, and does not block those behind it.
+
+    Args:
+        changed: Called with each run that waits for a workspace when its obstacle may have changed.
     """
 
     def __init__(self, limit: int, changed: Callable[[str], None] = ignored) -> None:
-        """Args:
-        changed: Called with each run that waits for a workspace when its obstacle may have changed.
-        """
         self.limit = limit
         self._changed = changed
         self._workspaces = WorkspaceReservations()
@@ -90,21 +90,21 @@ class WorkerCapacity:
         """Lock workspaces against other processes.
 
         Args:
-            elsewhere: Told that a request stands aside for another process; `look_again` is to be called later.
+            elsewhere: Called when a request stands aside for another process; `look_again` is to be called later.
         """
         self._workspaces.guard(lock)
         self._tell_elsewhere = elsewhere
 
     def look_again(self) -> bool:
         """Grant what other processes have released; return whether requests still wait for them."""
-        waited, self._elsewhere = self._elsewhere, set()
-        for workspace in waited:
+        workspaces, self._elsewhere = self._elsewhere, set()
+        for workspace in workspaces:
             self._call_back(workspace)
         self._grant()
         return bool(self._elsewhere)
 
     @property
-    def taken(self) -> int:
+    def in_use(self) -> int:
         """Return the number of runs that hold capacity."""
         return len(self.holding)
 
@@ -135,7 +135,7 @@ class WorkerCapacity:
     def withdraw(self, run_id: str) -> None:
         """Forget a request; nothing if there is none."""
         if run_id in self._queued:
-            self._take_out(run_id)
+            self._dequeue(run_id)
 
     def free(self, run_id: str) -> None:
         """Release a run's capacity and grant it to the next; the run keeps its workspace."""
@@ -145,7 +145,7 @@ class WorkerCapacity:
 
     def hold(self, workspace: str, run_id: str) -> None:
         """Note that a run found at the start holds a workspace."""
-        # Who works there beside it began while no service was there; he is not to be waited for by one that has begun.
+        # A process that works there too began while no service ran; a run that has begun does not wait for it.
         self._workspaces.lock(workspace)
         self._workspaces.hold(workspace, run_id)
         self._tell(workspace)
@@ -156,9 +156,9 @@ class WorkerCapacity:
 
     def superseded(self, key: str, age: Age, ancestors: Collection[str], *, running: bool) -> set[str]:
         """Return the runs of a key that were created before: those that have not begun, or all of them."""
-        waiting = {one.run_id for one in self._queued.values() if one.key == key and one.age < age}
-        begun = set(self._keys.older(key, age))
-        return ((waiting | begun) if running else (waiting - begun)) - set(ancestors)
+        queued = {one.run_id for one in self._queued.values() if one.key == key and one.age < age}
+        started = set(self._keys.older(key, age))
+        return ((queued | started) if running else (queued - started)) - set(ancestors)
 
     def know_workspaces(self) -> None:
         """Note that all holders found at the start are known: from now on workspaces are granted."""
@@ -208,7 +208,7 @@ class WorkerCapacity:
 
     def _grant(self) -> None:
         while self._open and len(self.holding) < self.limit and (request := self._next()) is not None:
-            self._take_out(request.run_id)
+            self._dequeue(request.run_id)
             self.holding.add(request.run_id)
             if request.label is not None:
                 self._rounds.grant(request.round, bool(self._queued))
@@ -257,7 +257,7 @@ class WorkerCapacity:
         holder = self._keys.obstacle(request.key, request.key_limit, request.run_id, request.ancestors)
         return None if holder is None else Obstacle(reason=CONCURRENCY, holder=holder)
 
-    def _take_out(self, run_id: str) -> None:
+    def _dequeue(self, run_id: str) -> None:
         for place in self._queued.pop(run_id).places:
             wanting = self._wanting[place]
             del wanting[run_id]

@@ -1,7 +1,7 @@
 """Concurrency keys: which runs are under way under a key, from their first step to their end."""
 
-# A run holds its key through waits, pauses and restarts, as it does its workspace. Each run waits by its own limit;
-# a run that one above it has started does not wait for that one, else both would wait for ever.
+# A run holds its key through waits, pauses and restarts, as it holds its workspace. Each run waits by its own limit.
+# A child does not wait for its ancestors, or both would wait for ever.
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Age = tuple[str, str]  # When a run was created, and its id.
 
 
 class ConcurrencyKeys:
-    """Know which runs hold which key."""
+    """Track which runs hold which key."""
 
     def __init__(self) -> None:
         self._holders: dict[str, dict[str, Age]] = {}
@@ -23,7 +23,7 @@ class ConcurrencyKeys:
         self._holders.setdefault(key, {})[run_id] = age
 
     def release(self, run_id: str) -> str | None:
-        """Take a run's key back, and return it; None if it held none."""
+        """Release a run's key, and return it; None if it held none."""
         key = self._held.pop(run_id, None)
         if key is not None:
             del self._holders[key][run_id]
@@ -32,7 +32,7 @@ class ConcurrencyKeys:
         return key
 
     def obstacle(self, key: str, limit: int, run_id: str, ancestors: Collection[str]) -> str | None:
-        """Return a run that keeps another one from beginning; None if that one may begin now."""
+        """Return a run that prevents another one from beginning; None if that one may begin now."""
         holders = self._holders.get(key, {})
         others = [holder for holder in holders if holder not in ancestors]
         return others[0] if run_id not in holders and len(others) >= limit else None
@@ -43,4 +43,4 @@ class ConcurrencyKeys:
 
     def older(self, key: str, age: Age) -> list[str]:
         """Return the holders of a key that were created before."""
-        return [run_id for run_id, begun in self._holders.get(key, {}).items() if begun < age]
+        return [run_id for run_id, holder_age in self._holders.get(key, {}).items() if holder_age < age]

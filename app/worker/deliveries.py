@@ -1,8 +1,7 @@
 """Deliveries: answers to gates and values for other inputs, accepted once their line is durable."""
 
-# A gate's id is the run's id and a hash of step and attempt. The attempt rises exactly when the question is asked
-# anew (by a resume), so an answer that was under way cannot decide a newer question; stops, kills and pauses keep
-# the id.
+# A gate's id is the run's id and a hash of step and attempt. The attempt rises only when the question is asked anew
+# (by a resume), so a late answer cannot decide a newer question; stops, kills and pauses keep the id.
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from app.domain.inputs import Delivery
 from app.engine import aio, evicted_runs, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
-from app.worker.inputs import InputRegister, Taken
+from app.worker.inputs import Acceptance, InputRegister
 
 
 class Deliveries:
@@ -37,19 +36,17 @@ class Deliveries:
             errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.DiskFull, errors.Unavailable: as
                 `RunEngine.deliver`.
         """
-        while (taken := self._taken(run_id, key, delivery, attempt)) is None:
+        while (acceptance := self._accepted(run_id, key, delivery, attempt)) is None:
             if (repeated := await self._let_ask(run_id, key, delivery)) is not None:
                 return repeated
-        while (line := await self._written(run_id, key, taken)) is None:
+        while (line := await self._written(run_id, key, acceptance)) is None:
             pass
-        if not taken.first and not _is_repeated(line, delivery):
+        if not acceptance.first and not _is_repeated(line, delivery):
             raise _decided(delivery, key)
         return line
 
     async def let_ask(self, run_ids: Iterable[str]) -> None:
-        """Load runs that were found waiting, one after the other and without capacity, so that the time of their
-        gates is kept however busy the others are.
-        """
+        """Load runs that were found waiting, one by one and without capacity, so that their gates expire in time."""
         for run_id in run_ids:
             with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
                 await self.load(run_id)
@@ -81,25 +78,25 @@ class Deliveries:
         if active_run is not None and active_run.runner is None and active_run.evicted is not None:
             if active_run.failure is not None:
                 self._active.wake(run_id)
-                await self._active.take_up(active_run)
+                await self._active.load_now(active_run)
         elif active_run is not None and active_run.task is None:
             await self._let_in(active_run)
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no run is being loaded for its inputs."""
-        await self._loading.settled()
+        await self._loading.wait_idle()
 
-    def _taken(self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None) -> Taken | None:
+    def _accepted(self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None) -> Acceptance | None:
         active_run = self._active.active_runs.get(run_id)
         evicted = None if active_run is None else active_run.evicted
         resting = evicted if isinstance(evicted, evicted_runs.RestingRun) else None
-        taken = self._register.deliver(run_id, key, delivery, attempt, resting)
-        if taken is not None and resting is not None:
+        acceptance = self._register.deliver(run_id, key, delivery, attempt, resting)
+        if acceptance is not None and resting is not None:
             self._active.wake(run_id)
-        return taken
+        return acceptance
 
     async def _let_ask(self, run_id: str, key: str, delivery: Answer | Delivery) -> records.Record | None:
-        """Wait until something has changed about a run that may still come to ask, loaded out of the queue for that.
+        """Load a run that may still ask, ahead of the queue, and wait until something about it changes.
 
         Returns:
             The line of the same delivery, if it is on record already.
@@ -139,10 +136,10 @@ class Deliveries:
             raise _unwritable(key) from obstacle
 
     async def _let_in(self, active_run: ActiveRun) -> None:
-        await self._loading.carry_out(self._take_up(active_run), f"questions of {active_run.run_id}")
+        await self._loading.carry_out(self._load_now(active_run), f"questions of {active_run.run_id}")
 
-    async def _take_up(self, active_run: ActiveRun) -> None:
-        # It has no capacity; for the first step that needs some it joins the queue again.
+    async def _load_now(self, active_run: ActiveRun) -> None:
+        # It has no capacity; it joins the queue again before the first step that needs some.
         active = self._active
         async with active.locks.of(active_run.run_id):
             if (
@@ -150,7 +147,7 @@ class Deliveries:
                 and active_run.task is None
                 and active_run.evicted is None
             ):
-                await active.take_up(active_run)
+                await active.load_now(active_run)
                 active.advance(active_run)
 
     async def _may_ask(self, active_run: ActiveRun, key: str) -> bool:
@@ -176,9 +173,9 @@ class Deliveries:
         message = f"the run {run_id} is not executed here; a `resume` takes it over"
         raise errors.WrongState(message, key=key, detail={"run_id": run_id, "status": found.decisions.status.value})
 
-    async def _written(self, run_id: str, key: str, taken: Taken) -> records.Record | None:
+    async def _written(self, run_id: str, key: str, acceptance: Acceptance) -> records.Record | None:
         """Return the line of a delivery, or None once something has changed about its run."""
-        attempt = taken.attempt
+        attempt = acceptance.attempt
         number = self._active.changes.number(run_id)
         active_run = self._active.active_runs.get(run_id)
         if active_run is None or active_run.runner is None:
@@ -189,7 +186,7 @@ class Deliveries:
                 raise self._unwritten(key)
         elif (line := _line(active_run.runner.view().records, key, attempt)) is not None:
             return line
-        elif self._register.is_refused(run_id, key, taken):
+        elif self._register.is_refused(run_id, key, acceptance):
             raise errors.DiskFull("the delivery could not be written down", key=key)
         if active_run is not None:
             await self._refuse_hindered(active_run, key)
@@ -216,7 +213,7 @@ def _fits(line: records.Record, delivery: Answer | Delivery) -> bool:
 
 
 def _is_repeated(line: records.Record, delivery: Answer | Delivery) -> bool:
-    # Whether the answer to a gate is a repetition, the use case decides, which knows what the gate shows.
+    # For a gate the use case decides this, because it knows what the gate shows.
     if isinstance(delivery, Answer) or delivery.idempotency_key is None:
         return False
     return line.output_sha256 == plain.sha256(plain.content(delivery.output()))

@@ -1,4 +1,4 @@
-"""Eviction: runs that only wait leave memory while many are loaded."""
+"""Eviction: unloads runs that only wait while many are loaded."""
 
 # Why: docs/decisions/0077.
 
@@ -15,8 +15,8 @@ from app.worker.active_run import ActiveRun
 PAUSE_SECONDS = 1.0  # Pause between two rounds, and the shortest time that a run must be quiet.
 
 BUSY_PAUSE_SECONDS = 0.1
-"""The same while several times as many runs are loaded as stay loaded. A command gets the long one: it ends soon, and
-loading its run again costs more than most commands. A run that only awaits inputs is not waited for at all.
+"""The same while several times more runs are loaded than stay loaded. A command gets the long pause: it ends soon, and
+loading its run again costs more than most commands. A run that only awaits inputs gets none.
 """
 
 KEPT_LOADED = 32  # Runs that stay loaded however quiet they are, so that a small service never reloads one.
@@ -33,31 +33,31 @@ class IdleEvictor:
         self,
         time: clock.Clock,
         loaded: Mapping[str, ActiveRun],
-        kept: int,
+        most_loaded: int,
         evict: Callable[[ActiveRun], Awaitable[None]],
         died: Callable[[BaseException], None],
     ) -> None:
         self._clock = time
         self._loaded = loaded
-        self._kept = kept
+        self._kept = most_loaded
         self._evict = evict
         self._background_tasks = aio.BackgroundTasks(died)
         self._running = self._over = False
 
     def begin(self) -> None:
-        """Evict for as long as more runs are loaded than stay loaded."""
+        """Evict while more runs are loaded than stay loaded."""
         if not (self._running or self._over) and len(self._loaded) > self._kept:
             self._running = True
             self._background_tasks.begin(self._evict_quiet(), "evict")
 
     def give_up(self) -> None:
-        """Evict no more."""
+        """Stop evicting."""
         self._over = True
         self._background_tasks.give_up()
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no round is under way."""
-        await self._background_tasks.settled()
+        await self._background_tasks.wait_idle()
 
     async def _evict_quiet(self) -> None:
         try:

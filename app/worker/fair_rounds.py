@@ -1,7 +1,7 @@
-"""Fair rounds: turns between the values of a label, however many runs each of them has."""
+"""Fair rounds: the values of a label take turns, however many runs each of them has."""
 
-# A run's round is one more than that of the run before it with the same label, but never earlier than the present
-# one. Runs go by rounds, so that each label has one run in each.
+# A run's round follows that of the previous run with the same label value, and is never before the present round.
+# Runs are granted by rounds, so that each value has one run in each.
 
 from __future__ import annotations
 

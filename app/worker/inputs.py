@@ -27,8 +27,8 @@ class _OpenInput:
     def expires_at(self) -> str | None:
         return None if self.gate is None else self.gate.expires_at
 
-    def take(self, delivery: Answer | Delivery) -> bool:
-        """Take a delivery, unless another one was first."""
+    def accept(self, delivery: Answer | Delivery) -> bool:
+        """Accept a delivery, unless another one was first."""
         if self.delivered.done():
             return False
         self.delivered.set_result(inputs.result(self.gate, delivery))
@@ -36,21 +36,22 @@ class _OpenInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What became of a delivery."""
+class Acceptance:
+    """Result of a delivery."""
 
     attempt: int  # Try of the step that it is for.
-    first: bool  # Whether no other delivery was there before.
+    first: bool  # Whether it is the first delivery.
     input: _OpenInput  # The input that it is for.
 
 
 class InputRegister:
-    """Perform `Input` and `Gate`: wait for the first delivery, or take a gate's default when its time is over."""
+    """Perform `Input` and `Gate`: wait for the first delivery, or accept a gate's default when its time is over.
+
+    Args:
+        sources: By input name, what gives the value if it is not delivered.
+    """
 
     def __init__(self, time: clock.Clock, sources: Mapping[str, ports.Source]) -> None:
-        """Args:
-        sources: For each input name, what gives its value if no one delivers it.
-        """
         self._clock = time
         self._sources = sources
         self._open: dict[str, dict[str, _OpenInput]] = {}
@@ -78,19 +79,19 @@ class InputRegister:
 
     def open_gates(self, run_id: str | None = None) -> list[gates.OpenGate]:
         """Return the unanswered gates of a run, or of all, in the order of asking."""
-        waiting: Mapping[str, Mapping[str, _OpenInput]] = self._open
+        open_inputs: Mapping[str, Mapping[str, _OpenInput]] = self._open
         if run_id is not None:
-            waiting = {run_id: waiting.get(run_id, {})}
+            open_inputs = {run_id: open_inputs.get(run_id, {})}
         return [
             awaited.gate
-            for of_run in waiting.values()
+            for of_run in open_inputs.values()
             for awaited in of_run.values()
             if awaited.gate is not None and not awaited.delivered.done()
         ]
 
-    def is_refused(self, run_id: str, key: str, taken: Taken) -> bool:
-        """Return whether an input is open again, because what it had taken could not be written."""
-        return self._open.get(run_id, {}).get(key, taken.input) is not taken.input
+    def is_refused(self, run_id: str, key: str, acceptance: Acceptance) -> bool:
+        """Return whether an input is open again, because what it had accepted could not be written."""
+        return self._open.get(run_id, {}).get(key, acceptance.input) is not acceptance.input
 
     def is_open(self, run_id: str, key: str) -> bool:
         """Return whether a step waits for a delivery."""
@@ -103,7 +104,7 @@ class InputRegister:
         delivery: Answer | Delivery,
         attempt: int | None = None,
         resting: evicted_runs.RestingRun | None = None,
-    ) -> Taken | None:
+    ) -> Acceptance | None:
         """Deliver to an open step, or to one at which a run rests; return what became of it, or None if there is none.
 
         Raises:
@@ -120,15 +121,15 @@ class InputRegister:
         if resting is not None:
             self._open.setdefault(run_id, {})[key] = awaited
         if self._left_seconds(awaited) <= 0:
-            _take_default(awaited)
-        return Taken(attempt=awaited.attempt, first=awaited.take(delivery), input=awaited)
+            _accept_default(awaited)
+        return Acceptance(attempt=awaited.attempt, first=awaited.accept(delivery), input=awaited)
 
     def forget(self, run_id: str) -> None:
-        """Forget what was delivered for a run that has left before it asked again."""
+        """Forget deliveries for a run that has left before it asked again."""
         self._open.pop(run_id, None)
 
     def _gives(self, awaited: _OpenInput) -> bool:
-        # Thousands of gates wait without a time limit, and a task for each would be most of what they hold.
+        # Thousands of gates wait without a time limit, and a task for each would be most of their memory.
         operation = awaited.operation
         assert isinstance(operation, operations.Input)
         return awaited.expires_at is not None or operation.name in self._sources
@@ -144,14 +145,14 @@ class InputRegister:
             source.cancel()
 
     async def _give(self, awaited: _OpenInput, call: ports.Call) -> None:
-        """Take a gate's default, or what an input's own source gives."""
+        """Accept a gate's default, or what an input's own source gives."""
         operation = awaited.operation
         assert isinstance(operation, operations.Input)
         if (source := self._sources.get(operation.name)) is not None:
-            awaited.take(Delivery(value=await source(call), author=inputs.SYSTEM))
+            awaited.accept(Delivery(value=await source(call), author=inputs.SYSTEM))
         elif awaited.expires_at is not None:
             await self._clock.sleep(self._left_seconds(awaited))
-            _take_default(awaited)
+            _accept_default(awaited)
 
     def _left_seconds(self, awaited: _OpenInput) -> float:
         if awaited.expires_at is None:
@@ -173,7 +174,7 @@ def _gate(call: ports.Call) -> gates.OpenGate | None:
 
 
 def _rested(resting: evicted_runs.RestingRun | None, key: str) -> _OpenInput | None:
-    """Return the input that a resting run awaits, open for a delivery."""
+    """Return the input that a resting run awaits, opened for a delivery."""
     one = None if resting is None else next((one for one in resting.inputs if one.key == key), None)
     if one is None or resting is None:
         return None
@@ -181,13 +182,13 @@ def _rested(resting: evicted_runs.RestingRun | None, key: str) -> _OpenInput | N
     return _OpenInput(attempt=one.attempt, operation=one.operation, gate=gate)
 
 
-def _delivered(known: _OpenInput | None, call: ports.Call) -> _OpenInput | None:
+def _delivered(earlier: _OpenInput | None, call: ports.Call) -> _OpenInput | None:
     """Return what was delivered while the run of a call rested at it."""
-    fits = known is not None and (known.attempt, known.operation) == (call.attempt, call.operation)
-    return known if fits else None
+    fits = earlier is not None and (earlier.attempt, earlier.operation) == (call.attempt, call.operation)
+    return earlier if fits else None
 
 
-def _take_default(awaited: _OpenInput) -> None:
+def _accept_default(awaited: _OpenInput) -> None:
     default = awaited.gate.gate.default if awaited.gate is not None else None
     if default is not None:
-        awaited.take(Answer(decision=default, by_default=True))
+        awaited.accept(Answer(decision=default, by_default=True))

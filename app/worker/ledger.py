@@ -1,8 +1,8 @@
-"""The ledger: reserves and settles calls of agents in the accounts of runs and budgets, made anew from the journals."""
+"""The ledger: reserves and charges calls of agents in the accounts of runs and budgets, made anew from the journals."""
 
-# Nothing here survives a crash. The truth is in the journals: the `started` line of a call holds its reserved amounts,
-# its record the usage, and a call without a record counts with the reserved amounts. Accounts are made at their first
-# use: of ended runs from their rows, of the others from their journals, which rows may lag behind.
+# Nothing here survives a crash. The journals are the authority: the `started` line of a call holds its reserved
+# amounts, its record the usage, and a call without a record counts with the reserved amounts. Accounts are created at
+# their first use: from rows for ended runs, and from journals, which rows may lag behind, for the others.
 
 from __future__ import annotations
 
@@ -45,21 +45,22 @@ class _Known:
 
 
 class Ledger:
-    """Keep the calls of agents within the limits of runs and the budgets of the project: `spending.Spending`."""
+    """Keep the calls of agents within the limits of runs and the budgets of the project: `spending.Spending`.
+
+    Args:
+        quote: Returns what a call may take, as far as it is known before.
+    """
 
     def __init__(
         self, store: spending.SpendingStore, quote: Callable[[operations.AgentCall], spending.Quote], time: clock.Clock
     ) -> None:
-        """Args:
-        quote: Returns what a call may take, as far as it is known before.
-        """
         self._store = store
         self._quote = quote
         self._clock = time
         self._known: dict[str, _Known] = {}
         self._runs: dict[str, Account] = {}
         self._budgets: dict[str, tuple[budgets.Budget, Account]] = {}
-        # A run that has ended is known until every run below it has: calls of those count in its accounts, and in the
+        # A run that has ended is known until all its descendants have: their calls count in its accounts, and in the
         # budgets that cover it.
         self._below: Counter[str] = Counter()
         self._ended: set[str] = set()
@@ -70,15 +71,15 @@ class Ledger:
     # -- what limits
 
     def forget(self, run_id: str) -> None:
-        """Drop a run that has ended, once none below it makes calls any more."""
+        """Drop a run that has ended, once none of its descendants makes calls any more."""
         self._ended.add(run_id)
         above: str | None = run_id
         while above is not None and above in self._ended and not self._below[above]:
             self._ended.discard(above)
             self._below.pop(above, None)
             self._runs.pop(above, None)
-            known = self._known.pop(above, None)
-            above = None if known is None else known.parent_run_id
+            facts = self._known.pop(above, None)
+            above = None if facts is None else facts.parent_run_id
             if above is not None:
                 self._below[above] -= 1
 
@@ -89,24 +90,24 @@ class Ledger:
         self._known[start.run_id] = _Known.of(start, loaded.limits)
 
     def limit(self, run_id: str, in_force: RunLimits) -> None:
-        if (known := self._known.get(run_id)) is not None:
-            self._known[run_id] = dataclasses.replace(known, limits=in_force)
+        if (facts := self._known.get(run_id)) is not None:
+            self._known[run_id] = dataclasses.replace(facts, limits=in_force)
         if (account := self._runs.get(run_id)) is not None:
             account.limits = in_force
-        self.settled()
+        self.wake_waiting()
 
-    def set_budgets(self, given: Iterable[budgets.Budget]) -> None:
-        wanted = {budget.name: budget for budget in given}
-        kept = {}
-        for name, budget in wanted.items():
+    def set_budgets(self, new_budgets: Iterable[budgets.Budget]) -> None:
+        by_name = {budget.name: budget for budget in new_budgets}
+        accounts = {}
+        for name, budget in by_name.items():
             before, account = self._budgets.get(name, (None, None))
             same = before is not None and dataclasses.replace(before, limits=budget.limits) == budget
             if account is None or not same:
                 account = reserving.account_of_budget(budget)
             account.limits = budget.limits
-            kept[name] = budget, account
-        self._budgets = kept
-        self.settled()
+            accounts[name] = budget, account
+        self._budgets = accounts
+        self.wake_waiting()
 
     # -- reserve
 
@@ -118,9 +119,9 @@ class Ledger:
         while not (verdict := await self._verdict(chain, key, quote)).fits:
             if not verdict.may_fit_later:
                 raise verdict.exhausted(key, self._clock)
-            self._changed.take_back()
+            self._changed.clear()
             with self._shown_behind(verdict.ahead(chain, key), start.run_id, key):
-                await self._changed.given()
+                await self._changed.wait()
         reservation = verdict.reservation(self, start.run_id, key, quote)
         need = verdict.need
         reserved = Reserved(at=clock.stamp(self._clock.now()), tokens=need.tokens, cost_usd=need.cost_usd)
@@ -152,7 +153,7 @@ class Ledger:
         return ReservationVerdict.of(chain, key, accounts, need, self._clock, cap)
 
     async def _chain(self, run_id: str) -> list[str]:
-        """Return a run and those above it, as far as they can be read."""
+        """Return a run and its ancestors, as far as they can be read."""
         chain = [run_id]
         while (parent := self._known[chain[-1]].parent_run_id) is not None and parent not in chain:
             if parent not in self._known:
@@ -168,10 +169,10 @@ class Ledger:
         return chain
 
     async def _counted(self, chain: list[str]) -> list[Account]:
-        found = self._limiting(chain)
-        for account, query in found:
+        limiting = self._limiting(chain)
+        for account, query in limiting:
             await self._make_sure(account, query)
-        return [account for account, _ in found]
+        return [account for account, _ in limiting]
 
     async def _make_sure(self, account: Account, query: spending.SpentQuery) -> None:
         if not account.is_counted:
@@ -181,22 +182,22 @@ class Ledger:
                     await self._count(account, query)
 
     def _limiting(self, chain: list[str]) -> list[tuple[Account, spending.SpentQuery]]:
-        found = []
+        limiting = []
         for run_id in chain:
-            # A parked run may end while those above it are read.
-            known = self._known.get(run_id)
-            if known is not None and run_id not in self._runs and budgets.limits_money(known.limits):
-                self._runs[run_id] = reserving.account_of(run_id, known.limits)
+            # A parked run may end while its ancestors are read.
+            facts = self._known.get(run_id)
+            if facts is not None and run_id not in self._runs and budgets.limits_money(facts.limits):
+                self._runs[run_id] = reserving.account_of(run_id, facts.limits)
             if run_id in self._runs:
-                found.append((self._runs[run_id], reserving.below(run_id)))
+                limiting.append((self._runs[run_id], reserving.below(run_id)))
         for budget, account in self._budgets.values():
             if any(self._is_covered(budget, run_id) for run_id in chain):
-                found.append((account, reserving.query_of(budget, self._clock)))
-        return found
+                limiting.append((account, reserving.query_of(budget, self._clock)))
+        return limiting
 
     def _is_covered(self, budget: budgets.Budget, run_id: str) -> bool:
-        known = self._known.get(run_id)
-        return known is not None and budget.covers(known.recipe_id, known.labels, known.session_id)
+        facts = self._known.get(run_id)
+        return facts is not None and budget.covers(facts.recipe_id, facts.labels, facts.session_id)
 
     async def _count(self, account: Account, query: spending.SpentQuery) -> None:
         for run_id, parts in (await self._add_finished(account, query)).items():
@@ -206,9 +207,9 @@ class Ledger:
 
     async def _add_finished(self, account: Account, query: spending.SpentQuery) -> dict[str, tuple[UsageSum, ...]]:
         """Add what ended runs spent, and return the other runs, with what their rows say."""
-        found = await self._store.spent(query)
-        account.add(found.finished)
-        unfinished = dict(found.unfinished)
+        spent = await self._store.spent(query)
+        account.add(spent.finished)
+        unfinished = dict(spent.unfinished)
         if (run_id := account.name.get("run_id")) is not None:
             unfinished.setdefault(run_id, ())
         return unfinished
@@ -220,7 +221,7 @@ class Ledger:
             _log.warning("spending taken from its row: %s", error.message, extra={"run_id": run_id})
             return None
 
-    # -- settle
+    # -- charge
 
     def accounts(self, run_id: str) -> Iterator[Account]:
         """Yield the accounts that calls of a run count in, as far as they exist."""
@@ -236,8 +237,8 @@ class Ledger:
             if any(self._is_covered(budget, each) for each in chain):
                 yield account
 
-    def settled(self) -> None:
-        self._changed.give()
+    def wake_waiting(self) -> None:
+        self._changed.set()
 
     # -- show
 
@@ -249,8 +250,8 @@ class Ledger:
         return account.state(self._clock.now()) if account is not None and account.is_counted else None
 
     async def counted(self, run_id: str, in_force: RunLimits) -> budgets.BudgetState:
-        if (known := self.shown(run_id)) is not None:
-            return known
+        if (state := self.shown(run_id)) is not None:
+            return state
         account = reserving.account_of(run_id, in_force)
         await self._count(account, reserving.below(run_id))
         return account.state(self._clock.now())

@@ -1,20 +1,20 @@
-"""Lineage: which unfinished run was started by which."""
+"""Lineage: which run has started which unfinished run."""
 
 from __future__ import annotations
 
 from app.engine import stores
 
-NOBODY: frozenset[str] = frozenset()  # Runs above one that no other has started.
+NOBODY: frozenset[str] = frozenset()  # Ancestors of a run that no other has started.
 
 
 class Lineage:
-    """Remember who started a run, for as long as it is unfinished."""
+    """Remember the parent of each unfinished run."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
 
     def note(self, summary: stores.RunSummary) -> None:
-        """Take a run in."""
+        """Add a run."""
         if summary.parent_run_id is not None:
             self._parents[summary.run_id] = summary.parent_run_id
 
@@ -23,7 +23,7 @@ class Lineage:
         self._parents.pop(run_id, None)
 
     def ancestors(self, run_id: str) -> frozenset[str]:
-        """Return the runs above one."""
+        """Return the ancestors of a run."""
         if run_id not in self._parents:
             return NOBODY
         above: set[str] = set()

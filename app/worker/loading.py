@@ -1,4 +1,4 @@
-"""Loading: opens a run's folder and makes its runner, and closes both when the run rests."""
+"""Loading: opens a run's folder and creates its runner, and closes both when the run rests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import cast
 
 from app import clock, errors
 from app.domain import runs, states, views
-from app.engine import aio, dry_replay, evicted_runs, ports, runner, stores
+from app.engine import aio, dry_replay, evicted_runs, ports, run_equipment, runner, stores
 from app.worker.active_run import ActiveRun, CapacityHold
 
 RELOAD_SECONDS = 5.0  # Wait before a run whose folder could not be opened is queued again.
@@ -20,12 +20,13 @@ _log = logging.getLogger(__name__)
 
 
 class ParkingDriver:
-    """A driver that only parks its runs; they can still be cancelled."""
+    """A driver that only parks its runs; they can still be cancelled.
+
+    Args:
+        fault: Raised by each run's `drive`; the run is parked with its code.
+    """
 
     def __init__(self, fault: errors.Fault) -> None:
-        """Args:
-        fault: Raised by each run's `drive`; the run is parked with its code.
-        """
         self._fault = fault
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
@@ -38,20 +39,21 @@ class ParkingDriver:
 
 
 class Loader:
-    """Load and unload active runs."""
+    """Load and unload active runs.
+
+    Args:
+        parked: Receives the views of runs that an internal error prevents from being loaded.
+    """
 
     def __init__(
         self,
         store: stores.RunStore,
         drivers: Mapping[str, ports.Driver],
-        equipment: runner.Equipment,
+        equipment: run_equipment.Equipment,
         reservation: Callable[[ActiveRun], CapacityHold],
         changed: Callable[[str], None],
         parked: dict[str, views.RunView],
     ) -> None:
-        """Args:
-        parked: Gets the views of runs that a fault of the program keeps from being loaded.
-        """
         self._store = store
         self._drivers = drivers
         self._equipment = equipment
@@ -62,7 +64,7 @@ class Loader:
         """Active runs that are loaded."""
 
     async def load(self, active_run: ActiveRun) -> None:
-        """Open a run's folder and make its runner.
+        """Open a run's folder and create its runner.
 
         Raises:
             errors.ControlRoomError, errors.StorageFault: it cannot be loaded; `failure` holds the same.
@@ -99,21 +101,21 @@ class Loader:
             raise active_run.failure from error
         finally:
             active_run.loading = False
-            # Commands that wait for the run learn of a failure, too.
-            active_run.opened.give()
+            # Commands that wait for the run are woken by a failure, too.
+            active_run.opened.set()
 
     async def unload(self, active_run: ActiveRun) -> None:
         """Close a run's folder; that of an evicted run is set aside."""
         assert active_run.log is not None
         await self._close(active_run, active_run.log)
-        active_run.opened.take_back()
+        active_run.opened.clear()
         if active_run.runner is not None:
             active_run.runner.durability.let_go()
         active_run.log = active_run.runner = None
         self.loaded.pop(active_run.run_id, None)
 
     async def _park(self, run_id: str, failure: errors.ControlRoomError) -> None:
-        # Nothing loads it again by itself: it must not look as if it were about to begin.
+        # Nothing loads it again by itself, so it must not appear to be about to begin.
         try:
             loaded = await self._store.read(run_id)
         except (errors.ControlRoomError, errors.StorageFault) as unread:
@@ -133,8 +135,8 @@ class Loader:
             _log.error("not closed well: %s", fault.message, extra={"run_id": active_run.run_id, "code": fault.code})
 
     async def _folder_fault(self, active_run: ActiveRun, log: stores.RunLog) -> errors.Fault | None:
-        # Steps would fail, and their runs with them, though nothing but the place is wrong. A new run's folder was
-        # looked at when it was created, an evicted run's when it was loaded.
+        # Steps would fail, and their runs with them, although only the folder is wrong. A new run's folder was
+        # checked when it was created, an evicted run's when it was loaded.
         find, loaded = self._equipment.folder_fault, log.loaded
         if find is None or _known(active_run) is not None:
             return None
@@ -155,12 +157,16 @@ class Loader:
 
 
 def _known(active_run: ActiveRun) -> evicted_runs.Evicted | None:
-    """Return what stayed of a run that this process had taken up."""
+    """Return what remained of a run that this process has executed."""
     return active_run.evicted if active_run.evicted is not None and active_run.evicted.taken else None
 
 
 class Reloads:
-    """Queue runs again whose folder could not be opened."""
+    """Queue runs again whose folder could not be opened.
+
+    Args:
+        release: Releases the workspace of a run that this pool does not continue.
+    """
 
     def __init__(
         self,
@@ -169,9 +175,6 @@ class Reloads:
         queue: Callable[[stores.RunSummary], None],
         release: Callable[[str], None],
     ) -> None:
-        """Args:
-        release: Releases the workspace of a run that this pool does not continue.
-        """
         self._store = store
         self._clock = time
         self._queue = queue
@@ -179,15 +182,15 @@ class Reloads:
         self._background_tasks = aio.BackgroundTasks()
 
     def begin(self, run_id: str) -> None:
-        """Queue a run again after a while, as often as it takes."""
+        """Queue a run again after a pause, until its folder can be opened."""
         self._background_tasks.begin(self._reload(run_id), f"reload {run_id}")
 
     def make_sure(self, run_id: str) -> None:
-        """Queue an ended run again if its row does not show the ending, as when the index was away."""
+        """Queue an ended run again if its row does not show the ending, e.g. because the index was unavailable."""
         self._background_tasks.begin(self._look(run_id), f"look at {run_id}")
 
     def give_up(self) -> None:
-        """Queue nothing any more."""
+        """Stop queuing."""
         self._background_tasks.give_up()
 
     async def _look(self, run_id: str) -> None:

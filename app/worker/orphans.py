@@ -15,24 +15,24 @@ _log = logging.getLogger(__name__)
 
 async def cancel_all(
     store: stores.RunStore,
-    found: Sequence[stores.RunSummary],
+    unfinished: Sequence[stores.RunSummary],
     timer: clock.Clock,
     cancel: Callable[[set[str]], Awaitable[None]],
 ) -> None:
     """Cancel the children of cancelled runs that an earlier process could not cancel."""
-    parents = {summary.run_id for summary in found} | {None}
-    children = [summary for summary in found if summary.parent_run_id not in parents]
+    parents = {summary.run_id for summary in unfinished} | {None}
+    children = [summary for summary in unfinished if summary.parent_run_id not in parents]
     while children:
         children = [child for child in children if not await _is_looked_at(store, child, cancel)]
         if children:
             await timer.sleep(RELOAD_SECONDS)
 
 
-async def doomed(store: stores.RunStore, found: Sequence[stores.RunSummary]) -> set[str]:
-    """Return the runs whose parent was cancelled, or is about to be, and which no one resumed since."""
+async def doomed(store: stores.RunStore, children: Sequence[stores.RunSummary]) -> set[str]:
+    """Return the runs whose parent was cancelled, or is about to be, and that were not resumed since."""
     parents: dict[str, str | None] = {}
     lost = set()
-    for child in found:
+    for child in children:
         if (parent := child.parent_run_id) is not None:
             try:
                 if parent not in parents:
@@ -45,7 +45,7 @@ async def doomed(store: stores.RunStore, found: Sequence[stores.RunSummary]) -> 
 
 
 async def is_resumed_since(store: stores.RunStore, run_id: str, instant: str) -> bool:
-    """Return whether a person resumed a run later, and so overruled what had cancelled it."""
+    """Return whether a person resumed a run later, which overrules its cancellation."""
     resumed_at = (await store.read(run_id)).decisions.resumed_at
     return resumed_at is not None and resumed_at > instant
 
@@ -72,7 +72,7 @@ async def _is_orphan(store: stores.RunStore, child: stores.RunSummary) -> bool:
 
 
 async def _cancelled_at(store: stores.RunStore, run_id: str) -> str | None:
-    """Return when a run was cancelled, or a person asked for it; None: it was not."""
+    """Return when a run was cancelled, or its cancellation was requested; None: neither."""
     parent = await store.summary(run_id)
     if states.RunState(parent.status).finished:
         return parent.completed_at if parent.status == states.RunState.CANCELLED else None

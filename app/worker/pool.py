@@ -12,7 +12,7 @@ from app.domain import access, authors, operations, records, runs, states, views
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.domain.limits import RunLimits
-from app.engine import aio, open_steps, ports, run_engine, runner, stores
+from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores
 from app.worker import inputs, orphans, recovery, resting, stall_watch
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
@@ -23,7 +23,7 @@ from app.worker.waiting_performers import ChildRuns, StartChild, Timers
 from app.worker.workspace_reservations import LockWorkspace
 
 DEFAULT_LIMIT = 8  # Runs that execute at a time.
-DEFAULT_GRACE_SECONDS = 10.0  # Time that steps in flight get at a stop.
+DEFAULT_GRACE_SECONDS = 10.0  # Grace period of steps in flight at a stop.
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Pool:
         *,
         store: stores.RunStore,
         drivers: Mapping[str, ports.Driver],
-        equipment: runner.Equipment,
+        equipment: run_equipment.Equipment,
         start_child: StartChild,
         limit: int = DEFAULT_LIMIT,
         stop_grace_seconds: float = DEFAULT_GRACE_SECONDS,
@@ -91,14 +91,14 @@ class Pool:
         await asyncio.wait({self._recovery})
         return self._found
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until the runs among them that only wait do so again."""
         await self.recovered()
         if self._asking is not None:
             await asyncio.wait({self._asking})
 
     async def stop(self, grace_seconds: float | None = None) -> None:
-        """Stop, and wait for it: no new steps, a grace for those in flight, then an interruption; all can go on later.
+        """Stop, and wait for it: no new steps, a grace period for open ones, an interruption; all can continue later.
 
         Args:
             grace_seconds: None: the pool's own; a second call may cut the first one's short.
@@ -129,9 +129,9 @@ class Pool:
 
     async def submit(self, run_id: str, fresh: stores.RunSummary | None = None) -> states.RunState:
         """Queue an accepted run."""
-        known = run_id in self._active.active_runs
-        row = None if known or self._active.stopping else fresh or await self._store.summary(run_id)
-        # A lock that arrived while the pool stops would never be released.
+        is_active = run_id in self._active.active_runs
+        row = None if is_active or self._active.stopping else fresh or await self._store.summary(run_id)
+        # A lock acquired while the pool stops would never be released.
         if self._active.stopping:
             return states.RunState.PENDING
         if row is not None:
@@ -147,7 +147,7 @@ class Pool:
         return self._active.obstacle(run_id)
 
     async def cancel(self, run_id: str, author: authors.Author | None = None) -> states.RunState:
-        """Ask for a run's end."""
+        """Cancel a run."""
         return await self._commands.cancel(run_id, author)
 
     async def pause(
@@ -180,13 +180,15 @@ class Pool:
         self, run_id: str, key: str, delivery: engine_gates.Answer | engine_inputs.Delivery, attempt: int | None = None
     ) -> records.Record:
         if self._recovery is not None and not self._inputs.is_open(run_id, key):
-            # Before that it is not known which runs this pool has.
+            # Until then the pool does not know its runs.
             await self.recovered()
         return await self._deliveries.deliver(run_id, key, delivery, attempt)
 
     def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:
-        known, delivered = resting.open_gates(self._active.active_runs, run_id), self._inputs.is_open
-        return self._inputs.open_gates(run_id) + [gate for gate in known if not delivered(gate.run_id, gate.key)]
+        resting_gates, delivered = resting.open_gates(self._active.active_runs, run_id), self._inputs.is_open
+        return self._inputs.open_gates(run_id) + [
+            gate for gate in resting_gates if not delivered(gate.run_id, gate.key)
+        ]
 
     # -- its visible state
 
@@ -196,8 +198,8 @@ class Pool:
 
     def executing(self) -> list[views.RunView]:
         """Return the views of runs that hold capacity and are loaded."""
-        found = (self._active.view(run_id) for run_id in tuple(self._active.capacity.holding))
-        return [view for view in found if view is not None]
+        loaded_views = (self._active.view(run_id) for run_id in tuple(self._active.capacity.holding))
+        return [view for view in loaded_views if view is not None]
 
     def standing(self, run_id: str) -> run_engine.Standing | None:
         """Return the standing of a run that is not loaded."""
@@ -214,15 +216,15 @@ class Pool:
     def waits(self, run_id: str) -> Sequence[open_steps.StepWait] | None:
         """Return what the open steps of a run that is loaded or evicted wait for."""
         active_run = self._active.active_runs.get(run_id)
-        found = None if active_run is None else active_run.runner or active_run.evicted
-        return None if found is None else found.waits()
+        holder = None if active_run is None else active_run.runner or active_run.evicted
+        return None if holder is None else holder.waits()
 
     async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, str]:
         """Return nothing: this process performs every step."""
         return {}
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:
-        """Return nothing: open steps know it themselves."""
+        """Return nothing: open steps hold it themselves."""
         return {}
 
     async def performed(self) -> Mapping[str, open_steps.PerformedStep]:
@@ -230,7 +232,7 @@ class Pool:
         return {}
 
     async def holder(self, run_id: str) -> str | None:
-        """Return None: how a run stands says it."""
+        """Return None: `standing` has it."""
         return None
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
@@ -272,11 +274,11 @@ class Pool:
 
     def status(self) -> run_engine.EngineStatus:
         """Return how busy the pool is."""
-        capacity, shown = self._active.capacity, len(self._active.active_runs) - len(self._active.internal)
+        capacity, visible = self._active.capacity, len(self._active.active_runs) - len(self._active.internal)
         return run_engine.EngineStatus(
-            running=capacity.taken,
+            running=capacity.in_use,
             queued=(queued := capacity.queued + len(self._active.unread)),
-            resting=max(0, shown - capacity.taken - queued) + len(self._active.parked),
+            resting=max(0, visible - capacity.in_use - queued) + len(self._active.parked),
             limit=capacity.limit,
             stopping=self._active.stopping,
             stalled=self._stall_watch.count if self._stall_watch is not None else 0,
@@ -284,14 +286,14 @@ class Pool:
 
     # -- helpers
 
-    def _equipped(self, equipment: runner.Equipment) -> runner.Equipment:
-        waiting: dict[str, ports.Performer] = {
+    def _equipped(self, equipment: run_equipment.Equipment) -> run_equipment.Equipment:
+        performers: dict[str, ports.Performer] = {
             operations.Timer.kind: Timers(equipment.clock),
             operations.Gate.kind: self._inputs,
             operations.Input.kind: self._inputs,
             operations.ChildRun.kind: self._children,
         }
-        return dataclasses.replace(equipment, performers={**equipment.performers, **waiting})
+        return dataclasses.replace(equipment, performers={**equipment.performers, **performers})
 
     async def _recover(self, whole: bool) -> None:
         if whole:
@@ -311,7 +313,7 @@ class Pool:
         await self._deliveries.let_ask(summary.run_id for summary in asking)
 
     def _supersede(self, summary: stores.RunSummary, *, again: bool = False) -> None:
-        """Cancel the earlier runs of a key as a new one asks; after a crash before that, recovery does.
+        """Cancel the earlier runs of a key as a new one requests; after a crash before that, recovery does it.
 
         Args:
             again: Whether an earlier process may have done so.
@@ -329,8 +331,8 @@ class Pool:
     async def _cancel_earlier(self, run_id: str, earlier: set[str], again: bool) -> None:
         try:
             start = (await self._store.read(run_id)).start
-            wanted = start.concurrency
-            scope = None if wanted is None else wanted.within
+            concurrency = start.concurrency
+            scope = None if concurrency is None else concurrency.within
             within = {each for each in earlier if scope is None or await self._is_covered(each, scope)}
             if again:
                 within = {
@@ -342,7 +344,7 @@ class Pool:
         await self._commands.supersede(within, start)
 
     async def _is_covered(self, run_id: str, scope: access.Scope) -> bool:
-        # A caller must not cancel by a start what an order of its own could not cancel. Its scope was compared before
+        # A caller must not cancel by a start what it could not cancel by an order. Its scope was compared before
         # the run was created; a run that came or was resumed since, or whose labels changed, is compared here.
         try:
             row = await self._store.summary(run_id)
@@ -354,7 +356,7 @@ class Pool:
         self._inputs.forget(run_id)
         if not state.finished or self._active.stopping:
             return
-        if unseen := self._children.take_unfinished(run_id):
+        if unseen := self._children.pop_unfinished(run_id):
             self._helpers.begin(self._commands.cancel_all(unseen), f"cancel what {run_id} waited for")
         if state is states.RunState.CANCELLED:
             self._helpers.begin(self._commands.cancel_children(run_id), f"cancel the children of {run_id}")
@@ -375,8 +377,8 @@ class Pool:
         self._active.stopping = True
         self._helpers.give_up()
         try:
-            await self._commands.settled()
-            await self._deliveries.settled()
+            await self._commands.wait_idle()
+            await self._deliveries.wait_idle()
             await self._active.close(grace_seconds)
         finally:
             self._over.set()
@@ -386,5 +388,5 @@ class Pool:
         if state.finished:
             return state
         # The row may lag behind the ending.
-        ended = (await self._store.read(run_id)).decisions.ended
-        return ended.status if ended is not None else state
+        end_line = (await self._store.read(run_id)).decisions.ended
+        return end_line.status if end_line is not None else state

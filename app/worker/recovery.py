@@ -1,8 +1,8 @@
-"""Recovery: what was unfinished when the last process went away goes through the same queue as new runs."""
+"""Recovery: runs that an earlier process left unfinished pass through the same queue as new runs."""
 
-# A crash between a control line and its row leaves a `paused` row wrong in both directions. Runs whose row says
+# A crash between a control line and its row can leave either one ahead. Runs whose row says
 # paused are read in the background, after the others are queued; those whose journal disagrees are queued like any
-# other. So a roll-back continues what a newer version could not.
+# other. So a roll-back continues runs that a newer version had to park.
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
     for summary in unfinished:
         active.lineage.note(summary)
     readable = [summary for summary in unfinished if summary.unreadable is None]
-    _take_in(active, [summary for summary in readable if summary.parent_run_id is None])
+    _queue_or_set_aside(active, [summary for summary in readable if summary.parent_run_id is None])
     children = [summary for summary in readable if summary.parent_run_id is not None]
     lost = await orphans.doomed(store, children)
-    # They are about to be cancelled, and must not begin a step before.
+    # They are about to be cancelled, and must not begin a step first.
     _set_aside(active, *(summary for summary in children if summary.run_id in lost and not _is_paused(summary)))
-    _take_in(active, [summary for summary in children if summary.run_id not in lost])
+    _queue_or_set_aside(active, [summary for summary in children if summary.run_id not in lost])
     for summary in unfinished:
         if summary.run_id in lost:
             continue
@@ -45,9 +45,9 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
             _wait_for(active, summary)
         elif summary.exclusive_workspace or summary.concurrency_key or _is_paused(summary):
             await _look(store, active, summary)
-    left = [summary for summary in unfinished if summary.run_id not in (active.expected or ())]
+    leftover = [summary for summary in unfinished if summary.run_id not in (active.expected or ())]
     active.know_found()
-    return left
+    return leftover
 
 
 async def _unfinished(store: stores.RunStore, timer: clock.Clock) -> list[stores.RunSummary]:
@@ -59,7 +59,7 @@ async def _unfinished(store: stores.RunStore, timer: clock.Clock) -> list[stores
         await timer.sleep(RELOAD_SECONDS)
 
 
-def _take_in(active: ActiveRuns, summaries: Sequence[stores.RunSummary]) -> None:
+def _queue_or_set_aside(active: ActiveRuns, summaries: Sequence[stores.RunSummary]) -> None:
     _set_aside(active, *filter(_may_rest, summaries))
     _queue(active, *(summary for summary in summaries if not _is_paused(summary)))
 
@@ -79,7 +79,7 @@ def _may_rest(summary: stores.RunSummary) -> bool:
 
 
 def _set_aside(active: ActiveRuns, *summaries: stores.RunSummary) -> None:
-    # They take no place in the queue; whether they rest is read once all others are queued.
+    # They do not join the queue; whether they rest is determined once all others are queued.
     for summary in summaries:
         if summary.run_id not in active.active_runs and summary.run_id not in (active.ended or ()):
             active.admit(summary)

@@ -1,4 +1,4 @@
-"""Reservations: whether the call of an agent fits into what limits it, and the amounts reserved for one that does."""
+"""Reservations: whether a call of an agent fits into its limits, and the amounts reserved for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app import clock
 from app.domain import operations, plain, records
-from app.engine import equipment, spending
+from app.engine import run_equipment, spending
 from app.worker import reserving
 from app.worker.accounts import Account, Call, Need
 
@@ -19,15 +19,15 @@ class Accounts(Protocol):
     def accounts(self, run_id: str) -> Iterable[Account]:
         """Yield the accounts that calls of a run count in."""
 
-    def settled(self) -> None:
-        """Let calls that wait for room look again."""
+    def wake_waiting(self) -> None:
+        """Wake calls that wait for room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationVerdict:
-    """Whether a call fits into what limits it, beside the calls under way."""
+    """Whether a call fits into its limits, beside the calls under way."""
 
-    accounts: list[Account]  # What limits it.
+    accounts: list[Account]  # Accounts that limit it.
     need: Need  # Amounts to reserve.
     cap: float | None  # The most that it may cost; None: no limit.
     lacking: tuple[Account, str] | None  # Account and limit that it does not fit into; None: it fits.
@@ -48,10 +48,10 @@ class ReservationVerdict:
         """Decide on the call of a step.
 
         Args:
-            chain: Its run and those above.
+            chain: Its run and the ancestors of that.
         """
         now, but = time.now(), (chain[0], key)
-        # A call of a run above may itself wait for this one.
+        # A call of an ancestor may itself wait for this one.
         above = chain[1:]
         lacking = next(((each, lack) for each in accounts if (lack := each.lacks(need, now))), None)
         waits = ((each, limit) for each in accounts if (limit := each.must_wait(need, above, but)))
@@ -73,11 +73,11 @@ class ReservationVerdict:
         """Return the oldest call under way because of which a call does not fit now.
 
         Args:
-            chain: Its run and those above.
+            chain: Its run and the ancestors of that.
         """
-        found = self.lacking or self.behind
-        assert found is not None
-        account, limit = found
+        limit_hit = self.lacking or self.behind
+        assert limit_hit is not None
+        account, limit = limit_hit
         calls = account.under_way(chain[1:], (chain[0], key))
         is_unknown = self.lacking is None
         meant = [each for each in calls if not is_unknown or getattr(each[1], limit) is None]
@@ -87,11 +87,11 @@ class ReservationVerdict:
         of = reserving.named(account)
         return spending.Ahead(run_id=run_id, key=step, since=reserved.at, limit=limit, of=of, is_unknown=is_unknown)
 
-    def exhausted(self, key: str, time: clock.Clock) -> equipment.Parked:
+    def exhausted(self, key: str, time: clock.Clock) -> run_equipment.Parked:
         """Return what parks the run of a call that does not fit."""
-        found = self.lacking or self.behind
-        assert found is not None
-        return reserving.exhausted(key, *found, self.need, time, waits=self.lacking is None)
+        limit_hit = self.lacking or self.behind
+        assert limit_hit is not None
+        return reserving.exhausted(key, *limit_hit, self.need, time, waits=self.lacking is None)
 
     def reservation(
         self, ledger: Accounts, run_id: str, key: str, quote: spending.Quote, release: Callable[[], None] | None = None
@@ -103,7 +103,12 @@ class ReservationVerdict:
 
 
 class Reservation:
-    """The amounts reserved for one call of an agent: `spending.Reservation`."""
+    """The amounts reserved for one call of an agent: `spending.Reservation`.
+
+    Args:
+        need: Amounts to reserve; None: nothing limits the call.
+        is_rest: Whether the cap is the remainder of a limit, and not the cap of each call.
+    """
 
     __slots__ = ("_is_over", "_is_rest", "_ledger", "_need", "call", "cap_usd", "release")
 
@@ -117,10 +122,6 @@ class Reservation:
         is_rest: bool = False,
         release: Callable[[], None] | None = None,
     ) -> None:
-        """Args:
-        need: Amounts to reserve; None: nothing limits the call.
-        is_rest: Whether the cap is the remainder, and not that of each call.
-        """
         self._ledger = ledger
         self._need = need
         self._is_rest = is_rest
@@ -134,11 +135,11 @@ class Reservation:
 
     def ended_by_limit(self, result: records.Result) -> bool:
         """Return whether a program ended the call because it cost all that was left."""
-        ended = result.error is not None and result.error.code == operations.COST_CAP_REACHED
-        return ended and self._is_rest
+        is_capped = result.error is not None and result.error.code == operations.COST_CAP_REACHED
+        return is_capped and self._is_rest
 
     def begin(self, attempt: int) -> Mapping[str, plain.Json]:
-        """Count until the call leaves a line, and return what its `started` line is to hold."""
+        """Keep the reservation until the call leaves a line; return the fields for its `started` line."""
         before, self.call = self.call, (*self.call[:2], attempt)
         for account in self._ledger.accounts(self.call[0]):
             account.rename(before, self.call)
@@ -147,15 +148,15 @@ class Reservation:
         amounts = {"tokens": self._need.tokens, "cost_usd": self._need.cost_usd}
         return {"reserved": {name: amount for name, amount in amounts.items() if amount is not None}}
 
-    def settle(self, record: records.Record) -> None:
-        """Put what the call took in the place of what was reserved for it."""
+    def charge(self, record: records.Record) -> None:
+        """Replace the reservation by what the call took."""
         self._is_over = True
         for account in self._ledger.accounts(self.call[0]):
-            account.settle(self.call, record)
-        self._ledger.settled()
+            account.charge(self.call, record)
+        self._ledger.wake_waiting()
 
     def close(self) -> None:
-        """Note that nothing of the call is under way any more; without a line it keeps counting what was reserved."""
+        """Note that the call is over; without a line its reservation continues to count."""
         if self.release is not None:
             self.release()
         if self._is_over:
@@ -163,4 +164,4 @@ class Reservation:
         self._is_over = True
         for account in self._ledger.accounts(self.call[0]):
             account.close(self.call) if self.call[2] else account.drop(self.call)
-        self._ledger.settled()
+        self._ledger.wake_waiting()

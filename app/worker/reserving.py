@@ -8,7 +8,7 @@ from app import clock, errors
 from app.domain import budgets, plain, stop_reasons
 from app.domain.decisions import BUDGET_EXHAUSTED
 from app.domain.limits import RunLimits
-from app.engine import equipment, spending, stores
+from app.engine import run_equipment, spending, stores
 from app.worker.accounts import Account, Need
 
 
@@ -39,7 +39,7 @@ def below(run_id: str) -> spending.SpentQuery:
 
 
 def named(account: Account) -> str:
-    """Return what an account is of, in words."""
+    """Return the name of an account's owner, for messages."""
     return f"run {account.name['run_id']}" if "run_id" in account.name else f"budget {account.name['name']}"
 
 
@@ -50,11 +50,11 @@ def needed(value: object) -> Any:
 
 def need_of(quote: spending.Quote, accounts: list[Account], time: clock.Clock) -> tuple[Need, float | None]:
     """Return the amounts to reserve for a call, and its cap: the remainder, if nothing else bounds it."""
-    lefts = (account.state(time.now()).left.cost_usd for account in accounts)
-    left = min((amount for amount in lefts if amount is not None), default=None)
+    remainders = (account.state(time.now()).left.cost_usd for account in accounts)
+    remaining = min((amount for amount in remainders if amount is not None), default=None)
     cost, cap = quote.cost_usd, None
-    if quote.is_capped and left is not None:
-        cost = cap = max(0.0, left if cost is None else min(cost, left))
+    if quote.is_capped and remaining is not None:
+        cost = cap = max(0.0, remaining if cost is None else min(cost, remaining))
     elif quote.is_capped:
         cap = cost
     return Need(tokens=quote.tokens, cost_usd=cost), cap
@@ -62,17 +62,17 @@ def need_of(quote: spending.Quote, accounts: list[Account], time: clock.Clock) -
 
 def exhausted(
     key: str, account: Account, name: str, need: Need, time: clock.Clock, *, waits: bool = False
-) -> equipment.Parked:
+) -> run_equipment.Parked:
     """Return what parks the run of a call that does not fit.
 
     Args:
-        waits: Whether it would, if no other call with an unknown amount were under way.
+        waits: Whether it would fit if no other call with an unknown amount were under way.
     """
     state = account.state(time.now())
-    limit, left = (getattr(each, name) for each in (state.limits, state.left))
+    limit, remaining = (getattr(each, name) for each in (state.limits, state.left))
     of = named(account)
-    rest = f"{_told(name, left)} of it is left" if left > 0 else "it is used up"
-    rest = f"it is overdrawn by {_told(name, -left)}" if left < 0 else rest
+    rest = f"{_told(name, remaining)} of it is left" if remaining > 0 else "it is used up"
+    rest = f"it is overdrawn by {_told(name, -remaining)}" if remaining < 0 else rest
     message = (
         f"the limit of {of} is {_told(name, limit)}, {rest}, and the call of the step {key!r} needs"
         f" {_told(name, wanted) if (wanted := getattr(need, name)) else 'more'}; raise it to let the run continue:"
@@ -91,7 +91,9 @@ def exhausted(
         "needed": {"calls": need.calls, "tokens": need.tokens, "cost_usd": need.cost_usd},
         **state.to_json(),
     }
-    return equipment.Parked(BUDGET_EXHAUSTED, errors.StepError(message, code=BUDGET_EXHAUSTED, key=key, detail=detail))
+    return run_equipment.Parked(
+        BUDGET_EXHAUSTED, errors.StepError(message, code=BUDGET_EXHAUSTED, key=key, detail=detail)
+    )
 
 
 def _told(name: str, amount: float) -> str:

@@ -1,4 +1,4 @@
-"""Resting: runs that only await inputs keep no task; what runs share of a recipe is kept once."""
+"""Resting: runs that only await inputs keep no task, and share the facts of their recipe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import cast
 
 from app import errors
 from app.domain import decisions, gates, operations, records, runs, states
-from app.engine import driver_scheduler, dry_replay, evicted_runs, ports, runner, stores
+from app.engine import driver_scheduler, dry_replay, evicted_runs, ports, run_equipment, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 from app.worker.inputs import InputRegister
@@ -31,7 +31,7 @@ class Resting:
         register: InputRegister,
         store: stores.RunStore,
         drivers: Mapping[str, ports.Driver],
-        equipment: runner.Equipment,
+        equipment: run_equipment.Equipment,
         active: ActiveRuns,
     ) -> None:
         self._register = register
@@ -41,11 +41,13 @@ class Resting:
         self._active = active
         self._questions: OrderedDict[str, _Question] = OrderedDict()
 
-    async def put_back(self, found: Sequence[stores.RunSummary]) -> None:
-        """Let runs that were found waiting rest by their journals alone, and queue those that cannot."""
+    async def put_back(self, summaries: Sequence[stores.RunSummary]) -> None:
+        """Put runs that were found waiting to rest from their journals alone, and queue the others."""
         usable: dict[str, bool] = {}
-        for first in range(0, len(found), _AT_A_TIME):
-            rows = {row.run_id: row for row in found[first : first + _AT_A_TIME] if row.run_id in self._active.unread}
+        for first in range(0, len(summaries), _AT_A_TIME):
+            rows = {
+                row.run_id: row for row in summaries[first : first + _AT_A_TIME] if row.run_id in self._active.unread
+            }
             for loaded in await self._store.read_sound(list(rows)):
                 run_id = loaded.start.run_id
                 inputs = await self._awaited(loaded) if await self._is_usable(loaded.start, usable) else ()
@@ -56,12 +58,12 @@ class Resting:
                 self._active.capacity.join(self._active.active_runs[run_id].request)
 
     def rest(self, loaded: stores.Loaded, evicted: evicted_runs.EvictedRun) -> evicted_runs.RestingRun | None:
-        """Give up the steps of an evicted run that only awaits inputs; None, and nothing done, of any other."""
-        run_id, steps, asked = loaded.start.run_id, evicted.steps, loaded.decisions.asked
+        """End the tasks of an evicted run that only awaits inputs; None if it awaits more, and nothing is changed."""
+        run_id, steps, asked_at = loaded.start.run_id, evicted.steps, loaded.decisions.asked
         if evicted.status is not states.RunState.WAITING or not self._register.let_go(run_id, steps.keys()):
             return None
         evicted.give_up()
-        inputs = [self._input(step.ask, step.attempt, asked[key]) for key, step in steps.items()]
+        inputs = [self._input(step.ask, step.attempt, asked_at[key]) for key, step in steps.items()]
         return self._resting(loaded, inputs, evicted.updated_at, taken=True)
 
     def _rest_unread(
@@ -72,15 +74,15 @@ class Resting:
         self._active.unread.discard(row.run_id)
         self._active.changes.note(row.run_id)
 
-    async def _is_usable(self, start: runs.RunStart, known: dict[str, bool]) -> bool:
-        """Return whether no fault of its working folder would park a run."""
+    async def _is_usable(self, start: runs.RunStart, usable: dict[str, bool]) -> bool:
+        """Return whether a run's working folder has no fault that would park it."""
         find, folder = self._equipment.folder_fault, start.working_dir
-        if find is not None and folder not in known:
-            known[folder] = find(start, False) is None and await asyncio.to_thread(find, start, True) is None
-        return known.get(folder, True)
+        if find is not None and folder not in usable:
+            usable[folder] = find(start, False) is None and await asyncio.to_thread(find, start, True) is None
+        return usable.get(folder, True)
 
     async def _awaited(self, loaded: stores.Loaded) -> Sequence[evicted_runs.RestingInput]:
-        """Return the inputs that are all that a run waits for; nothing: it must be loaded."""
+        """Return the inputs of a run that waits for nothing else; empty: it must be loaded."""
         decided = loaded.decisions
         asked_to = decided.ended or decided.paused or decided.cancel_requested_at or not decided.taken_since_resume
         timed = loaded.limits.wall_seconds is not None or loaded.limits.active_seconds is not None
@@ -96,8 +98,8 @@ class Resting:
         except errors.Unreadable:
             return ()
         recorded = {(record.key, record.attempt) for record in loaded.records}
-        known = asks.keys() | {key for key, _ in recorded}
-        if not known >= decided.attempts.keys() or not all(
+        explained = asks.keys() | {key for key, _ in recorded}
+        if not explained >= decided.attempts.keys() or not all(
             self._rests(ask, decided, recorded) for ask in asks.values()
         ):
             return ()
@@ -131,9 +133,9 @@ class Resting:
         )
 
     def _shared(self, question: _Question, fingerprint: str) -> _Question:
-        if (known := self._questions.get(fingerprint)) == question and known is not None:
+        if (equal := self._questions.get(fingerprint)) == question and equal is not None:
             self._questions.move_to_end(fingerprint)
-            return known
+            return equal
         self._questions[fingerprint] = question
         if len(self._questions) > _KEPT:
             self._questions.popitem(last=False)

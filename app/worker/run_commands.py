@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from app import clock, errors
 from app.domain import authors, decisions, plain, runs, states
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
-from app.engine import aio, marking, ports, resuming, run_engine, runner, stores
+from app.engine import aio, marking, ports, resuming, run_engine, run_equipment, runner, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
+
+_NOT_WRITTEN = "it cannot be written down now"
 
 _log = logging.getLogger(__name__)
 _wrong = run_engine.wrong_state
@@ -31,7 +33,7 @@ class RunCommands:
         self,
         store: stores.RunStore,
         drivers: Mapping[str, ports.Driver],
-        equipment: runner.Equipment,
+        equipment: run_equipment.Equipment,
         active: ActiveRuns,
     ) -> None:
         self._store = store
@@ -45,7 +47,7 @@ class RunCommands:
         self._later = aio.BackgroundTasks()
 
     async def cancel(self, run_id: str, author: Author | None = None) -> states.RunState:
-        """End a run, whatever it is doing."""
+        """Cancel a run in any state."""
         return await self._carry_out(run_id, self._cancel(run_id, author))
 
     async def pause(self, run_id: str, author: Author | None = None, *, interrupt: bool = False) -> states.RunState:
@@ -57,12 +59,12 @@ class RunCommands:
         return await self._carry_out(run_id, self._unpause(run_id, author))
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
-        """Put other limits of an unfinished run in force."""
+        """Change the limits of an unfinished run."""
         await self._carry_out(run_id, self._limit(run_id, limits, author))
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         """Continue an ended run."""
-        with _no_space():
+        with errors.storage_faults_as_disk_full(_NOT_WRITTEN):
             await self._let_end(run_id)
         return await self._carry_out(run_id, self._resume(run_id, how))
 
@@ -86,7 +88,7 @@ class RunCommands:
         await self.cancel_all({child.run_id for child in children if child.parent_run_id == run_id}, author)
 
     async def supersede(self, run_ids: set[str], newer: runs.RunStart) -> None:
-        """Cancel earlier runs of the concurrency key of a newer one, in the name of who started that one."""
+        """Cancel earlier runs of a newer run's concurrency key, in the name of its author."""
         key = newer.concurrency.key if newer.concurrency is not None else ""
         superseded_by = runs.Superseded(run_id=newer.run_id, key=key)
         await self.cancel_all(run_ids, authors.named(newer.started_by), superseded_by)
@@ -105,10 +107,10 @@ class RunCommands:
             except errors.ControlRoomError as error:
                 _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until every command has finished; those that wait for a file are cancelled."""
         self._later.give_up()
-        await self._under_way.settled()
+        await self._under_way.wait_idle()
 
     async def _cancel_when_readable(
         self, run_id: str, author: Author | None, superseded_by: runs.Superseded | None
@@ -120,7 +122,7 @@ class RunCommands:
         return await self._under_way.carry_out(self._in_turn(run_id, command), f"command about {run_id}")
 
     async def _in_turn(self, run_id: str, command: Coroutine[Any, Any, T]) -> T:
-        with _no_space():
+        with errors.storage_faults_as_disk_full(_NOT_WRITTEN):
             async with self._active.locks.of(run_id):
                 return await command
 
@@ -132,18 +134,18 @@ class RunCommands:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
             active_run = self._admitted(await self._unfinished(run_id))
-        log = await self._active.take_up(active_run)
+        log = await self._active.load_now(active_run)
         try:
             await self._write_cancel(log, author, superseded_by)
             active_run.sent_on = True
             await self._pass_on(run_id, active_run, author)
         finally:
-            # A run that was taken up for the command continues, even if the command could not be written.
+            # A run that was loaded for the command continues, even if the command could not be written.
             self._active.advance(active_run)
         return states.RunState.CANCELLED
 
     async def _pass_on(self, run_id: str, active_run: ActiveRun, author: Author | None) -> None:
-        # Before the run can end, since after a crash the children of an ended run would be forgotten.
+        # Before the run can end, because after a crash nothing would lead from an ended run to its children.
         try:
             await self.cancel_children(run_id, author)
         finally:
@@ -156,9 +158,9 @@ class RunCommands:
         facts = authors.facts(author)
         if superseded_by is not None:
             facts["superseded_by"] = superseded_by.to_json()
-        written = await _decide(log, decisions.DecisionKind.CANCEL_REQUESTED, facts)
+        is_first = await _decide(log, decisions.DecisionKind.CANCEL_REQUESTED, facts)
         self._reach("pool.after_cancel")
-        if not written and log.loaded.decisions.ended is not None:
+        if not is_first and log.loaded.decisions.ended is not None:
             raise _wrong(log.loaded.start.run_id, log.loaded.decisions.status, "cancelled")
 
     # -- pause, unpause
@@ -170,7 +172,7 @@ class RunCommands:
             if summary.status == states.RunState.PAUSED or summary.owner == "foreign":
                 raise _wrong(run_id, summary.status, "paused")
             active_run = self._admitted(summary)
-        log = await self._active.take_up(active_run)
+        log = await self._active.load_now(active_run)
         try:
             if not (interrupt and _is_pausing(log, active_run)):
                 await self._write_pause(log, author)
@@ -181,20 +183,20 @@ class RunCommands:
         return states.RunState.PAUSED
 
     async def _write_pause(self, log: stores.RunLog, author: Author | None) -> None:
-        found = log.loaded.decisions
-        if found.ended or found.paused or found.cancel_requested_at:
-            raise _wrong(log.loaded.start.run_id, found.status, "paused")
+        decided = log.loaded.decisions
+        if decided.ended or decided.paused or decided.cancel_requested_at:
+            raise _wrong(log.loaded.start.run_id, decided.status, "paused")
         self._reach("pool.before_pause")
         facts = {"reason": decisions.PAUSED_BY_PERSON, **authors.facts(author)}
         if not await _decide(log, decisions.DecisionKind.PAUSED, facts):
-            raise _wrong(log.loaded.start.run_id, found.status, "paused")
+            raise _wrong(log.loaded.start.run_id, decided.status, "paused")
         self._reach("pool.after_pause")
 
     async def _unpause(self, run_id: str, author: Author | None) -> states.RunState:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
             return await self._unpause_resting(await self._unfinished(run_id), author)
-        log = await self._active.take_up(active_run)
+        log = await self._active.load_now(active_run)
         parked = log.loaded.decisions.paused is None and _runner(active_run).view().status is states.RunState.PAUSED
         try:
             if not parked:
@@ -209,11 +211,11 @@ class RunCommands:
         if summary.owner != "service":
             if summary.status != states.RunState.PAUSED:
                 raise _wrong(run_id, summary.status, "unpaused")
-            # Nothing else continues it, so that it is taken over with the command.
+            # Nothing else continues it, so the command takes it over.
             return await self._resume(run_id, run_engine.Resume(author=author))
         async with self._opened(run_id) as log:
             if log.loaded.missing is not None and summary.error_code != decisions.LINES_MISSING:
-                # The run must not pass it before its waiter knows of it.
+                # A caller that waits for the run must learn of the missing lines before it continues.
                 await log.move(runs.Transition.pause(run_id, self._now(), decisions.LINES_MISSING))
                 raise errors.WrongState(log.loaded.missing.error(run_id).message, detail={"status": "paused"})
             parked = summary.status == states.RunState.PAUSED or run_id in self._active.parked
@@ -223,9 +225,9 @@ class RunCommands:
         return self._queue(summary)
 
     async def _write_unpause(self, log: stores.RunLog, author: Author | None) -> None:
-        found = log.loaded.decisions
-        if found.paused is None or found.ended or found.cancel_requested_at:
-            raise _wrong(log.loaded.start.run_id, found.status, "unpaused")
+        decided = log.loaded.decisions
+        if decided.paused is None or decided.ended or decided.cancel_requested_at:
+            raise _wrong(log.loaded.start.run_id, decided.status, "unpaused")
         self._reach("pool.before_unpause")
         facts = authors.facts(author)
         await _decide(log, decisions.DecisionKind.UNPAUSED, facts)
@@ -243,7 +245,7 @@ class RunCommands:
                 await marking.limit(log, limits, author, self._reach, self._spending)
                 self._active.changes.note(run_id)
             return states.RunState(summary.status)
-        log = await self._active.take_up(active_run)
+        log = await self._active.load_now(active_run)
         try:
             await marking.limit(log, limits, author, self._reach, self._spending)
             _runner(active_run).touch()
@@ -254,16 +256,16 @@ class RunCommands:
     # -- resume
 
     async def _let_end(self, run_id: str) -> None:
-        # Its ending may be written and not yet be shown, or be found again by a recovery whose row lagged behind.
+        # Its ending may be durable but not yet visible, or recovery may have queued it because its row lagged behind.
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
             return
-        found = active_run.log.loaded if active_run.log is not None else await self._store.read(run_id)
-        if found.decisions.ended is None:
+        loaded = active_run.log.loaded if active_run.log is not None else await self._store.read(run_id)
+        if loaded.decisions.ended is None:
             return
         async with self._active.locks.of(run_id):
             if not active_run.left.done():
-                await self._active.take_up(active_run)
+                await self._active.load_now(active_run)
                 self._active.advance(active_run)
         await asyncio.shield(active_run.left)
 
@@ -281,9 +283,9 @@ class RunCommands:
             await resuming.resume(log, whole, self._drivers, self._equipment)
         return self._queue(summary)
 
-    def _refuse_done(self, run_id: str, ended: decisions.Ended | None) -> None:
-        if ended is not None and ended.status is states.RunState.DONE:
-            raise _wrong(run_id, ended.status, "resumed")
+    def _refuse_done(self, run_id: str, end_line: decisions.Ended | None) -> None:
+        if end_line is not None and end_line.status is states.RunState.DONE:
+            raise _wrong(run_id, end_line.status, "resumed")
 
     # -- labels and pins
 
@@ -296,7 +298,7 @@ class RunCommands:
                     await resuming.show(log, log.loaded, self._drivers)
                     self._active.changes.note(run_id)
                 return log.loaded.start
-        log = await self._active.take_up(active_run)
+        log = await self._active.load_now(active_run)
         try:
             if await marking.mark(log, marks, author, self._reach):
                 _runner(active_run).touch()
@@ -312,7 +314,7 @@ class RunCommands:
             if active_run is None or active_run.runner is not None:
                 return
             with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
-                await self._active.take_up(active_run)
+                await self._active.load_now(active_run)
                 self._active.advance(active_run)
 
     def _admitted(self, summary: stores.RunSummary) -> ActiveRun:
@@ -339,7 +341,7 @@ class RunCommands:
             await self._close(log, run_id)
 
     async def _close(self, log: stores.RunLog, run_id: str) -> None:
-        # What was decided is durable by now, so that the command stands whatever happens to the snapshots.
+        # The decision is durable by now, so the command stands even if snapshots cannot be written.
         try:
             await log.close()
         except errors.StorageFault as fault:
@@ -362,19 +364,9 @@ async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mappi
     return await log.decide(kind, facts)
 
 
-@contextmanager
-def _no_space() -> Iterator[None]:
-    try:
-        yield
-    except errors.Unreadable:
-        raise
-    except errors.StorageFault as fault:
-        raise errors.DiskFull(f"it cannot be written down now: {fault.message}", detail=fault.detail) from fault
-
-
 def _is_pausing(log: stores.RunLog, active_run: ActiveRun) -> bool:
-    found = log.loaded.decisions
-    return found.paused is not None and not found.cancel_requested_at and bool(_runner(active_run).view().open)
+    decided = log.loaded.decisions
+    return decided.paused is not None and not decided.cancel_requested_at and bool(_runner(active_run).view().open)
 
 
 def _runner(active_run: ActiveRun) -> runner.Runner:

@@ -1,7 +1,7 @@
 """The ledger of several processes: budgets are counted from the journals for each call, by one process at a time."""
 
-# The turn lasts until the `started` line of the call, which holds what is reserved, is durable. So a process that
-# counts sees every call that others have begun, and two of them never give the same remainder away.
+# A turn lasts until the call's `started` line, which contains the reservation, is durable. So a process that counts
+# sees every call that others have begun, and two processes never reserve the same remainder.
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.worker.accounts import Account
 from app.worker.ledger import Ledger
 from app.worker.reservations import Reservation
 
-WAIT_SECONDS = 5.0  # How long a call waits for room; then its run is paused, and sent on when there is room.
+WAIT_SECONDS = 5.0  # How long a call waits for room before its run is paused; it continues when there is room.
 
 _LOOK_SECONDS = 0.5
 _JOURNALS_KNOWN = 10_000
@@ -31,20 +31,20 @@ class _Journal:
     version: object
     limits: RunLimits
     sums: tuple[UsageSum, ...]
-    unsettled: Mapping[tuple[str, int], Reserved]
+    uncharged: Mapping[tuple[str, int], Reserved]
     under_way: frozenset[tuple[str, int]]
 
     @classmethod
     def of(cls, version: object, loaded: stores.Loaded) -> _Journal:
         decided = loaded.decisions
-        # Of a step that was tried again, only the newest try is under way.
+        # Only the newest attempt of a step is under way.
         newest = {(key, decided.highest_attempt[key]) for key in decided.attempts}
         goes_on = decided.ended is None and decided.paused is None
         return cls(
             version=version,
             limits=loaded.limits,
             sums=tuple(UsageTally(loaded.records, decided.reserved).sums()),
-            unsettled=usage_sums.unsettled(decided.reserved, loaded.records),
+            uncharged=usage_sums.uncharged(decided.reserved, loaded.records),
             under_way=frozenset(newest) if goes_on else frozenset(),
         )
 
@@ -71,7 +71,7 @@ class SharedLedger(Ledger):
             return self._unlimited(start.run_id, key, quote)
         chain, until = await self._chain(start.run_id), self._clock.monotonic() + WAIT_SECONDS
         while True:
-            release = await self._taken()
+            release = await self._acquire_turn()
             try:
                 verdict = await self._verdict(chain, key, quote)
                 if verdict.fits:
@@ -90,7 +90,7 @@ class SharedLedger(Ledger):
         return iter(())
 
     async def standing(self, budget: budgets.Budget) -> budgets.BudgetState:
-        """Return how a budget stands."""
+        """Return the state of a budget."""
         self._count_anew()
         return await super().standing(budget)
 
@@ -100,22 +100,22 @@ class SharedLedger(Ledger):
     async def has_room(self, loaded: stores.Loaded) -> bool:
         """Return whether the call that a parked run waits for fits by now."""
         verdict = await self._verdict_of_parked(loaded)
-        # A run that is sent on waits for some seconds only, and must not be paused again and again meanwhile.
+        # A continued run waits for some seconds only, and must not be paused repeatedly meanwhile.
         return verdict is None or verdict.fits
 
-    async def _taken(self) -> Callable[[], None]:
-        # Of a process only one waits for the others.
+    async def _acquire_turn(self) -> Callable[[], None]:
+        # Only one caller of a process waits for other processes.
         await self._turn.acquire()
         try:
             lock = await self._shared.turn()
         except BaseException:
             self._turn.release()
             raise
-        held = [lock.release, self._turn.release]
+        releases = [lock.release, self._turn.release]
 
         def release() -> None:
-            while held:
-                held.pop(0)()
+            while releases:
+                releases.pop(0)()
 
         return release
 
@@ -141,7 +141,7 @@ class SharedLedger(Ledger):
 
     async def _count(self, account: Account, query: spending.SpentQuery) -> None:
         unfinished = await self._add_finished(account, query)
-        # Read before the journals, so that what is kept is never older than its version.
+        # Read before the journals, so that a cached journal is never older than its version.
         versions = await self._shared.versions(list(unfinished))
         for run_id, parts in unfinished.items():
             journal = await self._journal(run_id, versions.get(run_id))
@@ -149,18 +149,18 @@ class SharedLedger(Ledger):
                 account.add(parts)
                 continue
             account.add(journal.sums)
-            for (key, attempt), reserved in journal.unsettled.items():
+            for (key, attempt), reserved in journal.uncharged.items():
                 account.hold((run_id, key, attempt), reserved, is_open=(key, attempt) in journal.under_way)
         account.count()
 
     async def _journal(self, run_id: str, version: object) -> _Journal | None:
-        known = self._journals.get(run_id)
-        if known is None or known.version != version:
+        journal = self._journals.get(run_id)
+        if journal is None or journal.version != version:
             loaded = await self._loaded(run_id)
             if loaded is None:
                 return None
-            known = self._journals[run_id] = _Journal.of(version, loaded)
+            journal = self._journals[run_id] = _Journal.of(version, loaded)
         self._journals.move_to_end(run_id)
         if len(self._journals) > _JOURNALS_KNOWN:
             self._journals.popitem(last=False)
-        return known
+        return journal

@@ -17,14 +17,15 @@ _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 15.0
 
 
 class StallWatch:
-    """Look at the runs that execute, of which there are only as many as the pool has places."""
+    """Watch the executing runs, whose number is bounded by the capacity.
+
+    Args:
+        begin: Starts a background task under a name; the pool ends it at its stop.
+    """
 
     def __init__(
         self, active: ActiveRuns, time: clock.Clock, after_seconds: float, begin: Callable[..., object]
     ) -> None:
-        """Args:
-        begin: Starts a background task under a name; the pool ends it at its stop.
-        """
         self._begin = begin
         self._active = active
         self._clock = time
@@ -33,7 +34,7 @@ class StallWatch:
         """Steps that are silent now."""
 
     async def watch(self) -> None:
-        """Look again and again, until the pool stops."""
+        """Poll until the pool stops."""
         pause = min(max(self._after_seconds / 4, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
         while not self._active.stopping:
             await self._clock.sleep(pause)
@@ -42,10 +43,10 @@ class StallWatch:
 
     def _look(self, run_id: str, now: datetime) -> int:
         active_run = self._active.active_runs.get(run_id)
-        found = None if active_run is None else active_run.runner or active_run.evicted
-        if active_run is None or found is None:
+        holder = None if active_run is None else active_run.runner or active_run.evicted
+        if active_run is None or holder is None:
             return 0
-        waits = [wait for wait in found.waits() if wait.performing and isinstance(wait.operation, _WATCHED)]
+        waits = [wait for wait in holder.waits() if wait.performing and isinstance(wait.operation, _WATCHED)]
         return sum(self._judge(active_run, wait, now) for wait in waits)
 
     def _judge(self, active_run: ActiveRun, wait: open_steps.StepWait, now: datetime) -> bool:
@@ -75,7 +76,7 @@ class StallWatch:
         self._active.changes.note(active_run.run_id)
 
     async def _write(self, writer: run_writer.RunWriter, key: str, facts: Mapping[str, plain.Json]) -> None:
-        """Write the event of an evicted run, which is loaded for it."""
+        """Write the event of an evicted run, which is loaded for that."""
         with contextlib.suppress(errors.InterruptionFault):
             async with writer.use() as owner:
                 owner.log.add_event(events.EventType.RUN_STALLED, key, facts)
@@ -84,7 +85,7 @@ class StallWatch:
 def begun(
     active: ActiveRuns, time: clock.Clock, after_seconds: float | None, begin: Callable[..., object]
 ) -> StallWatch | None:
-    """Begin to watch, unless nothing is to be told."""
+    """Begin to watch, unless nothing is to be reported."""
     if not after_seconds:
         return None
     watch = StallWatch(active, time, after_seconds, begin)

@@ -23,18 +23,19 @@ _log = logging.getLogger(__name__)
 
 
 class StopSignals:
-    """Turn SIGTERM and SIGINT into a stop."""
+    """Turn SIGTERM and SIGINT into a stop.
+
+    Args:
+        stop: Stops, and returns once everything rests; called again with True at the second signal, to hurry.
+    """
 
     def __init__(self, stop: Callable[[bool], Coroutine[Any, Any, None]]) -> None:
-        """Args:
-        stop: Stops, and returns when all rests; called once more, told to hurry, at the second signal.
-        """
         self._stop = stop
         self._stopping: list[asyncio.Task[None]] = []
         self.asked = 0
         """How many signals have been handled."""
         self.received = False
-        """Whether a signal has come, even in the last turn of the loop, when none is handled any more."""
+        """Whether a signal has arrived, even one in the last turn of the loop, which is not handled any more."""
 
     @contextmanager
     def caught(self) -> Iterator[None]:
@@ -42,7 +43,7 @@ class StopSignals:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._ask, number)
-            # The loop handles a signal in its next turn, and never does if the block ends in this one.
+            # The loop handles a signal in its next turn, or never if the block ends in this one.
             signal.signal(number, functools.partial(self._receive, signal.getsignal(number)))
         try:
             yield
@@ -51,7 +52,7 @@ class StopSignals:
                 loop.remove_signal_handler(number)
 
     async def stopped(self) -> None:
-        """Wait until a stop that was asked for is over; not at all if none was."""
+        """Wait until a requested stop is complete; at once if none was requested."""
         for stopping in self._stopping:
             await stopping
 
@@ -64,6 +65,6 @@ class StopSignals:
         self.asked += 1
         _log.info("stopping", extra={"signal": number.name, "asked": self.asked})
         if self.asked > 2:
-            # As a kill would: whatever was answered is durable, and the next start continues.
+            # Like a kill: everything that was answered is durable, and the next start continues.
             os._exit(EXIT_CODE)
         self._stopping.append(asyncio.create_task(self._stop(self.asked == 2), name=f"stop {self.asked}"))

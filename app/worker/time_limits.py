@@ -1,4 +1,4 @@
-"""Time limits: runs that have taken their time are parked, and before them the runs that they wait for."""
+"""Time limits: parks runs that have used up their time, after the runs that they wait for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from app import clock
 from app.domain import limits
-from app.engine import active_time, aio, equipment, stores, taken_time
+from app.engine import active_time, aio, run_equipment, stores, taken_time
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
@@ -30,7 +30,7 @@ class _Timed:
         log, runner = active_run.log, active_run.runner
         if log is not None and runner is not None:
             self.limits = limits_of(log.loaded)
-            # One that was just loaded for the first time is about to be taken.
+            # A run that was just loaded for the first time has no `taken` line yet.
             self.first_taken_at = log.loaded.decisions.first_taken_at or self.first_taken_at or now
             self.cut_seconds = log.loaded.decisions.cut_seconds
             self.active.read(runner.view().records)
@@ -44,7 +44,7 @@ class TimeLimits:
         self._clock = time
         self._tasks = tasks
         self._timed: dict[str, _Timed] = {}
-        self._stops: dict[str, equipment.Parked] = {}
+        self._stops: dict[str, run_equipment.Parked] = {}
         active.noted = self._note
 
     def _note(self, active_run: ActiveRun) -> None:
@@ -80,27 +80,29 @@ class TimeLimits:
 
     def _judge(self, active_run: ActiveRun, timed: _Timed) -> tuple[taken_time.Reached | None, float | None]:
         """Return the limit that a run has reached, or the longest time until it can; None: only once it changes."""
-        begun = _begun(active_run)
-        taken = taken_time.TakenTime.of(self._clock.now(), begun, timed.active, timed.first_taken_at, timed.cut_seconds)
+        oldest_start = _begun(active_run)
+        taken = taken_time.TakenTime.of(
+            self._clock.now(), oldest_start, timed.active, timed.first_taken_at, timed.cut_seconds
+        )
         reached = taken.reached(timed.limits)
         left = taken.left(timed.limits)
-        if begun is None:
+        if oldest_start is None:
             left.pop("active_seconds", None)
         return reached, None if reached is not None else min(left.values(), default=None)
 
     async def _stop(self, active_run: ActiveRun, reached: taken_time.Reached) -> None:
         parked, below = reached.parked(active_run.run_id), self._below(active_run.run_id)
         for child in below:
-            self._park(child, equipment.Parked(parked.reason, parked.error))
-        # Once the run itself rests, nothing stops what it waited for after a crash.
+            self._park(child, run_equipment.Parked(parked.reason, parked.error))
+        # If the run rested first, a crash would leave nothing to stop the runs that it waited for.
         if resting := [child.left for child in below if child.task is not None or child.evicted is not None]:
             await asyncio.wait(resting)
         self._park(active_run, parked)
 
-    def _holds(self, stop: equipment.Parked) -> bool:
-        """Return whether what was to park a run once it is loaded still does."""
-        # The limiting run may have been sent on meanwhile, and a run below it that was only queued waits for no one
-        # to send it on. If the limit is still reached, the limiting run stops those below it once it is loaded.
+    def _holds(self, stop: run_equipment.Parked) -> bool:
+        """Return whether a limit that was to park a run once it is loaded is still reached."""
+        # The limiting run may have been continued meanwhile, and no one would continue a descendant that was only
+        # queued. If the limit is still reached, the limiting run stops its descendants once it is loaded.
         run_id = str(stop.error.detail["run_id"])
         limiting, timed = self._active.active_runs.get(run_id), self._timed.get(run_id)
         if limiting is None or limiting.left.done():
@@ -114,7 +116,7 @@ class TimeLimits:
         lineage, active_runs = self._active.lineage, list(self._active.active_runs.values())
         return [one for one in active_runs if run_id in lineage.ancestors(one.run_id) and not one.left.done()]
 
-    def _park(self, active_run: ActiveRun, parked: equipment.Parked) -> None:
+    def _park(self, active_run: ActiveRun, parked: run_equipment.Parked) -> None:
         if active_run.runner is not None and active_run.log is not None:
             if active_run.log.loaded.decisions.paused is None:
                 active_run.runner.pause(interrupt=True, parked=parked)
@@ -137,12 +139,12 @@ class TimeLimits:
 
 
 def limits_of(loaded: stores.Loaded) -> limits.RunLimits:
-    """Return the limits of a run that are in force."""
+    """Return the present limits of a run."""
     return loaded.limits
 
 
 def _begun(active_run: ActiveRun) -> float | None:
-    found = active_run.runner or active_run.evicted
-    at_work = [] if found is None else [wait for wait in found.waits() if wait.performing and not wait.operation.idle]
-    begun = [clock.instant(wait.since).timestamp() for wait in at_work if wait.since]
-    return min(begun) if begun else None
+    holder = active_run.runner or active_run.evicted
+    at_work = [] if holder is None else [wait for wait in holder.waits() if wait.performing and not wait.operation.idle]
+    starts = [clock.instant(wait.since).timestamp() for wait in at_work if wait.since]
+    return min(starts) if starts else None

@@ -22,7 +22,7 @@ class Timers:
         self._clock = time
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Wait for the rest of the duration; never longer than all of it, whatever the wall clock says."""
+        """Wait for the rest of the duration, and never longer than the whole, whatever the wall clock says."""
         assert isinstance(call.operation, operations.Timer)
         await self._clock.sleep(min(call.operation.seconds, self._left_seconds(call)))
         return records.Result()
@@ -71,19 +71,22 @@ class ChildRuns:
         return await child_results.result(self._store, self._drivers, child, status)
 
     async def _end(self, call: ports.Call, child: str) -> states.RunState | None:
-        """Wait for a child's end; None: its time was over first."""
+        """Wait for a child's end; None: its time ran out first."""
         if call.due_at is None:
             return await self._ended(child)
-        left = (clock.instant(call.due_at) - self._clock.now()).total_seconds()
-        ended, over = asyncio.ensure_future(self._ended(child)), asyncio.ensure_future(self._clock.sleep(max(left, 0)))
+        seconds_left = (clock.instant(call.due_at) - self._clock.now()).total_seconds()
+        end, over = (
+            asyncio.ensure_future(self._ended(child)),
+            asyncio.ensure_future(self._clock.sleep(max(seconds_left, 0))),
+        )
         try:
-            await asyncio.wait((ended, over), return_when=asyncio.FIRST_COMPLETED)
-            return ended.result() if ended.done() else None
+            await asyncio.wait((end, over), return_when=asyncio.FIRST_COMPLETED)
+            return end.result() if end.done() else None
         finally:
-            for waiting in (ended, over):
-                waiting.cancel()
-            await asyncio.gather(ended, over, return_exceptions=True)
+            for task in (end, over):
+                task.cancel()
+            await asyncio.gather(end, over, return_exceptions=True)
 
-    def take_unfinished(self, run_id: str) -> set[str]:
+    def pop_unfinished(self, run_id: str) -> set[str]:
         """Return the awaited children of a run whose end was not seen, and forget them."""
         return self._begun.pop(run_id, set())

@@ -1,20 +1,25 @@
 """Workspaces: folders that a run holds alone, from its start to its end."""
 
-# A child in its parent's folder would wait for its parent, which waits for the child. So a run may enter a
-# workspace that a run above it holds; siblings exclude one another, and strangers wait for all of them. After a
-# restart nothing is granted before all unfinished runs that had begun hold theirs, paused ones included.
+# A child in its parent's folder would wait for its parent, which waits for the child. So a run may enter a workspace
+# that an ancestor holds; siblings exclude one another, and unrelated runs wait for all of them. After a restart
+# nothing is granted before all unfinished runs that had begun hold theirs, paused ones included.
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Protocol, TypeAlias
 
+from app import clock
+from app.engine import aio
+
+_POLL_SECONDS = 1.0
+
 
 class Lock(Protocol):
-    """A workspace that no other process has."""
+    """A lock that excludes other processes from a workspace."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release it to other processes."""
 
 
 LockWorkspace: TypeAlias = Callable[[str], Lock | None]
@@ -22,9 +27,9 @@ LockWorkspace: TypeAlias = Callable[[str], Lock | None]
 
 
 class WorkspaceReservations:
-    """Know which run holds which workspace.
+    """Track which run holds which workspace.
 
-    A run started by the holder may hold the same workspace on top of it, else a parent would wait for its child and the
+    A descendant of the holder may hold the same workspace too; otherwise a parent would wait for its child, and the
     child for its parent's workspace.
     """
 
@@ -39,14 +44,14 @@ class WorkspaceReservations:
         self._lock = lock
 
     def holder(self, workspace: str, run_id: str, ancestors: Collection[str]) -> str | None:
-        """Return the run that keeps another one out, None if that one may hold the workspace now."""
+        """Return the run that excludes another one; None if that one may hold the workspace now."""
         holders = self._holders.get(workspace)
         if not holders or run_id in holders or holders[-1] in ancestors:
             return None
         return holders[-1]
 
     def lock(self, workspace: str) -> bool:
-        """Keep other processes out of a workspace that a run here is about to hold; false if one is in there."""
+        """Lock a workspace for a run that is about to hold it; false if another process has it."""
         if self._lock is None or workspace in self._holders:
             return True
         lock = self._lock(workspace)
@@ -61,7 +66,7 @@ class WorkspaceReservations:
             self._holders.setdefault(workspace, []).append(run_id)
 
     def release(self, run_id: str) -> str | None:
-        """Take a run's workspace back, and return it; None if it held none."""
+        """Release a run's workspace, and return it; None if it held none."""
         workspace = self._held.pop(run_id, None)
         if workspace is None:
             return None
@@ -73,6 +78,44 @@ class WorkspaceReservations:
         return workspace
 
     def close(self) -> None:
-        """Let other processes have everything."""
+        """Release all workspaces to other processes."""
         while self._locks:
             self._locks.popitem()[1].release()
+
+
+class WorkspacePoller:
+    """Looks for workspaces that other processes hold, while requests wait for one.
+
+    Args:
+        look_again: Grants what has become free; returns whether requests still wait for other processes.
+        died: Called with the error that ended it, if one did.
+    """
+
+    def __init__(
+        self, time: clock.Clock, look_again: Callable[[], bool], died: Callable[[BaseException], None]
+    ) -> None:
+        self._clock = time
+        self._look_again = look_again
+        self._tasks = aio.BackgroundTasks(died)
+        self._polling = False
+
+    def begin(self) -> None:
+        """Poll until no request waits; nothing if it does so already."""
+        if not self._polling:
+            self._polling = True
+            self._tasks.begin(self._poll(), "look for workspaces")
+
+    def give_up(self) -> None:
+        """Stop polling."""
+        self._tasks.give_up()
+
+    async def wait_idle(self) -> None:
+        """Wait until it has stopped."""
+        await self._tasks.wait_idle()
+
+    async def _poll(self) -> None:
+        waits = True
+        while waits:
+            await self._clock.sleep(_POLL_SECONDS)
+            waits = self._look_again()
+        self._polling = False

@@ -14,7 +14,8 @@ from typing import Any
 from app import clock
 from app.crash_lab import forks
 from app.domain import operations, plain
-from app.engine import ports, probes, runner, stores
+from app.engine import ports, probes, stores
+from app.engine.run_equipment import Equipment
 from app.storage import data_directory, folder_store
 from app.storage.index.sql import index
 from app.worker import crash_probes, pool
@@ -152,7 +153,7 @@ def _pool(found: stores.RunStore, folder: Path, points: probes.Probes) -> pool.P
     return pool.Pool(
         store=found,
         drivers={"toy": toys.TOY},
-        equipment=runner.Equipment(
+        equipment=Equipment(
             performers=dict.fromkeys(kinds, toolbox),
             clock=clock.SystemClock(),
             masker=plain.Masker(),

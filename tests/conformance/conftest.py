@@ -38,7 +38,7 @@ def databases() -> Iterator[Callable[[], str]]:
         server.execute("CREATE DATABASE store_template")
         database = Database(server.url_of("store_template"))
         ownership = Ownership(database, {})
-        ownership.take("store_of_all_tests")
+        ownership.acquire("store_of_all_tests")
         ownership.close()
         numbers = itertools.count()
 

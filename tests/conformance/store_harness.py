@@ -141,12 +141,12 @@ class FaultyDisk:
         except OSError as error:
             raise errors.Unreadable(f"{path} cannot be read now", detail={"path": path}) from error
 
-    def read_settled(self, path: str) -> bytes:
+    def read_synced(self, path: str) -> bytes:
         try:
             self._faults.check("settle", path)
         except OSError as error:
             raise SyncRefused(error.errno, error.strerror, path) from error
-        return self._disk.read_settled(path)
+        return self._disk.read_synced(path)
 
     def sync_folder(self, path: str) -> None:
         self._faults.check("sync", path)
@@ -198,8 +198,8 @@ class StoreHarness:
     async def settle(self) -> None:
         """Let the moments pass after which rows are written and nothing is left in the commit log."""
         context = self.store._parts.context
-        await context.index.settle()
-        await context.committer.settle()
+        await context.index.flush()
+        await context.committer.checkpoint()
 
     # -- looking and tampering
 
@@ -488,7 +488,7 @@ async def ended(harness: StoreHarness, *keys: str, status: str = "done", **facts
 async def end(log: FolderLog, status: str = "done") -> bool:
     """Write an ending, and move the row as the engine does."""
     written = await log.decide(DecisionKind.ENDED, {"status": status, "causes": [], "error": None, "ending": None})
-    await log.move(runs.Transition.take(log.run_id, "2026-02-10T14:31:00.000Z"))
+    await log.move(runs.Transition.begin(log.run_id, "2026-02-10T14:31:00.000Z"))
     await log.move(runs.Transition.end(log.run_id, RunState(status), "2026-02-10T14:32:00.000Z"))
     return written
 

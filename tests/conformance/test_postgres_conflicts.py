@@ -129,7 +129,7 @@ async def written(harness: PostgresStoreHarness, around: Callable[[str], Any]) -
     with around("an ending"):
         await log.decide(DecisionKind.ENDED, {"status": "done", "causes": [], "error": None, "ending": None})
     with around("rows of the index"):
-        await log.move(runs.Transition.take(RUN, AT))
+        await log.move(runs.Transition.begin(RUN, AT))
         await log.move(runs.Transition.end(RUN, RunState.DONE, AT))
         await harness.settle()
     await log.close()
@@ -193,7 +193,7 @@ async def test_writes_of_the_index_are_repeated(databases: Callable[[], str], tr
                 index_port.row_of(store_harness.start(), RunState.PENDING, AT, name=RUN, owner="service")
             )
         with faults.around("a move"):
-            assert await index.move(runs.Transition.take(RUN, AT))
+            assert await index.move(runs.Transition.begin(RUN, AT))
         with faults.around("labels"):
             await index.relabel(RUN, {"team": "blue"}, pinned=True)
         row = await index.get_run(RUN)

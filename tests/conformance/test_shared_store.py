@@ -15,7 +15,7 @@ import pytest
 from app import clock, errors
 from app.domain import budgets, limits, operations
 from app.domain.decisions import DecisionKind
-from app.engine import equipment, spending
+from app.engine import run_equipment, spending
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.folder_log import FolderLog
 from app.worker import shared_ledger
@@ -277,7 +277,7 @@ async def test_of_calls_with_unknown_prices_one_is_under_way_in_all_processes(
     first, second = logs
     await _begin(ledgers[0], first)
     await _begin(ledgers[0], first, attempt=2)
-    with pytest.raises(equipment.Parked) as parked:
+    with pytest.raises(run_equipment.Parked) as parked:
         await ledgers[1].reserve(second.loaded, "write", OPERATION)
     # A call with a known price fits beside it.
     await _begin(_ledger(stores[1]), second)
@@ -312,7 +312,7 @@ async def _given_away(stores: Sequence[DiskStore]) -> tuple[list[str | None], li
             await log.decide(DecisionKind.STARTED, facts)
             assert reservation.release is not None
             reservation.release()
-        except equipment.Parked as parked:
+        except run_equipment.Parked as parked:
             return str(parked.reason)
         finally:
             await log.close()

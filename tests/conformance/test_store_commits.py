@@ -272,7 +272,7 @@ async def test_what_a_process_beside_the_service_deletes_stays_deleted(neighbour
     log = await service.store.open(RUN)
     await store_harness.end(log)
     await log.close()
-    await service.store._parts.context.index.settle()
+    await service.store._parts.context.index.flush()
     await beside.store.delete(RUN)
     segment = f"{layout.COMMITS}/1.log"
     content = service.files().read(segment)
@@ -298,7 +298,7 @@ async def test_a_process_that_finds_a_log_completes_runs_before_it_reads(
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     await store_harness.end(log)
-    await harness.store._parts.context.index.settle()
+    await harness.store._parts.context.index.flush()
     harness.store.abandon()
     for name in ("steps.jsonl", "control.jsonl", "events.jsonl"):
         harness.files().cut(harness.path(name), 10)

@@ -186,9 +186,9 @@ async def test_a_move_applies_from_an_expected_state_only(harness: StoreHarness)
     seen = []
     for move in (
         Transition.end(RUN, RunState.DONE, "2026-02-10T14:31:00.000Z"),
-        Transition.take(RUN, "2026-02-10T14:32:00.000Z"),
+        Transition.begin(RUN, "2026-02-10T14:32:00.000Z"),
         Transition.end(RUN, RunState.DONE, "2026-02-10T14:33:00.000Z"),
-        Transition.take(RUN, "2026-02-10T14:34:00.000Z"),
+        Transition.begin(RUN, "2026-02-10T14:34:00.000Z"),
     ):
         await log.move(move)
         seen.append((await harness.store.summary(RUN)).status)
@@ -216,7 +216,7 @@ async def test_a_row_that_cannot_be_written_is_owed(harness: StoreHarness) -> No
     log = await store_harness.begun(harness)
     harness.refuse_rows()
     take, done = (
-        Transition.take(RUN, "2026-02-10T14:31:00.000Z"),
+        Transition.begin(RUN, "2026-02-10T14:31:00.000Z"),
         Transition.end(RUN, RunState.DONE, "2026-02-10T14:32:00.000Z"),
     )
     await log.move(take)
@@ -238,7 +238,7 @@ async def test_a_row_that_cannot_be_written_is_owed(harness: StoreHarness) -> No
 async def test_a_move_back_clears_the_ending(harness: StoreHarness) -> None:
     """A run that is sent on is no longer completed and has no error."""
     log = await store_harness.begun(harness)
-    await log.move(Transition.take(RUN, "2026-02-10T14:31:00.000Z"))
+    await log.move(Transition.begin(RUN, "2026-02-10T14:31:00.000Z"))
     await log.move(Transition.end(RUN, RunState.FAILED, "2026-02-10T14:32:00.000Z", "tool_failed"))
     failed = await harness.store.summary(RUN)
     await log.move(Transition.queue(RUN, "2026-02-10T14:33:00.000Z"))

@@ -63,7 +63,7 @@ async def test_what_a_finished_run_may_have_lost_is_made_anew(harness: StoreHarn
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await store_harness.end(log)
-    await harness.store._parts.context.index.settle()
+    await harness.store._parts.context.index.flush()
     store = await harness.crash()
     found = [run.run_id for run in await store.list_unfinished()]
     if found:

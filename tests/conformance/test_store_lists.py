@@ -137,7 +137,7 @@ async def test_unfinished_runs_come_oldest_first(harness: StoreHarness) -> None:
 async def test_a_row_that_lags_errs_towards_unfinished(harness: StoreHarness) -> None:
     """A run that ended right before a crash is given to the service once more, so that its projections are made."""
     log = await store_harness.begun(harness)
-    await log.move(Transition.take(RUN, "2026-02-10T14:31:00.000Z"))
+    await log.move(Transition.begin(RUN, "2026-02-10T14:31:00.000Z"))
     await log.decide(DecisionKind.ENDED, {"status": "done"})
     store = await harness.crash()
 
@@ -148,7 +148,7 @@ async def test_a_row_that_lags_errs_towards_unfinished(harness: StoreHarness) ->
 async def test_a_row_that_lags_and_is_nobodys_is_finished_at_start(harness: StoreHarness) -> None:
     """The row of another owner's run, which no service opens, is brought in line with its `ended` line."""
     log = await store_harness.begun(harness, owner="process")
-    await log.move(Transition.take(RUN, "2026-02-10T14:31:00.000Z"))
+    await log.move(Transition.begin(RUN, "2026-02-10T14:31:00.000Z"))
     await log.decide(DecisionKind.ENDED, {"status": "failed", "error": {"code": "tool_failed"}})
     store = await harness.crash()
     unfinished = await store.list_unfinished()
@@ -166,7 +166,7 @@ async def test_the_index_is_rebuilt_from_the_folders(harness: StoreHarness) -> N
     log = await harness.store.open("r0")
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await log.decide(DecisionKind.TAKEN, {})
-    await log.move(Transition.take("r0", "2026-02-10T14:30:00.000Z"))
+    await log.move(Transition.begin("r0", "2026-02-10T14:30:00.000Z"))
     await log.close()
     await harness.store.issues.open({"issue_id": "iss_1", "title": "x"})
     before = await harness.store.list_runs(RunQuery())
@@ -283,7 +283,7 @@ async def test_a_foreign_run_that_is_resumed_belongs_here(harness: StoreHarness)
     await store.list_unfinished()
     log = await store.open("copy")
     await log.decide(DecisionKind.RESUMED, {"dead": []})
-    await log.move(Transition.take(RUN, "2026-02-10T15:00:00.000Z"))
+    await log.move(Transition.begin(RUN, "2026-02-10T15:00:00.000Z"))
     await log.close()
     owners = [(await store.summary("copy")).owner]
     await store.rebuild_index()

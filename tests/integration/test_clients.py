@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.cli import exit_codes, folder_client, http_client, running, use_cases
+from app.cli import exit_codes, folder_client, http_client, plan_use_cases, running, use_cases
 from app.cli.client import Access, Client, JsonObject, UseCase
 from app.domain import issues, plans, receipts
 from app.engine import stores
@@ -34,7 +34,10 @@ stages:
   - name: second
     steps: [{id: finish, type: bash, command: echo finished}]
 """
-ALL = {name for name, value in vars(use_cases).items() if isinstance(value, UseCase)}
+USE_CASES = {
+    name: value for name, value in (vars(use_cases) | vars(plan_use_cases)).items() if isinstance(value, UseCase)
+}
+ALL = set(USE_CASES)
 
 # What differs between two runs of the same story.
 _VOLATILE = [
@@ -61,7 +64,7 @@ class Recorder:
         self.answers: list[tuple[str, Any]] = []
 
     async def __call__(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        answer = await self.client.call(getattr(use_cases, name), *args, **kwargs)
+        answer = await self.client.call(USE_CASES[name], *args, **kwargs)
         self.answers.append((name, answer))
         return answer
 
@@ -79,7 +82,7 @@ class Recorder:
     async def plan_until(self, plan: JsonObject, *statuses: str) -> JsonObject:
         """Wait until a plan is in one of the states."""
         while plan["status"] not in statuses:
-            call = self.client.call(use_cases.wait_for_plan, plan["session_id"], 5, plan["revision"])
+            call = self.client.call(plan_use_cases.wait_for_plan, plan["session_id"], 5, plan["revision"])
             plan = await call or plan
         return plan
 
@@ -200,9 +203,9 @@ async def tell_of_plans(ask: Recorder) -> None:
     await ask("answer_task", session, 3, plan_requests.ScopingAnswer(answer="Here"), None)
     plan = await ask.plan_until(await ask("show_plan", session), "failed")
     await ask("force_start_task", session, 2, None)
-    plan = await ask.plan_until(await ask.client.call(use_cases.show_plan, session), "failed")
+    plan = await ask.plan_until(await ask.client.call(plan_use_cases.show_plan, session), "failed")
     await ask("retry_task", session, 1, True, None)
-    plan = await ask.plan_until(await ask.client.call(use_cases.show_plan, session), "failed")
+    plan = await ask.plan_until(await ask.client.call(plan_use_cases.show_plan, session), "failed")
     unchanged = await ask("wait_for_plan", session, 0, plan["revision"])
     ask.answers[-1] = ("wait_for_plan", unchanged or plan)
     with pytest.raises(errors.Conflict) as refused:

@@ -418,7 +418,7 @@ async def test_runs_are_told_although_the_clock_was_set_back_before_the_endpoint
                 await asyncio.Event().wait()
 
             with monkeypatch.context() as dying:
-                dying.setattr(dispatcher.Dispatcher, "_take", turn)
+                dying.setattr(dispatcher.Dispatcher, "_read_feed", turn)
                 last = (await service.run("quick"))["run_id"]
         async with scheduled.in_process(project, time, **ALLOWED):
             posts = await receiver.until(4)

@@ -24,7 +24,7 @@ from temporalio.client import Client  # noqa: E402
 from app import bootstrap, clock, errors  # noqa: E402
 from app.dialects import registry  # noqa: E402
 from app.domain import limits, operations, plain, records, states  # noqa: E402
-from app.engine import equipment, ports, probes  # noqa: E402
+from app.engine import ports, probes, run_equipment  # noqa: E402
 from app.services import gate_inbox, gates  # noqa: E402
 from app.temporal import engine, rehearsal, slices, steps, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
@@ -275,7 +275,7 @@ async def test_the_line_of_a_newer_try_is_the_record(scene: Scene):
     """An earlier try that ends after a newer one is refused under the lease, and what came of it is kept as a blob."""
     run_id, waking = await scene.start("once"), Waking()
     contents = slices.Contents(scene.service.store)
-    tools = equipment.Equipment(
+    tools = run_equipment.Equipment(
         performers={operations.Command.kind: waking},
         clock=clock.SystemClock(),
         masker=plain.Masker(),
@@ -336,7 +336,7 @@ async def test_a_result_waits_until_the_store_is_back(scene: Scene):
             store.refusals = [errors.StorageFault("away"), errors.Unreadable("away"), errors.StorageFault("away")]
             return records.Result(output="paid")
 
-    tools = equipment.Equipment(
+    tools = run_equipment.Equipment(
         performers={operations.Command.kind: Paid()},
         clock=Hurried(),
         masker=plain.Masker(),

@@ -242,7 +242,7 @@ def test_signatures_are_those_of_standard_webhooks() -> None:
 def test_pointers_lead_to_values(pointer: str, expected: dict[str, Any]) -> None:
     """A pointer is followed as RFC 6901 says; one that leads nowhere gives no argument."""
     assert pointers.is_pointer(pointer)
-    assert pointers.taken(BODY, {"what": pointer}) == expected
+    assert pointers.resolved(BODY, {"what": pointer}) == expected
 
 
 async def test_a_delivery_that_fits_no_run_tells_the_sender_nothing(project: Project) -> None:

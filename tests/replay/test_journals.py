@@ -14,6 +14,7 @@ from app.dialects import registry
 from app.domain import decisions, operations, plain, records
 from app.domain.states import RunState
 from app.engine import driver_context, driver_scheduler, journal_lines, probes, replay, runner, stores
+from app.engine.run_equipment import Equipment
 from app.flows import registry as flows
 from tests.replay import golden
 from tests.unit.dialects import prompting
@@ -152,7 +153,7 @@ async def test_a_restart_after_each_prefix_ends_the_same(run):
         disk.blobs = {digest: content.encode() for digest, content in run.blobs.items()}
         performer: Any = Recorded(run)
         kinds = {kind.kind for kind in _all_operations()}
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers=dict.fromkeys(kinds, performer),
             clock=clock.FakeClock(),
             masker=plain.Masker(),

@@ -65,7 +65,7 @@ class ProgramBackend:
             if opened.session_id is None or not opened.resumes:
                 stored = await self._begin_anew(prompt, opened)
             found = await self._turn(prompt, argv, opened)
-        return await self._settled(prompt, opened, found)
+        return await self._store_turn(prompt, opened, found)
 
     async def close(self) -> None:
         """Nothing is held: what runs belongs to its prompt."""
@@ -80,7 +80,7 @@ class ProgramBackend:
 
     # -- the conversation
 
-    async def _settled(
+    async def _store_turn(
         self, prompt: ports.AgentPrompt, opened: ConversationAddress, found: verdicts.TurnResult
     ) -> ports.AgentReply:
         stored, reply = await self._stored(prompt), found.reply
@@ -198,7 +198,7 @@ class ProgramBackend:
             idle_seconds=configuration.with_idle(self._config, prompt).idle_seconds,
             contained=True,
             agent_session_id=prompt.agent_session_id,
-            on_output=hearing.Hearing(prompt.hear).take,
+            on_output=hearing.Hearing(prompt.hear).feed,
         )
 
     async def _run(

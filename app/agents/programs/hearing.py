@@ -25,7 +25,7 @@ class Hearing:
         self._is_cut = False
         self._errors = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def take(self, stream: int, content: bytes, skipped_bytes: int) -> None:
+    def feed(self, stream: int, content: bytes, skipped_bytes: int) -> None:
         """Take in a part of an output; only whole lines of standard output can be understood."""
         if stream != 1:
             self._hear(self._errors.decode(content))

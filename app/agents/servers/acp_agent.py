@@ -175,7 +175,7 @@ async def started(
     agent = None
     try:
         turn = acp_turns.Turn(tools=tools)
-        line = await acp_connection.Line.over(hears, says, clock, turn.take)
+        line = await acp_connection.Line.over(hears, says, clock, turn.feed)
         person = cast("Any", acp_turns.Person(tools=tools))
         agent = Agent(name, line, turn, acp.connect_to_agent(person, line), ending, clock)
         yield agent

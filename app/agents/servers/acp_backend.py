@@ -155,9 +155,9 @@ class AcpBackend:
             )
         else:
             reply = acp_turns.reply(name, agent.turn, response, opened.known_as)
-        return await self._settled(prompt, agent.turn, dataclasses.replace(reply, agent_session_id=session_id))
+        return await self._store_turn(prompt, agent.turn, dataclasses.replace(reply, agent_session_id=session_id))
 
-    async def _settled(
+    async def _store_turn(
         self, prompt: ports.AgentPrompt, turn: acp_turns.Turn, reply: ports.AgentReply
     ) -> ports.AgentReply:
         # An agent reports the price of a whole conversation, over all its processes.

@@ -55,7 +55,7 @@ class Turn:
         # Price of the conversation before this turn in US dollars, if the agent told it when it was opened.
         self.cost_before, self.cost_so_far = self.cost_so_far, None
 
-    def take(self, _: str, update: Mapping[str, Any]) -> None:
+    def feed(self, _: str, update: Mapping[str, Any]) -> None:
         """Take in an update of the session."""
         match update:
             # Qwen Code reports the tokens of each request beside an empty piece of text.

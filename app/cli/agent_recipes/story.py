@@ -18,12 +18,13 @@ _TAG_CHARACTERS = 16
 
 
 class Story:
-    """Print a run as it happens: replies on stdout, notes on stderr."""
+    """Print a run as it happens: replies on stdout, notes on stderr.
+
+    Args:
+        said: Returns the reply of the step at a position; None if replies are not printed.
+    """
 
     def __init__(self, said: Said | None, *, verbose: bool, events: bool) -> None:
-        """Args:
-        said: Returns the reply of the step at a position; None if replies are not printed.
-        """
         self._said = said
         self._verbose = verbose
         self._events = events

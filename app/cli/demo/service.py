@@ -28,12 +28,13 @@ _RESTING = ("done", "failed", "cancelled", "paused", "waiting")
 
 
 class Service:
-    """`control-room serve` on one project, as a process of its own."""
+    """`control-room serve` on one project, as a process of its own.
+
+    Args:
+        packages: Folder of further packages, those of the local model.
+    """
 
     def __init__(self, project: Path, port: int, packages: Path | None) -> None:
-        """Args:
-        packages: Folder of further packages, those of the local model.
-        """
         self.url = address.of(port)
         self._http = httpx.Client(base_url=self.url, timeout=_POLL_SECONDS + 30, trust_env=False)
         self._project = project

@@ -23,16 +23,17 @@ _SHOWN_CHARACTERS = 72
 
 
 class Tour:
-    """Show the three parts on a running service."""
+    """Show the three parts on a running service.
+
+    Args:
+        drafting: Id of the recipe that drafts.
+        agents: Whose words it gets, e.g. `scripted agents`.
+        opens: Whether the page of the run that drafts is opened in a browser.
+    """
 
     def __init__(
         self, running: service.Service, project: Path, drafting: str, agents: str, *, opens: bool = False
     ) -> None:
-        """Args:
-        drafting: Id of the recipe that drafts.
-        agents: Whose words it gets, e.g. `scripted agents`.
-        opens: Whether the page of the run that drafts is opened in a browser.
-        """
         self._service = running
         self._project = project
         self._drafting = drafting

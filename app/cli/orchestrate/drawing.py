@@ -20,12 +20,13 @@ _WORDS = {"done": "Completed", "skipped": "Skipped", "failed": "Failed"}
 
 
 class Drawing:
-    """Draw how far a run is: in place where a person watches, else a line for each change."""
+    """Draw how far a run is: in place where a person watches, else a line for each change.
+
+    Args:
+        steps: Names of the workflow's steps, in order.
+    """
 
     def __init__(self, steps: Sequence[str], items: Items, time: clock.Clock, *, live: bool) -> None:
-        """Args:
-        steps: Names of the workflow's steps, in order.
-        """
         self._numbers = {name: number for number, name in enumerate(steps, 1)}
         self._items = items
         self._clock = time

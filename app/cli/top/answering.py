@@ -23,7 +23,11 @@ _SHOWN_CHARACTERS = 20_000
 
 
 class AnswerScreen(ModalScreen[None]):
-    """A gate to be answered; it stays open until the service has the answer."""
+    """A gate to be answered; it stays open until the service has the answer.
+
+    Args:
+        decision: Option that is chosen at first; None: none.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "confirm", "Confirm"),
@@ -36,9 +40,6 @@ class AnswerScreen(ModalScreen[None]):
     AUTO_FOCUS = "#message"
 
     def __init__(self, client: http_client.HttpClient, gate: JsonObject, decision: str | None) -> None:
-        """Args:
-        decision: Option that is chosen at first; None: none.
-        """
         super().__init__()
         self._client = client
         self._gate = gate

@@ -17,7 +17,7 @@ async def drive(ctx: ports.Context) -> runs.Ending:
     machine.begin()
     ending = None
     while ending is None:
-        ending = machine.follow(await machine.take_step())
+        ending = machine.follow(await machine.execute_step())
     return ending
 
 
@@ -39,7 +39,7 @@ class _Machine:
         self._show()
         self._tell("recipe:started", recipeLabel=self._recipe["label"], backend=self._backend)
 
-    async def take_step(self) -> str:
+    async def execute_step(self) -> str:
         text = outcomes.prompt(composition.filled(self._step["prompt"], self._values()), self._step["outcomes"])
         self._tell("step:started", promptLength=len(text), backend=self._backend)
         first, reply = await self._ask(self._state.key, text)

@@ -162,7 +162,7 @@ class _Reader:
     def _next(self) -> _Token | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
 
-    def _take(self, *words: str) -> str | None:
+    def _accept(self, *words: str) -> str | None:
         token = self._next
         if token is None or token.kind not in ("word", "sign") or token.text not in words:
             return None
@@ -173,7 +173,7 @@ class _Reader:
 
     def _chain(self) -> Condition:
         read: Condition = self._comparison()
-        while (word := self._take("and", "or")) is not None:
+        while (word := self._accept("and", "or")) is not None:
             read = Both(left=read, operator=word, right=self._comparison())
         return read
 
@@ -181,13 +181,13 @@ class _Reader:
 
     def _disjunction(self) -> Condition:
         read = self._conjunction()
-        while self._take("or"):
+        while self._accept("or"):
             read = Both(left=read, operator="or", right=self._conjunction())
         return read
 
     def _conjunction(self) -> Condition:
         read = self._negation()
-        while self._take("and"):
+        while self._accept("and"):
             read = Both(left=read, operator="and", right=self._negation())
         return read
 
@@ -196,11 +196,11 @@ class _Reader:
         if self._depth > _MOST_DEPTH:
             raise ConditionInvalid(f"is nested more than {_MOST_DEPTH} deep")
         try:
-            if self._take("not"):
+            if self._accept("not"):
                 return Not(inner=self._negation())
-            if self._take("("):
+            if self._accept("("):
                 read = self._disjunction()
-                if not self._take(")"):
+                if not self._accept(")"):
                     raise ConditionInvalid("has a parenthesis that is never closed")
                 return read
             return self._comparison()
@@ -211,7 +211,7 @@ class _Reader:
 
     def _comparison(self) -> Comparison:
         left = self._operand()
-        operator = self._take(*_EQUALITIES, *_ORDERS)
+        operator = self._accept(*_EQUALITIES, *_ORDERS)
         if operator in _ORDERS and not self._later:
             raise ConditionInvalid(f'{operator} needs schema: "{schema.NEWEST}"; here are == and !=')
         if operator is None:

@@ -21,7 +21,7 @@ async def drive(ctx: ports.Context) -> runs.Ending:
             flow.enter(stage["name"], index)
         await flow.ask(stage, schema.BEFORE)
         for step in stage["steps"]:
-            await flow.take(step)
+            await flow.execute(step)
         await flow.ask(stage, schema.AFTER)
     return flow.end()
 
@@ -50,14 +50,14 @@ class _Flow:
         """Make `stage` refer to a stage from now on."""
         self._facts.set(templates.STAGE, {"name": stage, "index": index})
 
-    async def take(self, step: plain.Object) -> None:
-        """Take a step of the recipe, or pass over it where an earlier one has ended the run."""
+    async def execute(self, step: plain.Object) -> None:
+        """Execute a step of the recipe, or pass over it where an earlier one has ended the run."""
         frame = Frame(key=step["id"], scope=self._scope, lanes=self._lanes, prompts=self._prompts)
         try:
             if self._over:
                 await self._asker.skip(step, frame, "an earlier step has skipped the remaining ones")
             else:
-                await self._take(step, frame)
+                await self._execute(step, frame)
         except failures.Remaining:
             self._over = True
         except failures.StepFailed as failure:
@@ -93,7 +93,7 @@ class _Flow:
 
     # -- one step
 
-    async def _take(self, step: plain.Object, frame: Frame) -> templates.Value:
+    async def _execute(self, step: plain.Object, frame: Frame) -> templates.Value:
         inner = frame.scope.inside(step={"id": step["id"], "index": self._index})
         here = frame.inside(frame.key, inner)
         if "condition" in step and not await self._holds(step, "condition", frame.key, inner):
@@ -154,13 +154,13 @@ class _Flow:
         if width is None:
             frames = {name: frame.inside(f"{frame.key}.{name}", frame.scope) for name in substeps}
             values = {
-                name: await self._past(continues_after_errors, self._take, one, substeps[name])
+                name: await self._past(continues_after_errors, self._execute, one, substeps[name])
                 for name, one in frames.items()
             }
         else:
             frames = frame.beside({f".{name}": frame.scope.inside() for name in substeps}, width)
             taken = {
-                name: self._past(continues_after_errors, self._take, one, substeps[name])
+                name: self._past(continues_after_errors, self._execute, one, substeps[name])
                 for name, one in frames.items()
             }
             values = await self._at_once(frame, frames, taken, width)

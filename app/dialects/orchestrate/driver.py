@@ -53,30 +53,30 @@ class _Workflow:
         frame.running = name
         frame.running_facts = {}
         spot = self._spot(frame, step, frame.key(name, visit), visit)
-        return await (self._loop if "for_each" in step else self._take)(frame, step, spot)
+        return await (self._loop if "for_each" in step else self._execute)(frame, step, spot)
 
-    async def _take(self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot) -> str | None:
-        taken = await step_flow.take(self._ctx, step, spot)
-        frame.results[step["name"]] = taken.result
-        if (slot := results.slot(taken.result, taken.records[-1])) is not None:
+    async def _execute(self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot) -> str | None:
+        step_result = await step_flow.execute(self._ctx, step, spot)
+        frame.results[step["name"]] = step_result.result
+        if (slot := results.slot(step_result.result, step_result.records[-1])) is not None:
             self._ctx.fill(f"{frame.prefix}{step['name']}", slot)
         self._finished += 1
-        return self._follow(frame, step, spot, taken)
+        return self._follow(frame, step, spot, step_result)
 
     def _follow(
-        self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot, taken: step_flow.Taken
+        self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot, step_result: step_flow.StepResult
     ) -> str | None:
-        frame.exit_code = taken.exit_code
+        frame.exit_code = step_result.exit_code
         frame.running = None
         self._show()
         strict, on_error = self._document["strict_flow"], self._ctx.run.options.get("on_error")
-        after = frames.continuation(step, taken.exit_code, strict_flow=strict, on_error=on_error)
+        after = frames.continuation(step, step_result.exit_code, strict_flow=strict, on_error=on_error)
         if after.unhandled:
             self._unhandled.append(spot.key)
         if after.stops or after.unhandled:
             frame.failed = True
         if after.stops:
-            raise _failure(spot, taken)
+            raise _failure(spot, step_result)
         return after.target
 
     # -- loops
@@ -114,11 +114,11 @@ class _Workflow:
         inner.lifecycle = await apply(self._ctx, step["for_each"], key, spot.place, scope, success=success)
 
     def _passed_by(
-        self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot, taken: step_flow.Taken
+        self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot, step_result: step_flow.StepResult
     ) -> str | None:
         frame.inside.pop(step["name"], None)
-        frame.results[step["name"]] = taken.result
-        return self._follow(frame, step, spot, taken)
+        frame.results[step["name"]] = step_result.result
+        return self._follow(frame, step, spot, step_result)
 
     def _follow_loop(self, frame: frames.Frame, step: plain.Object, *, failed: bool) -> str | None:
         # What failed inside has been told there already; the loop's own handlers may still lead somewhere else.
@@ -141,12 +141,12 @@ class _Workflow:
         self._ctx.show(slots.Progress(finished_steps=self._finished, total_steps=self._total))
 
 
-def _failure(spot: step_flow.Spot, taken: step_flow.Taken) -> errors.RunFailed:
-    error = taken.result.get("error", {})
-    detail = {"step": spot.place.step_id, "exit_code": taken.exit_code, "context": error.get("context", {})}
-    message = f"the step {spot.key} failed: {error.get('message') or f'exit code {taken.exit_code}'}"
-    # What was looked up for the step is looked up anew when it is taken again.
-    causes = [record.key for record in taken.records]
+def _failure(spot: step_flow.Spot, step_result: step_flow.StepResult) -> errors.RunFailed:
+    error = step_result.result.get("error", {})
+    detail = {"step": spot.place.step_id, "exit_code": step_result.exit_code, "context": error.get("context", {})}
+    message = f"the step {spot.key} failed: {error.get('message') or f'exit code {step_result.exit_code}'}"
+    # What was looked up for the step is looked up anew when it is executed again.
+    causes = [record.key for record in step_result.records]
     return errors.RunFailed(message, code=STEP_FAILED, reason=STEP_FAILED, key=spot.key, detail=detail, causes=causes)
 
 

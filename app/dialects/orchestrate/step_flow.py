@@ -23,7 +23,7 @@ _VALUE_CHARACTERS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """Where and when a step is taken."""
+    """Where and when a step is executed."""
 
     key: str  # Its key.
     place: records.Place  # Its place.
@@ -32,7 +32,7 @@ class Spot:
 
 
 @dataclass(slots=True, kw_only=True)
-class Taken:
+class StepResult:
     """What a step has come to."""
 
     records: list[records.Record] = field(default_factory=list)  # Records of its operations, in order.
@@ -51,30 +51,30 @@ class _Stopped(Exception):
     """The step has its result before what it is for was done."""
 
 
-async def take(ctx: ports.Context, step: plain.Object, spot: Spot) -> Taken:
+async def execute(ctx: ports.Context, step: plain.Object, spot: Spot) -> StepResult:
     """Execute a step that is not a loop; a failure is also a result."""
-    taking = _Taking(ctx, step, spot)
+    execution = _Execution(ctx, step, spot)
     try:
-        await taking.look_at_condition()
-        await taking.look_at_needs()
-        await (taking.wait() if "wait_for" in step else taking.call())
+        await execution.look_at_condition()
+        await execution.look_at_needs()
+        await (execution.wait() if "wait_for" in step else execution.call())
     except _Stopped:
         pass
-    return taking.taken
+    return execution.step_result
 
 
-async def enter(ctx: ports.Context, step: plain.Object, spot: Spot) -> tuple[Taken, Sequence[plain.Json] | None]:
+async def enter(ctx: ports.Context, step: plain.Object, spot: Spot) -> tuple[StepResult, Sequence[plain.Json] | None]:
     """Look at what must hold before a loop, and return its items; None if it is skipped or cannot be begun."""
-    taking = _Taking(ctx, step, spot)
+    execution = _Execution(ctx, step, spot)
     try:
-        await taking.look_at_condition()
-        await taking.look_at_needs()
-        return taking.taken, await taking.items()
+        await execution.look_at_condition()
+        await execution.look_at_needs()
+        return execution.step_result, await execution.items()
     except _Stopped:
-        return taking.taken, None
+        return execution.step_result, None
 
 
-class _Taking:
+class _Execution:
     def __init__(self, ctx: ports.Context, step: plain.Object, spot: Spot) -> None:
         self._ctx = ctx
         self._step = step
@@ -83,7 +83,7 @@ class _Taking:
         self._needs = _Needs()
         self._is_current = ctx.run.driver_version >= CURRENT_VERSION
         self._injected: plain.Object = {}
-        self.taken = Taken()
+        self.step_result = StepResult()
 
     # -- before it
 
@@ -98,7 +98,7 @@ class _Taking:
         detail = {"when": self._filler.value(self._step["when"])}
         reason = f"the condition of {self._step['name']} does not hold"
         await self._perform(self._spot.key, operations.Skip(reason=reason, detail=detail))
-        self.taken.result = results.skipped()
+        self.step_result.result = results.skipped()
         raise _Stopped
 
     async def look_at_needs(self) -> None:
@@ -141,7 +141,7 @@ class _Taking:
             retry=self._retry(),
         )
         output = await self._perform(self._spot.key, requested)
-        self._settle(results.of_wait(self.taken.records, output or {}))
+        self._finish(results.of_wait(self.step_result.records, output or {}))
 
     def _tell_wait(self, pattern: str, wanted: plain.Object) -> None:
         facts = {"waits_for": pattern, "min_count": wanted["min_count"], "timeout_sec": wanted["timeout_sec"]}
@@ -157,11 +157,11 @@ class _Taking:
         notes = _trace(self._step, self._spot.scope, command, self._needs.fitting, prompt) if traced else {}
         output = await self._perform(self._spot.key, command, notes) or {}
         provides = "provider" in self._step
-        made = results.of_command(self.taken.records, output, called.argv, provides=provides)
+        made = results.of_command(self.step_result.records, output, called.argv, provides=provides)
         reported = _debugged(self._ctx.run.working_dir, called, output) if traced else {}
         if self._is_current and (left := results.left_behind(output)):
             self._ctx.emit(f"{self._spot.key}.{LEFT_BEHIND}", left)
-        self._settle(made, {**self._injected, **reported})
+        self._finish(made, {**self._injected, **reported})
 
     async def _prompt(self) -> str:
         path = await self._path("input_file")
@@ -225,10 +225,10 @@ class _Taking:
         options = self._ctx.run.options
         return frames.retries(self._step, options.get("max_retries", 0), options.get("retry_delay_ms", 0)).policy()
 
-    def _settle(self, result: plain.Object, debug: plain.Object | None = None) -> None:
+    def _finish(self, result: plain.Object, debug: plain.Object | None = None) -> None:
         noted = {**result.get("debug", {}), **(debug or {})}
-        self.taken.result = {**result, "debug": noted} if noted else result
-        self.taken.exit_code = results.exit_code(self.taken.records[-1])
+        self.step_result.result = {**result, "debug": noted} if noted else result
+        self.step_result.exit_code = results.exit_code(self.step_result.records[-1])
 
     # -- asking, and what cannot be asked
 
@@ -269,18 +269,18 @@ class _Taking:
 
     async def _ask(self, name: str, operation: operations.Operation) -> Any:
         output = await self._perform(f"{self._spot.key}.{name}", operation)
-        if self.taken.records[-1].error is not None:
+        if self.step_result.records[-1].error is not None:
             self._stop()
         return output
 
     async def _perform(self, key: str, operation: operations.Operation, notes: Mapping[str, str] | None = None) -> Any:
         place = dataclasses.replace(self._spot.place, notes=notes) if notes else self._spot.place
         record = await self._ctx.perform(key, operation, place)
-        self.taken.records.append(record)
+        self.step_result.records.append(record)
         return record.output if record.blob is None else await self._ctx.read(record.blob)
 
     def _stop(self) -> NoReturn:
-        self._settle(results.of_refusal(self.taken.records))
+        self._finish(results.of_refusal(self.step_result.records))
         raise _Stopped
 
 

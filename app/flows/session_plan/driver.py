@@ -52,7 +52,7 @@ class SessionPlan:
         args: Mapping[str, Any] = ctx.run.args
         course = _Course(ctx, args)
         for number in itertools.count(1):
-            over = await course.take(number, last=number > MOST_INPUTS)
+            over = await course.follow_input(number, last=number > MOST_INPUTS)
             if over is not None:
                 return runs.Ending(reason=over)
         raise AssertionError("there is always another number")
@@ -76,7 +76,7 @@ class _Course:
         self._is_stale = False
         """Whether the file holds an earlier version of the plan."""
 
-    async def take(self, number: int, *, last: bool) -> str | None:
+    async def follow_input(self, number: int, *, last: bool) -> str | None:
         """Wait for an input and do what it says; return why the run is over, if it is."""
         on_file = sha256(self.on_file)
         self._earlier[on_file] = None
@@ -94,7 +94,7 @@ class _Course:
             case "change":
                 self.plan = plan_files.from_json(value["plan"])
             case "file":
-                self._take_file(plan_files.from_json(value["plan"]), value.get("at_start"), value.get("seen_at"))
+                self._adopt_file(plan_files.from_json(value["plan"]), value.get("at_start"), value.get("seen_at"))
             case "look":
                 await self._look(value, number, record.completed_at)
                 self.plan = rules.renewed(known, self.plan, record.completed_at)
@@ -104,7 +104,7 @@ class _Course:
                 return "continued"
         return None
 
-    def _take_file(self, theirs: plans.Plan, at_start: bool | None, seen_at: str | None) -> None:
+    def _adopt_file(self, theirs: plans.Plan, at_start: bool | None, seen_at: str | None) -> None:
         self._earlier[sha256(self.plan)] = None
         # A power cut can undo replacements of the file, and an editor can save what it read long ago. A person who
         # undoes their own edit writes an earlier version, too; but at a start a power cut may have undone that edit.
@@ -122,7 +122,7 @@ class _Course:
         # has changed in the plan since then must outlast that edit.
         known = self.plan
         base = known if self.on_file is None or theirs.revision == known.revision else self.on_file
-        self.on_file, self.plan = theirs, rules.settled(merging.merged(base, known, theirs), {})
+        self.on_file, self.plan = theirs, rules.reconciled(merging.merged(base, known, theirs), {})
         # A person may leave the revision as it is; an order for that revision must not count after the edit.
         if seen_at is not None and (self.plan != theirs or theirs.revision <= known.revision):
             newest = max(known.revision, theirs.revision)
@@ -137,7 +137,7 @@ class _Course:
 
     async def _look(self, value: Mapping[str, Any], number: int, at: str) -> None:
         facts = {run_id: _fact(each) for run_id, each in value["facts"].items()}
-        self.plan = rules.settled(self.plan, facts)
+        self.plan = rules.reconciled(self.plan, facts)
         for task in rules.to_check(self.plan, facts):
             await self._check(task, number)
         for task, review in rules.reviewed(self.plan, facts):
@@ -147,7 +147,7 @@ class _Course:
         for task in plan_files.from_json(value["scoped"]).tasks if value.get("scoped") else ():
             if (known := self.plan.task(task.id)) is not None and not known.begun:
                 self.plan = self.plan.with_task(dataclasses.replace(task, deps=known.deps))
-        self.plan = rules.settled(self.plan, {})
+        self.plan = rules.reconciled(self.plan, {})
         if not self.plan.tasks:
             await self._hear_chief(facts, value["limit"] > 0, number, at)
         elif value["limit"] > 0:
@@ -257,7 +257,7 @@ class _Course:
                 return
             self.plan = transitions.asked_again(self.plan, at)
         if fact.status is states.RunState.DONE:
-            await self._take_tasks(run_id or "", number)
+            await self._adopt_tasks(run_id or "", number)
         elif fact.status is None or fact.status.finished:
             self.plan = transitions.unplanned(self.plan, _why(run_id or "", fact), at)
 
@@ -269,7 +269,7 @@ class _Course:
         else:
             self.plan = transitions.unplanned(self.plan, _error(record), record.completed_at)
 
-    async def _take_tasks(self, run_id: str, number: int) -> None:
+    async def _adopt_tasks(self, run_id: str, number: int) -> None:
         asked = plan_operations.TakeTasks(plan=_frame(self.plan), run_id=run_id)
         record = await self._ctx.perform(f"tasks#{number}", asked)
         if not record.done:

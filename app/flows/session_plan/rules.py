@@ -41,7 +41,7 @@ class RunFact:
     gate_id: str | None = None  # Gate at which it asks a person; only of runs that review.
 
 
-def settled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
+def reconciled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
     """Return a plan with every status as its fields and its runs say, that of the plan itself included.
 
     Revision and times stay; `renewed` counts the change where there is one.
@@ -202,8 +202,8 @@ def the_task(plan: plans.Plan, task_id: int) -> plans.Task:
 
 
 def changed(plan: plans.Plan, at: str, **fields: Any) -> plans.Plan:
-    """Return a plan with other fields, every status settled, counted as one change."""
-    return renewed(plan, settled(dataclasses.replace(plan, **fields), {}), at)
+    """Return a plan with other fields, every status reconciled, counted as one change."""
+    return renewed(plan, reconciled(dataclasses.replace(plan, **fields), {}), at)
 
 
 _LIVING = frozenset({plans.TaskState.RUNNING, plans.TaskState.PENDING, plans.TaskState.NEEDS_SCOPING})

@@ -1,6 +1,6 @@
 """Moves: what takes a session plan, or one of its tasks, from one state to another.
 
-Pure: each returns the plan as it is then to be kept, every status settled, and counts one revision.
+Pure: each returns the plan as it is then to be kept, every status reconciled, and counts one revision.
 """
 
 from __future__ import annotations

@@ -75,7 +75,11 @@ class _Outlet:
 
 
 class Dispatcher:
-    """Deliver messages; only the service of a data directory starts it."""
+    """Deliver messages; only the service of a data directory starts it.
+
+    Args:
+        hears_all: Whether the feed has the events of all runs; if not, they are looked for in the store.
+    """
 
     def __init__(
         self,
@@ -88,9 +92,6 @@ class Dispatcher:
         questions: plan_questions.PlanQuestions,
         hears_all: bool = True,
     ) -> None:
-        """Args:
-        hears_all: Whether the feed has the events of all runs; if not, they are looked for in the store.
-        """
         self._repository = repository
         self._store = store
         self._feed = feed
@@ -155,7 +156,7 @@ class Dispatcher:
             # A publication from here on wakes the wait below.
             news = asyncio.ensure_future(self._feed.news())
             await asyncio.sleep(0)
-            await self._take()
+            await self._read_feed()
             await self._save()
             if self._place == self._feed.last and not self._repository.changed.is_set():
                 is_unread = any(outlet.is_unread for outlet in self._outlets.values())
@@ -191,9 +192,9 @@ class Dispatcher:
             self._outlets[endpoint_id].endpoint = endpoint
             for message_id in self._outlets[endpoint_id].woken.keys() & set(endpoint.given_up):
                 self._outlets[endpoint_id].woken[message_id].set()
-            await self._take_replayed(self._outlets[endpoint_id])
+            await self._begin_replayed(self._outlets[endpoint_id])
 
-    async def _take(self) -> None:
+    async def _read_feed(self) -> None:
         reached = self._feed.last
         if self._place < self._feed.first - 1:
             now = clock.stamp(self._clock.now() - derivation.MARGIN)
@@ -208,7 +209,7 @@ class Dispatcher:
                 self._enqueue(outlet, told, "" if outlet.is_open else outlet.floor)
             outlet.is_open = True
         self._place = reached
-        questions = await self._questions.take()
+        questions = await self._questions.drain()
         for outlet in self._outlets.values() if questions else ():
             self._enqueue(outlet, questions, outlet.floor)
             if outlet.behind is not None:
@@ -266,7 +267,7 @@ class Dispatcher:
         try:
             while message := next((each for each in outlet.pending.values() if each.run_id == run_id), None):
                 letter = await self._tried(outlet, message)
-                await self._settle(outlet, message, letter)
+                await self._record_outcome(outlet, message, letter)
         finally:
             outlet.lanes.pop(run_id, None)
 
@@ -319,7 +320,7 @@ class Dispatcher:
             return failure
         return None
 
-    async def _settle(
+    async def _record_outcome(
         self, outlet: _Outlet, message: notifications.Message, letter: notifications.DeadLetter | None
     ) -> None:
         kept = self._repository.dead_letters(outlet.endpoint.endpoint_id)
@@ -342,7 +343,7 @@ class Dispatcher:
         outlet.is_dirty = True
         self._repository.changed.set()
 
-    async def _take_replayed(self, outlet: _Outlet) -> None:
+    async def _begin_replayed(self, outlet: _Outlet) -> None:
         for letter in await self._repository.dead_letters(outlet.endpoint.endpoint_id).replayed():
             if letter.message.message_id not in outlet.pending:
                 self._begin(outlet, letter.message)

@@ -63,7 +63,13 @@ class EndpointQueries:
 
 
 class Endpoints(EndpointQueries):
-    """Add, try and remove endpoints, and send dead letters again."""
+    """Add, try and remove endpoints, and send dead letters again.
+
+    Args:
+        log: Where changes by people are recorded.
+        refusal: Returns why the address of a webhook can never be contacted; None: it may be.
+        check_recipe: Raises `errors.UnknownRecipe` if there is none of that id; waits for the disk.
+    """
 
     def __init__(
         self,
@@ -76,11 +82,6 @@ class Endpoints(EndpointQueries):
         refusal: Callable[[str], str | None] = lambda url: None,
         check_recipe: Callable[[str], object] = lambda recipe_id: None,
     ) -> None:
-        """Args:
-        log: Where changes by people are recorded.
-        refusal: Returns why the address of a webhook can never be contacted; None: it may be.
-        check_recipe: Raises `errors.UnknownRecipe` if there is none of that id; waits for the disk.
-        """
         super().__init__(repository)
         self._senders = senders
         self._audit = log

@@ -16,12 +16,13 @@ from app.services.notifications.senders import SEND_SECONDS, NotDelivered
 
 
 class MailSender:
-    """Send messages by SMTP, in a thread."""
+    """Send messages by SMTP, in a thread.
+
+    Args:
+        smtp_url: `smtp://[USER:PASSWORD@]HOST[:PORT]`, or `smtps://…` for TLS from the start.
+    """
 
     def __init__(self, smtp_url: str | None, mail_from: str | None) -> None:
-        """Args:
-        smtp_url: `smtp://[USER:PASSWORD@]HOST[:PORT]`, or `smtps://…` for TLS from the start.
-        """
         self._url = smtp_url
         self._from = mail_from
 

@@ -35,7 +35,7 @@ class PlanQuestions:
         """Read all plans the next time."""
         self._written = None
 
-    async def take(self) -> list[notifications.Message]:
+    async def drain(self) -> list[notifications.Message]:
         """Return the questions that may be new; the same question always makes the same message.
 
         Raises:

@@ -87,12 +87,13 @@ class DeadLetters:
 
 
 class EndpointRepository:
-    """Keep endpoints in memory as their files have them."""
+    """Keep endpoints in memory as their files have them.
+
+    Args:
+        dead: Returns the folder of the dead letters of an endpoint, by its id.
+    """
 
     def __init__(self, kept: document_folders.Documents, dead: Callable[[str], document_folders.Documents]) -> None:
-        """Args:
-        dead: Returns the folder of the dead letters of an endpoint, by its id.
-        """
         self._documents = kept
         self._make_dead = dead
         self._dead: dict[str, DeadLetters] = {}

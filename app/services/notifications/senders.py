@@ -19,12 +19,13 @@ _OUTPUT_BYTES = 64 * 1024
 
 
 class NotDelivered(Exception):
-    """A try failed; the text says why."""
+    """A try failed; the text says why.
+
+    Args:
+        wait_seconds: How long the receiver wants no message.
+    """
 
     def __init__(self, message: str, wait_seconds: float = 0.0) -> None:
-        """Args:
-        wait_seconds: How long the receiver wants no message.
-        """
         super().__init__(message)
         self.wait_seconds = min(wait_seconds, MOST_WAIT_SECONDS)
 
@@ -55,12 +56,13 @@ class LateSender:
 
 
 class CommandSender:
-    """Run a program with the message on its standard input."""
+    """Run a program with the message on its standard input.
+
+    Args:
+        run: Runs a command to its end; `supervisor.Supervisor.run`.
+    """
 
     def __init__(self, run: Callable[[commands.Request], object], folder: Path) -> None:
-        """Args:
-        run: Runs a command to its end; `supervisor.Supervisor.run`.
-        """
         self._run = run
         self._folder = folder
 

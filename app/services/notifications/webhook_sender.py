@@ -26,12 +26,13 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class AddressGuard(httpcore.AsyncNetworkBackend):
-    """Connect to public addresses, and to those that the settings allow; the checked address is the connected one."""
+    """Connect to public addresses, and to those that the settings allow; the checked address is the connected one.
+
+    Args:
+        allowed: Host names, addresses and networks that may be contacted though they are not public.
+    """
 
     def __init__(self, allowed: Iterable[str]) -> None:
-        """Args:
-        allowed: Host names, addresses and networks that may be contacted though they are not public.
-        """
         self._backend = httpcore.AnyIOBackend()
         self._names = frozenset(each.lower() for each in allowed)
         self._networks = [network for each in self._names if (network := _network(each)) is not None]

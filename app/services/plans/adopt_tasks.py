@@ -52,7 +52,7 @@ class Chief:
         Raises:
             errors.ControlRoomError: it cannot be started.
         """
-        await self._catalogue.settle()
+        await self._catalogue.refresh()
         recipes = {entry.recipe_id: entry.recipe for entry in self._catalogue.all() if entry.usable and entry.recipe}
         definition_cache = dataclasses.replace(self._library(), recipes=recipes)
         own = RecipeVersion(decomposition.RECIPE, definition_cache, decomposition.Decomposition())

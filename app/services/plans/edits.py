@@ -1,6 +1,6 @@
 """Edits: what people change of a session plan and its tasks.
 
-Pure: each returns the plan as it is then to be kept, every status settled, and counts one revision.
+Pure: each returns the plan as it is then to be kept, every status reconciled, and counts one revision.
 """
 
 from __future__ import annotations

@@ -119,13 +119,13 @@ class Facts:
             return _partly(await self._runs.reader.view(run_id))
         return False
 
-    async def settled(self, plan: plans.Plan) -> plans.Plan:
+    async def reconciled(self, plan: plans.Plan) -> plans.Plan:
         """Return a plan as its runs have it, before a change is judged by that."""
-        return rules.settled(await self.scoped(rules.settled(plan, await self.of(plan))), {})
+        return rules.reconciled(await self.scoped(rules.reconciled(plan, await self.of(plan))), {})
 
     async def scoped(self, plan: plans.Plan) -> plans.Plan:
         """Return a plan with recipe and arguments for the tasks that lack them."""
-        await self._scoper.settle()
+        await self._scoper.refresh()
         for task in plan.tasks:
             if is_unscoped(task):
                 plan = plan.with_task(await asyncio.to_thread(self._scoper.scoped, plan, task))
@@ -179,7 +179,7 @@ class Facts:
             return rules.RunFact(status=states.RunState.FAILED, error=error.to_json())
         return await self._seen(run_id)
 
-    async def take_up(self, run_id: str) -> None:
+    async def queue_if_left(self, run_id: str) -> None:
         """Queue an unfinished run that the service of before has left, if the engine does not have it.
 
         Raises:

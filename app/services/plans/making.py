@@ -58,9 +58,9 @@ class Maker:
             return dataclasses.replace(plan, created_by=plans.BY_CHIEF, awaits_chief=True)
         wanted = tasks.numbered(new.tasks)
         edits.check_graph(wanted)
-        await self._scoper.settle()
+        await self._scoper.refresh()
         found = edits.in_order(await asyncio.to_thread(self._scoped, plan, wanted, new.tasks))
-        return rules.settled(dataclasses.replace(plan, tasks=found), {})
+        return rules.reconciled(dataclasses.replace(plan, tasks=found), {})
 
     async def refuse_unready(self, plan: plans.Plan) -> None:
         """Refuse to begin a plan whose tasks would lack a backend here.
@@ -68,7 +68,7 @@ class Maker:
         Raises:
             errors.NotReady: with every flaw of every such task.
         """
-        await self._scoper.settle()
+        await self._scoper.refresh()
         # Each task is prepared as its run would be, which takes its time for many.
         await asyncio.to_thread(self._scoper.refuse_unready, plan)
 

@@ -57,7 +57,7 @@ class PlanPerformer:
             case plan_operations.AskChief():
                 return await _started(lambda: self._chief.start(plan))
             case plan_operations.TakeTasks():
-                return await self._take(plan, operation.run_id)
+                return await self._chief_tasks(plan, operation.run_id)
         raise TypeError(f"{operation.kind} is not an operation of plans")
 
     async def _start(self, plan: plans.Plan) -> str:
@@ -75,7 +75,7 @@ class PlanPerformer:
             return _failed(error)
         return records.Result(output=found, summary=f"review {asked.run_id}")
 
-    async def _take(self, plan: plans.Plan, run_id: str) -> records.Result:
+    async def _chief_tasks(self, plan: plans.Plan, run_id: str) -> records.Result:
         try:
             found = await self._chief.tasks(plan, run_id)
         except errors.InputRefused as error:

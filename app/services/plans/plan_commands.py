@@ -148,7 +148,7 @@ class PlanCommands:
                 return
             if self._plan_runs.is_away(session_id) and not self._inputs.stopped.is_set():
                 # It could not be loaded, or has ended and is to be continued.
-                await self._take_up(command)
+                await self._load(command)
                 return
         await aio.wait_first(news.wait(), self._engine.changed(run_id, number), self._inputs.stopped.wait())
         if self._inputs.stopped.is_set():
@@ -165,7 +165,7 @@ class PlanCommands:
         await self._plan_runs.wake(command.session_id)
         return True
 
-    async def _take_up(self, command: Command) -> None:
+    async def _load(self, command: Command) -> None:
         command.taken_up += 1
         if command.taken_up > _MOST_LOADS:
             told = f"the run of the plan {command.session_id} cannot be loaded; see the log"

@@ -217,13 +217,13 @@ class PlanInputs:
         facts = await self._seen(plan, waiting)
         if begins:
             for run_id in running(plan):
-                await self._facts.take_up(run_id)
-        settled, unscoped = rules.settled(plan, facts), any(is_unscoped(task) for task in plan.tasks)
+                await self._facts.queue_if_left(run_id)
+        reconciled, unscoped = rules.reconciled(plan, facts), any(is_unscoped(task) for task in plan.tasks)
         limit = self._engine.status().limit + len(waiting.resting) if begins else 0
         chief = _asks_chief(plan, facts, begins)
-        to_check = bool(rules.to_check(settled, facts) or rules.reviewed(settled, facts))
-        ready = rules.startable(settled, limit) or rules.unbegun(settled) or rules.to_review(settled, facts)
-        if settled == plan and not (unscoped or (begins and ready) or to_check or chief):
+        to_check = bool(rules.to_check(reconciled, facts) or rules.reviewed(reconciled, facts))
+        ready = rules.startable(reconciled, limit) or rules.unbegun(reconciled) or rules.to_review(reconciled, facts)
+        if reconciled == plan and not (unscoped or (begins and ready) or to_check or chief):
             if waiting.watches:
                 self._watch(plan, waiting, facts)
             return None
@@ -232,7 +232,7 @@ class PlanInputs:
         value: dict[str, plain.Json] = {"kind": "look", "facts": seen, "limit": limit, "scoped": scoped}
         if begins and await self._repository.was_removed(plan.session_id):
             # A plan that was deleted and written anew must not find the runs of the deleted one.
-            value["attempts"] = await self._facts.attempts(settled)
+            value["attempts"] = await self._facts.attempts(reconciled)
         return value
 
     def _begins(self, plan: plans.Plan) -> bool:

@@ -310,7 +310,7 @@ class Plans(PlanQueries):
                     return
                 raise
             rules.expect(opened.plan, revision)
-            transitions.expect_rest(await self._facts.settled(opened.plan))
+            transitions.expect_rest(await self._facts.reconciled(opened.plan))
             if await self._delivered(session_id, opened, {"kind": "delete"}):
                 await self._repository.audit.append(self._author, "plan.deleted", session_id)
                 await self._planner.commands.ended(session_id)
@@ -326,7 +326,7 @@ class Plans(PlanQueries):
         while True:
             opened = await self._planner.commands.opened(session_id)
             rules.expect(opened.plan, revision)
-            made = change(await self._facts.settled(opened.plan), self._repository.now())
+            made = change(await self._facts.reconciled(opened.plan), self._repository.now())
             changed = made if isinstance(made, plans.Plan) else await made
             renewed = rules.renewed(opened.plan, self._reviews.announced(changed), self._repository.now())
             if renewed is opened.plan:

@@ -27,7 +27,14 @@ _TOLD_OTHERWISE = frozenset({"dod_failed", "run_cancelled", rules.RUN_DELETED})
 
 
 class PlanRepository:
-    """Keep plans for readers and writers."""
+    """Keep plans for readers and writers.
+
+    Args:
+        kept: Where plans are.
+        issues: Where it is written down that a task has failed.
+        audit: Where it is written down that a plan was deleted.
+        masker: Hides secrets in written texts.
+    """
 
     def __init__(
         self,
@@ -38,12 +45,6 @@ class PlanRepository:
         clock: clock.Clock,
         masker: plain.Masker,
     ) -> None:
-        """Args:
-        kept: Where plans are.
-        issues: Where it is written down that a task has failed.
-        audit: Where it is written down that a plan was deleted.
-        masker: Hides secrets in written texts.
-        """
         self.audit = audit
         self._kept = kept
         self._issues = issues

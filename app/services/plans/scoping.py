@@ -62,9 +62,9 @@ class Scoper:
         self._starter = starter
         self._catalogue = catalogue
 
-    async def settle(self) -> None:
+    async def refresh(self) -> None:
         """Look for changed recipes, so that no caller is held up when tasks are scoped."""
-        await self._catalogue.settle()
+        await self._catalogue.refresh()
 
     def scoped(self, plan: plans.Plan, task: plans.Task, asked: Given | None = None) -> plans.Task:
         """Return a task with recipe and arguments as far as they are known, and with the question that is open then.
@@ -130,7 +130,7 @@ class Scoper:
         args = plain.plain(answer.args)
         if named is None:
             return dataclasses.replace(told, scoping_answer=answer.answer, args={**task.args, **args})
-        args = {**self._taken_by(named, self.unrouted(task)), **args}
+        args = {**self._accepted_by(named, self.unrouted(task)), **args}
         return dataclasses.replace(told, scoping_answer=answer.answer, args=args, recipe_id=named, routed=False)
 
     # -- recipe and arguments
@@ -145,7 +145,7 @@ class Scoper:
         return dataclasses.replace(task, recipe_id=recipe_id, routed=routed, args=args)
 
     def _fitted(self, task: plans.Task, asked: Given) -> plans.Task:
-        known = self._taken_by(task.recipe_id, task.args)
+        known = self._accepted_by(task.recipe_id, task.args)
         args = {name: value for name, value in task.args.items() if name in known or f"args.{name}" in asked.names}
         return dataclasses.replace(task, args=args)
 
@@ -173,7 +173,7 @@ class Scoper:
         except errors.UnknownRecipe:
             return None
 
-    def _taken_by(self, recipe_id: str | None, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    def _accepted_by(self, recipe_id: str | None, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
         recipe = self._recipe(recipe_id)
         if recipe is None or recipe.args_schema.get("additionalProperties", False) is not False:
             return dict(args)

@@ -82,7 +82,7 @@ class Hooks:
             arrived = triggers.Waiting(
                 occurrence=self._name(trigger.webhook.scheme, headers),
                 due_at=clock.stamp(self._clock.now()),
-                args=pointers.taken(value, trigger.args_from),
+                args=pointers.resolved(value, trigger.args_from),
                 subject=event and event[:_EVENT_CHARACTERS],
             )
             if (reason := _unwanted(trigger, event)) is not None:

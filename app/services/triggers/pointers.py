@@ -26,7 +26,7 @@ def is_pointer(text: str) -> bool:
     return len(text) <= 500 and _POINTER.fullmatch(text) is not None
 
 
-def taken(document: plain.Json, pointers: Mapping[str, str]) -> dict[str, plain.Json]:
+def resolved(document: plain.Json, pointers: Mapping[str, str]) -> dict[str, plain.Json]:
     """Return what each pointer leads to; names whose pointers lead nowhere are left out."""
     found = ((name, _followed(document, pointer)) for name, pointer in pointers.items())
     return {name: value[0] for name, value in found if value is not None}

@@ -17,12 +17,13 @@ _log = logging.getLogger(__name__)
 
 
 class TriggerRepository:
-    """Keep triggers in memory as their files have them."""
+    """Keep triggers in memory as their files have them.
+
+    Args:
+        log: Audit log that changes by people are recorded in.
+    """
 
     def __init__(self, kept: document_folders.Documents, log: audit.AuditLog) -> None:
-        """Args:
-        log: Audit log that changes by people are recorded in.
-        """
         self._documents = kept
         self._audit = log
         self._triggers: dict[str, triggers.Trigger] | None = None

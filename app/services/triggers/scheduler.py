@@ -1,4 +1,4 @@
-"""The scheduler: one task that takes the due occurrences of all triggers, and sleeps until the next."""
+"""The scheduler: one task that starts what is due of all triggers, and sleeps until the next."""
 
 # Why: docs/decisions/0330; on Temporal as well: docs/decisions/0376.
 
@@ -9,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import assert_never
 
 from app import clock, errors
 from app.domain import triggers
@@ -61,7 +62,7 @@ class TriggerScheduler:
         self._repository.changed.set()
 
     async def stop(self) -> None:
-        """Stop, and wait for it; occurrences due meanwhile are taken at the next start."""
+        """Stop, and wait for it; occurrences due meanwhile are started after the next start."""
         tasks = [task for task in (self._task, *self._waits.values()) if task is not None]
         self._task = None
         await aio.end(*tasks)
@@ -92,7 +93,7 @@ class TriggerScheduler:
             self._probes.reach("triggers.awake")
 
     async def _turn(self) -> float | None:
-        """Take due occurrences, and return how long to sleep; None: until something changes."""
+        """Start what is due, and return how long to sleep; None: until something changes."""
         try:
             found = await self._repository.all()
         except errors.StorageFault as fault:
@@ -106,9 +107,7 @@ class TriggerScheduler:
         if trigger.paused or (trigger.kind == "webhook" and not trigger.waiting):
             return None
         try:
-            if trigger.kind == "files":
-                await self._take_files(trigger.trigger_id)
-            await self._take_due(trigger.trigger_id)
+            await self._find_occurrences(trigger)
             left = await self._firing.drain(trigger.trigger_id)
             if left is None or left.paused:
                 return None
@@ -117,9 +116,31 @@ class TriggerScheduler:
         except firing.HELD_UP as fault:
             _log.warning("trigger %s waits: %s", trigger.trigger_id, fault.message, extra={"code": fault.code})
             return _RETRY_SECONDS
-        return SCAN_SECONDS if left.kind == "files" else self._pause(left)
+        return self._pause(left)
+
+    async def _find_occurrences(self, trigger: triggers.Trigger) -> None:
+        match trigger.kind:
+            case "schedule":
+                await self._add_due(trigger.trigger_id)
+            case "files":
+                await self._add_files(trigger.trigger_id)
+            case "webhook":
+                pass  # Requests add its occurrences.
+            case _:
+                assert_never(trigger.kind)
 
     def _pause(self, trigger: triggers.Trigger) -> float | None:
+        match trigger.kind:
+            case "schedule":
+                return self._until_due(trigger)
+            case "files":
+                return SCAN_SECONDS
+            case "webhook":
+                return None
+            case _:
+                assert_never(trigger.kind)
+
+    def _until_due(self, trigger: triggers.Trigger) -> float | None:
         now = self._clock.now()
         begin = max(clock.instant(trigger.cursor), now - LATE)
         upcoming = next(schedules.after(trigger, begin), None)
@@ -129,18 +150,18 @@ class TriggerScheduler:
 
     # -- schedules
 
-    async def _take_due(self, trigger_id: str) -> None:
+    async def _add_due(self, trigger_id: str) -> None:
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.find(trigger_id)
             if trigger is None or trigger.schedule is None or trigger.paused:
                 return
-            taken = _taken(trigger, self._clock.now())
-            if taken is not trigger:
-                await self._repository.put(taken)
+            advanced = _with_due(trigger, self._clock.now())
+            if advanced is not trigger:
+                await self._repository.put(advanced)
 
     # -- files
 
-    async def _take_files(self, trigger_id: str) -> None:
+    async def _add_files(self, trigger_id: str) -> None:
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.find(trigger_id)
             if trigger is None or (files := trigger.files) is None or trigger.paused:
@@ -169,7 +190,7 @@ class TriggerScheduler:
                 triggers.Waiting(
                     occurrence=drops.occurrence(path, identity),
                     due_at=now,
-                    args=pointers.taken(drops.payload(root, path, identity), trigger.args_from),
+                    args=pointers.resolved(drops.payload(root, path, identity), trigger.args_from),
                     subject=path,
                 )
                 for path, identity in ready.items()
@@ -208,7 +229,7 @@ class TriggerScheduler:
         self._repository.changed.set()
 
 
-def _taken(trigger: triggers.Trigger, now: datetime) -> triggers.Trigger:
+def _with_due(trigger: triggers.Trigger, now: datetime) -> triggers.Trigger:
     """Return a trigger with due occurrences waiting, and those not made up for noted as missed."""
     at = clock.stamp(now)
     if clock.instant(trigger.cursor) > now + _SET_BACK:
@@ -220,14 +241,14 @@ def _taken(trigger: triggers.Trigger, now: datetime) -> triggers.Trigger:
     in_time = [instant for instant in due if now - instant <= LATE]
     kept = {"none": in_time, "one": in_time or due[-1:], "all": due}[trigger.catch_up]
     room = triggers.MOST_WAITING - len(trigger.waiting)
-    taken, left = kept[:room], [*due[: len(due) - len(kept)], *kept[room:]]
-    waiting = tuple(triggers.Waiting(occurrence=schedules.name(one), due_at=clock.stamp(one)) for one in taken)
+    accepted, missed = kept[:room], [*due[: len(due) - len(kept)], *kept[room:]]
+    waiting = tuple(triggers.Waiting(occurrence=schedules.name(one), due_at=clock.stamp(one)) for one in accepted)
     cursor = clock.stamp(due[-1])
-    notes = [_missed(left, more, at)] if left else []
+    notes = [_missed_note(missed, more, at)] if missed else []
     return trigger.noted(*notes, cursor=cursor, waiting=(*trigger.waiting, *waiting))
 
 
-def _missed(left: list[datetime], more: bool, at: str) -> triggers.Occurrence:
-    count = f"{'more than ' if more else ''}{len(left)} occurrences until {schedules.name(left[-1])}"
-    first = triggers.Waiting(occurrence=schedules.name(left[0]), due_at=clock.stamp(left[0]))
+def _missed_note(missed: list[datetime], more: bool, at: str) -> triggers.Occurrence:
+    count = f"{'more than ' if more else ''}{len(missed)} occurrences until {schedules.name(missed[-1])}"
+    first = triggers.Waiting(occurrence=schedules.name(missed[0]), due_at=clock.stamp(missed[0]))
     return first.ended("missed", at, None, f"{count} were not made up for")

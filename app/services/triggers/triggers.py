@@ -68,7 +68,11 @@ class TriggerQueries:
 
 
 class Triggers(TriggerQueries):
-    """Create, change, remove and fire triggers too."""
+    """Create, change, remove and fire triggers too.
+
+    Args:
+        declared: Returns the arguments that a recipe declares; None where it takes any.
+    """
 
     def __init__(
         self,
@@ -81,9 +85,6 @@ class Triggers(TriggerQueries):
         clock: clock.Clock,
         ids: clock.Ids,
     ) -> None:
-        """Args:
-        declared: Returns the arguments that a recipe declares; None where it takes any.
-        """
         super().__init__(repository, clock)
         self._firing = firing
         self._starter = starter

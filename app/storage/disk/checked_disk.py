@@ -32,7 +32,7 @@ class CheckedDisk:
     def __init__(self, disk: Disk, faults: ReadFaults) -> None:
         self._disk = disk
         self._faults = faults
-        # Attributes declared above are the disk's own.
+        # Attributes declared above belong to the disk.
         for name in CheckedDisk.__annotations__:
             setattr(self, name, getattr(disk, name))
 
@@ -40,8 +40,8 @@ class CheckedDisk:
         whole = offset == 0 and size < 0
         return self._checked("read", path, partial(self._disk.read, path, offset, size), tells=whole)
 
-    def read_settled(self, path: str) -> bytes:
-        return self._checked("read_settled", path, partial(self._disk.read_settled, path))
+    def read_synced(self, path: str) -> bytes:
+        return self._checked("read_synced", path, partial(self._disk.read_synced, path))
 
     def size(self, path: str) -> int:
         return self._checked("size", path, partial(self._disk.size, path))
@@ -75,14 +75,14 @@ class CheckedDisk:
         *,
         tells: bool = True,
     ) -> T:
-        # Every read comes this way, and as a rule nothing is held back or has failed.
+        # Every read passes here, and usually nothing is held back or has failed.
         faults = self._faults
         if faults.held:
             faults.check(path)
         try:
             found = look()
         except SyncRefused:
-            # Of a write that failed, which is another matter.
+            # A failed write, which is handled elsewhere.
             raise
         except OSError as error:
             if error.errno in ABSENT or not passes(error):

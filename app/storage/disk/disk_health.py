@@ -1,4 +1,4 @@
-"""Disk health: whether the data directory takes writes, as the last of them showed."""
+"""Disk health: whether the last write to the data directory succeeded."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class DiskHealth:
         self.free = True
         """Whether no write has failed since the last that succeeded."""
         self.rows_free = True
-        """Whether the last rows that were to be written could be."""
+        """Whether the last rows were written."""
 
     def succeeded(self) -> None:
-        """Note a write that came through."""
+        """Note a successful write."""
         self.free = True
 
     def failed(self, path: str, error: OSError) -> errors.StorageFault:
-        """Note a write that did not, and return the fault to raise."""
+        """Note a failed write, and return the fault to raise."""
         _log.error("a write failed", extra={"file": path, "error": str(error)})
         kind = errors.StorageFault
         if isinstance(error, disk_port.LeaseLost):
@@ -44,7 +44,7 @@ class DiskHealth:
 
 
 def told(error: OSError) -> str:
-    """Say in a few words why the system refused."""
+    """Return in a few words why the system refused."""
     if error.errno in _FULL:
         return "no space is left"
     # A store that is not a file system gives its own reason.
@@ -84,5 +84,5 @@ def no_space(what: str) -> errors.ConfigurationError:
 
 
 def facts(path: str, error: OSError) -> dict[str, str]:
-    """Return file and reason for machines."""
+    """Return file and reason as JSON."""
     return {"file": path, "errno": errno.errorcode.get(error.errno or 0, "EIO"), "error": told(error)}

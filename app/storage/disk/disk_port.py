@@ -23,11 +23,11 @@ _IN_THE_WAY = (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST)
 
 
 Signature: TypeAlias = tuple[int, ...]
-"""What a file has no more once it was replaced or changed; for who remembers what stood in it."""
+"""A value that changes whenever a file is replaced or changed, for callers that cache its content."""
 
 
 class SyncRefused(OSError):
-    """A file could not be synced; what it holds may be whole all the same."""
+    """A file could not be synced; its content may nevertheless be complete."""
 
 
 class LeaseLost(OSError):
@@ -35,7 +35,7 @@ class LeaseLost(OSError):
 
 
 class AppendFile(Protocol):
-    """A file that only grows, in the hands of its one writer."""
+    """An append-only file, held by its only writer."""
 
     def write(self, content: bytes) -> None:
         """Append all of the content; a short write raises too."""
@@ -44,14 +44,14 @@ class AppendFile(Protocol):
         """Make what was written durable."""
 
     def close(self) -> None:
-        """Let go of the file; nothing more is written."""
+        """Close the file; nothing more is written."""
 
 
 class Lock(Protocol):
     """A folder held against other writers."""
 
     def release(self) -> None:
-        """Let go of it; harmless if it was let go already."""
+        """Release it; harmless if it was released already."""
 
 
 class Syncer(Protocol):
@@ -63,7 +63,7 @@ class Syncer(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the disk."""
+        """Release the disk."""
 
 
 class Disk(Protocol):
@@ -72,7 +72,7 @@ class Disk(Protocol):
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Return a file's content from an offset, at most `size` bytes of it."""
 
-    def read_settled(self, path: str) -> bytes:
+    def read_synced(self, path: str) -> bytes:
         """Sync a file and return what the disk itself holds of it, not what memory remembers after a failed sync.
 
         Raises:
@@ -131,7 +131,7 @@ class Disk(Protocol):
         """
 
     def boot_id(self) -> str:
-        """Return what changes whenever unsynced writes may have been lost."""
+        """Return a value that changes whenever unsynced writes may have been lost."""
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -140,7 +140,7 @@ class Disk(Protocol):
         """Remove a folder with all that is in it."""
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """Hold a folder; None if another process does and `wait` is not set."""
+        """Lock a folder; None if another process holds it and `wait` is not set."""
 
 
 def replace(
@@ -255,8 +255,8 @@ def mend(disk: Disk, path: str) -> int:
 
 
 def try_writing(disk: Disk, path: str) -> None:
-    """Write and remove a little, to see whether writes come through."""
-    # Not zeros: where content is compressed they need no room.
+    """Write and remove a small file, to test whether writes succeed."""
+    # Not zeros, which a compressing file system would store without room.
     disk.write(path, hashlib.shake_256(path.encode()).digest(_CHUNK_BYTES), sync=True)
     disk.remove(path)
 

@@ -71,7 +71,7 @@ class MemoryLock:
         self._folder: _Folder | None = folder
 
     def release(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         if self._folder is not None:
             self._folder.locked = False
             self._folder = None
@@ -88,7 +88,7 @@ class MemorySyncer:
         self._sync(paths())
 
     def close(self) -> None:
-        """Do nothing; there is nothing to let go of."""
+        """Do nothing; nothing is held."""
 
 
 class MemoryDisk:
@@ -112,7 +112,7 @@ class MemoryDisk:
         content = self._file(path).content
         return bytes(content[offset:] if size < 0 else content[offset : offset + size])
 
-    def read_settled(self, path: str) -> bytes:
+    def read_synced(self, path: str) -> bytes:
         """Sync a file and return its content."""
         file = self._file(path)
         file.synced = len(file.content)

@@ -17,7 +17,7 @@ from app.storage.disk.disk_port import LARGEST_BYTES, AppendFile, Lock, Signatur
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 _CHUNK_BYTES = 1024 * 1024
-# A pipe in the place of a file must not hold a thread for ever.
+# A pipe in place of a file must not block a thread for ever.
 _NEITHER_LINK_NOR_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEITHER_LINK_NOR_WAIT
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NEITHER_LINK_NOR_WAIT
@@ -44,7 +44,7 @@ class OsAppendFile:
     def close(self) -> None:
         descriptor, self._descriptor, self._closed = self._descriptor, -1, True
         if descriptor >= 0:
-            # What counts was synced before; a failing close changes nothing about it.
+            # Everything that counts was synced before, so a failing close changes nothing.
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
@@ -62,7 +62,7 @@ class OsLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -91,14 +91,14 @@ class OsSyncer:
                 os.fsync(descriptor)
 
     def close(self) -> None:
-        """Let go of the folders."""
+        """Release the folders."""
         descriptors, self._descriptors = self._descriptors, {}
         for descriptor in descriptors.values():
             os.close(descriptor)
 
     def _open(self, place: str) -> None:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        # One for each file system; as a rule there is one.
+        # One for each file system; usually there is only one.
         if self._descriptors.setdefault(os.fstat(descriptor).st_dev, descriptor) != descriptor:
             os.close(descriptor)
 
@@ -116,10 +116,10 @@ class OsDisk:
         finally:
             os.close(descriptor)
 
-    def read_settled(self, path: str) -> bytes:
+    def read_synced(self, path: str) -> bytes:
         """Sync a file, drop the kernel's copy of it and read it from the disk."""
         with _opened(f"{self._root}/{path}", os.O_RDONLY) as descriptor:
-            _settle(descriptor, path)
+            _sync_regular(descriptor, path)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             return _content(descriptor, 0, -1)
@@ -161,7 +161,7 @@ class OsDisk:
         return OsAppendFile(f"{self._root}/{path}")
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """Make or overwrite a file; a part of it that could be written does not stay."""
+        """Create or overwrite a file; a partial write is removed."""
         place = f"{self._root}/{path}"
         descriptor = os.open(place, _WRITE_ANEW, _FILE_MODE)
         try:
@@ -254,8 +254,8 @@ def _opened(place: str, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _settle(descriptor: int, path: str) -> None:
-    # A pipe in the place of the file can never be synced: waiting for the disk to recover would not end.
+def _sync_regular(descriptor: int, path: str) -> None:
+    # A pipe in place of the file can never be synced: waiting for the disk to recover would not end.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise OSError(errno.ESPIPE, os.strerror(errno.ESPIPE), path)
     try:

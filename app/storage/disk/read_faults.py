@@ -33,7 +33,7 @@ _MOST = 10_000
 
 _log = logging.getLogger(__name__)
 
-Call: TypeAlias = tuple[str, str]  # What was asked of the disk: name of the operation, and path.
+Call: TypeAlias = tuple[str, str]  # A call of the disk: name of the operation, and path.
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +163,7 @@ class ReadFaults:
             self._waiting[run_id] = fault.detail["path"]
 
     def forget(self, run_id: str) -> None:
-        """Note that a run waits for no such file any more."""
+        """Note that a run no longer waits for such a file."""
         self._waiting.pop(run_id, None)
 
     # -- on the loop
@@ -175,7 +175,7 @@ class ReadFaults:
         self._tell()
 
     def end(self) -> None:
-        """Repeat nothing any more."""
+        """Stop repeating reads."""
         task, self._task, self._loop = self._task, None, None
         if task is not None:
             task.cancel()
@@ -183,8 +183,8 @@ class ReadFaults:
     async def until_readable(self, run_id: str) -> None:
         """Wait until every file of a run that could not be read can be."""
         while run_id in self.by_run():
-            self._readable.take_back()
-            await self._readable.given()
+            self._readable.clear()
+            await self._readable.wait()
 
     def _tell(self) -> None:
         if self._loop is not None and self.noted:
@@ -193,14 +193,14 @@ class ReadFaults:
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        self._news.give()
+        self._news.set()
         if self._loop is not None and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._repeat(), name="read again")
 
     async def _repeat(self) -> None:
         assert self._workers is not None
         while self.noted:
-            self._news.take_back()
+            self._news.clear()
             now = self._clock.monotonic()
             due = [call for call, fault in list(self.noted.items()) if fault.due <= now]
             for call in due:
@@ -224,7 +224,7 @@ class ReadFaults:
             self._clear(call)
 
     async def _sleep(self, seconds: float) -> None:
-        sleeping, news = asyncio.ensure_future(self._clock.sleep(seconds)), self._news.given()
+        sleeping, news = asyncio.ensure_future(self._clock.sleep(seconds)), self._news.wait()
         try:
             await asyncio.wait((sleeping, news), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -243,7 +243,7 @@ class ReadFaults:
             _log.info("%s can be read again", fault.path or ".", extra={"file": fault.path})
             if self._loop is not None:
                 with contextlib.suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(partial(self._readable.give))
+                    self._loop.call_soon_threadsafe(partial(self._readable.set))
 
 
 def _told(fault: _Fault, seconds: int) -> errors.Unreadable:

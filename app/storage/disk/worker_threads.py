@@ -1,4 +1,4 @@
-"""Workers: where blocking work is done, so that the event loop never waits for a disk."""
+"""Workers: do blocking work, so that the event loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Workers(Protocol):
         """Start a job; `done` is called on the present loop when it is over."""
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Do a job and return its result; once begun it ends, whatever becomes of the caller."""
+        """Do a job and return its result; a job that has begun finishes even if the caller is cancelled."""
 
     def close(self) -> None:
-        """Finish what was begun and stop."""
+        """Finish the jobs under way, and stop."""
 
 
 class Threads:
@@ -88,7 +88,7 @@ class Threads:
 class InlineWorker:
     """The loop itself, for jobs that as a rule take no longer than a hop to a thread and back: a few small writes.
 
-    When the disk lets one of them wait, the next ones go to threads for so long that the loop has lost no more than its
+    When the disk delays one of them, the next ones go to threads until the loop has lost no more than its
     share of the time.
     """
 
@@ -124,7 +124,7 @@ class InlineWorker:
 
 
 class Inline:
-    """The loop itself, one turn later; for disks that never make anybody wait."""
+    """The loop itself, one turn later; for disks that never block."""
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
         """Do a job at the loop's next turn."""
@@ -139,9 +139,9 @@ class Inline:
 
 
 class FolderLock:
-    """Let one at a time work on a folder.
+    """Let one caller at a time work on a folder.
 
-    Of a process only one waits for the others, so that no more than one of its threads is held up by them.
+    Only one caller of a process waits for other processes, so that they block at most one of its threads.
     """
 
     def __init__(self, disk: Disk, folder: str, threads: Workers) -> None:
@@ -151,8 +151,8 @@ class FolderLock:
         self._turn = asyncio.Lock()
 
     @contextlib.asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        """Hold the folder's lock, for `uncut` work: a lock that is taken after a cancel would stay held."""
+    async def hold(self) -> AsyncIterator[None]:
+        """Hold the folder's lock, for `uncut` work: a lock acquired after a cancellation would stay held."""
         async with self._turn:
             lock = await self._threads.run(lambda: self._disk.lock(self._folder, wait=True))
             try:
@@ -185,7 +185,7 @@ async def _run(workers: Workers, job: Callable[[], T]) -> T:
 
 
 async def uncut(work: Coroutine[Any, Any, T]) -> T:
-    """Finish some work even if its caller is cut off."""
+    """Finish some work even if its caller is cancelled."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(seen)
     return await asyncio.shield(task)

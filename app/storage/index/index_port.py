@@ -37,9 +37,9 @@ class IndexedRun:
     """Key under which a repeated request finds it; foreign runs have only those of children."""
     request_sha256: str | None = None  # Hash of the request that made it.
     sums: tuple[UsageSum, ...] | None = field(default=None, compare=False)
-    """What it cost in parts; None: not known here, and left as it is where the row is written."""
+    """Its usage in parts; None: unknown here, and left unchanged when the row is written."""
     orders: tuple[RunOrder, ...] = field(default=(), compare=False)
-    """Orders that its journal is known to hold, to be noted with the row."""
+    """Known orders in its journal, to be stored with the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,11 @@ class ReceiptPlace:
 
     @property
     def position(self) -> tuple[str, int]:
-        """Return its place in the order of lists."""
+        """Return its place in lists."""
         return self.session_id, self.offset_bytes
 
     def fits(self, query: receipts.ReceiptQuery) -> bool:
-        """Return whether it is among those that a query means, whatever its limit."""
+        """Return whether it matches a query, ignoring the limit."""
         wanted = query.run_id in (None, self.run_id) and query.session_id in (None, self.session_id)
         return wanted and (query.cursor is None or self.position > query.cursor)
 
@@ -69,17 +69,17 @@ class Index(Protocol):
         """Bring the tables up to date; return whether they are new, so that everything must be read again."""
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
 
     async def put_run(self, run: IndexedRun) -> None:
-        """Write a run's row, in place of one of the same id."""
+        """Write a run's row, replacing one of the same id."""
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
     ) -> None:
-        """Write rows, then make moves, then note receipts, all in one go; none of the moves leaves a finished state."""
+        """Write rows, moves and receipts in one transaction; no move leaves a finished state."""
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Make sure that other processes see what was written."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
@@ -103,10 +103,10 @@ class Index(Protocol):
         """Note who continues a run from now on."""
 
     async def doubt(self, run_id: str) -> None:
-        """Note, durably, that a run's labels or pin are about to change; the next service reads its folder."""
+        """Note durably that a run's labels or pin are about to change; the next service reads its folder."""
 
     async def relabel(self, run_id: str, labels: Mapping[str, str], *, pinned: bool) -> None:
-        """Put a run's labels and pin in place of those of its row, which is doubted no more."""
+        """Replace a run's labels and pin in its row, which is no longer in doubt."""
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
         """Return a run's row."""
@@ -125,7 +125,7 @@ class Index(Protocol):
         """
 
     async def count_again(self, found: Iterable[IndexedRun]) -> None:
-        """Put what the journals add up to into rows that an earlier release has written; all others stay."""
+        """Complete rows of an earlier release with the sums of the journals; all others are unchanged."""
 
     async def run_ids(self) -> set[str]:
         """Return the ids of all rows."""
@@ -148,34 +148,34 @@ class Index(Protocol):
         """Return a number that rises whenever this process writes rows of runs."""
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        """Count runs, and add usage up but that of the runs that are aside."""
+        """Count runs, and add up usage, except that of the runs in `aside`."""
 
     async def usage(
         self, query: run_sums.UsageQuery, aside: Sequence[str]
     ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
-        """Return sums of usage by name, and the total, but of the runs that are aside."""
+        """Return sums of usage by name, and the total, except those of the runs in `aside`."""
 
     async def spent(self, query: spending.SpentQuery, aside: Sequence[str] = ()) -> spending.Spent:
-        """Return what runs spent, as one moment shows it, but those that are aside."""
+        """Return what runs spent at one moment, except the runs in `aside`."""
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
-        """Note where receipts lie."""
+        """Store the positions of receipts."""
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
         """Return the position of a receipt."""
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-        """Return where the receipts of a page lie, in the order of their sessions and files."""
+        """Return the positions of a page of receipts, in the order of sessions and files."""
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
-        """Write rows of issues in place of those of the same ids; none of them is marked any more.
+        """Write rows of issues, replacing those of the same ids, and remove their marks.
 
         Args:
             doubtful: Whether rows that are not marked are newer than these, and stay.
         """
 
     async def mark_issue(self, issue_id: str) -> None:
-        """Note, durably, that an issue's file is about to change."""
+        """Mark durably that an issue's file is about to change."""
 
     async def remove_issues(self, issue_ids: Iterable[str]) -> None:
         """Remove rows of issues."""
@@ -187,10 +187,10 @@ class Index(Protocol):
         """Return issues, newest first."""
 
     async def add_orders(self, found: Iterable[RunOrder]) -> None:
-        """Note orders to runs, known ones among them; perhaps a moment later."""
+        """Store orders to runs, perhaps a moment later; known ones are ignored."""
 
     async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
-        """Return orders to runs behind the cursor of a query, newest first."""
+        """Return orders to runs after the cursor of a query, newest first."""
 
     async def has_session(self, session_id: str) -> bool:
         """Return whether a run belongs to a work session."""
@@ -200,7 +200,7 @@ class Index(Protocol):
 
 
 def instant(text: str) -> str:
-    """Return an instant in the one form in which texts sort as times do; any other text is returned unchanged."""
+    """Return an instant in the form whose texts sort like times; any other text is returned unchanged."""
     if _STAMP.fullmatch(text):
         return text
     try:
@@ -225,7 +225,7 @@ def row_of(
 
     Args:
         at: When it last moved.
-        name: Its folder, by which it is asked for.
+        name: Its folder, under which it is found.
         owner: Who continues it.
         facts: What its journals add up to; None: of a run that has none.
         keyed: Whether its idempotency key counts here; that of a copy does not.
@@ -287,12 +287,12 @@ def _starting(start: runs.RunStart, name: str) -> Iterator[RunOrder]:
 
 
 def age(run: stores.RunSummary) -> tuple[str, str]:
-    """Return what orders runs in lists."""
+    """Return the sort key of runs in lists."""
     return run.created_at, run.run_id
 
 
 def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = False) -> bool:
-    """Return whether a run is among those that a query means, whatever its limit.
+    """Return whether a run matches a query, ignoring the limit.
 
     Args:
         internal: Whether session plans are, which no list shows.
@@ -329,7 +329,7 @@ def searched(run: stores.RunSummary) -> str:
 
 
 def moved(row: IndexedRun, transition: runs.Transition) -> IndexedRun:
-    """Return a row as a move leaves it."""
+    """Return a row after a move."""
     at, facts = instant(transition.at), transition.facts
     changes: dict[str, Any] = {
         "status": transition.to.value,

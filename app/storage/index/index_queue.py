@@ -1,10 +1,10 @@
-"""The index queue: rows of runs that come, move and end are written together, a moment later.
+"""The index queue: writes the rows of new, moved and ended runs together, a moment later.
 
 The index is rebuildable and may lag behind; a query through the queue is answered after all pending writes.
 """
 
-# Five transactions per run took longer than a short run itself. A move out of a finished state, and a row whose key
-# another process may look up, are written at once.
+# Five transactions for each run took longer than a short run itself. A move out of a finished state, and a row whose
+# key another process may look up, are written at once.
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class IndexQueue:
 
     async def close(self) -> None:
         try:
-            await self.settle()
+            await self.flush()
         except errors.StorageFault as fault:
             _log.warning("rows are left behind: %s", fault.message)
         self.abandon()
@@ -99,8 +99,8 @@ class IndexQueue:
         row = self._waiting.rows.get(run_id)
         if row is None:
             _join(self._waiting.moves.setdefault(run_id, []), transition)
-        elif (moved := _moved(row, [transition])) is not None:
-            self._waiting.rows[run_id] = moved
+        elif (new_row := _moved(row, [transition])) is not None:
+            self._waiting.rows[run_id] = new_row
         self._write_soon()
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
@@ -113,15 +113,15 @@ class IndexQueue:
         if self._waiting.orders:
             self._write_soon()
 
-    async def settle(self) -> None:
-        """Write what waits, for other processes to see.
+    async def flush(self) -> None:
+        """Write the pending rows, for other processes to see.
 
         Raises:
-            errors.StorageFault: it cannot be written, and waits on.
+            errors.StorageFault: they cannot be written, and stay pending.
         """
         if not self._waiting and self._writing is None:
             self._disk_health.rows_free = True
-        # The write under way, and then the pending ones; later ones are not waited for.
+        # The write under way, and then the pending rows; later ones are not waited for.
         for _ in range(2 if self._writing is not None else 1):
             fault = await self._written() if self._waiting or self._writing is not None else None
             if fault is not None:
@@ -133,17 +133,17 @@ class IndexQueue:
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
     ) -> None:
         self.changes += 1
-        await self.settle()
+        await self.flush()
         await self._inner.apply(rows, moves, places)
 
     async def move(self, transition: runs.Transition) -> bool:
         self.changes += 1
-        await self.settle()
+        await self.flush()
         return await self._inner.move(transition)
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         self.changes += 1
-        await self.settle()
+        await self.flush()
         await self._inner.add_missing(found)
 
     async def remove_run(self, run_id: str) -> None:
@@ -155,35 +155,35 @@ class IndexQueue:
         await self._inner.remove_run(run_id)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
-        await self.settle()
+        await self.flush()
         await self._inner.set_owner(run_id, owner)
 
     async def doubt(self, run_id: str) -> None:
-        await self.settle()
+        await self.flush()
         await self._inner.doubt(run_id)
 
     async def relabel(self, run_id: str, labels: Mapping[str, str], *, pinned: bool) -> None:
         self.changes += 1
-        await self.settle()
+        await self.flush()
         await self._inner.relabel(run_id, labels, pinned=pinned)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
-        if (known := self._waiting.rows.get(run_id)) is not None:
-            return known
+        if (row_ahead := self._waiting.rows.get(run_id)) is not None:
+            return row_ahead
         if run_id in self._waiting.moves or self._writing is not None:
-            await self._settle_if_possible()
+            await self._flush_if_possible()
         row, moves = self._waiting.rows.get(run_id), list(self._waiting.moves.get(run_id, ()))
         return row or _moved(await self._inner.get_run(run_id), moves)
 
     async def find_key(self, idempotency_key: str) -> IndexedRun | None:
-        await self._settle_if_possible()
-        waiting = (row for row in self._waiting.rows.values() if row.idempotency_key == idempotency_key)
-        return next(waiting, None) or await self._inner.find_key(idempotency_key)
+        await self._flush_if_possible()
+        rows = (row for row in self._waiting.rows.values() if row.idempotency_key == idempotency_key)
+        return next(rows, None) or await self._inner.find_key(idempotency_key)
 
     async def find_busy(self, recipe_id: str) -> str | None:
-        await self._settle_if_possible()
-        waiting = (row.summary for row in self._waiting.rows.values() if row.summary.recipe_id == recipe_id)
-        busy = (run.run_id for run in waiting if not _finished(run) and run.owner != "foreign")
+        await self._flush_if_possible()
+        rows = (row.summary for row in self._waiting.rows.values() if row.summary.recipe_id == recipe_id)
+        busy = (run.run_id for run in rows if not _finished(run) and run.owner != "foreign")
         return next(busy, None) or await self._inner.find_busy(recipe_id)
 
     async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
@@ -191,56 +191,56 @@ class IndexQueue:
 
     async def count_again(self, found: Iterable[IndexedRun]) -> None:
         self.changes += 1
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         await self._inner.count_again(found)
 
     async def run_ids(self) -> set[str]:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         return set(self._waiting.rows) | await self._inner.run_ids()
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         if self._disk_health.rows_free:
             return await self._inner.list_runs(query)
         ahead = await self._ahead()
-        written = await self._inner.list_runs(dataclasses.replace(query, limit=query.limit + len(ahead)))
-        found = [run for run in written if run.run_id not in ahead]
-        found += [row.summary for row in ahead.values() if index_port.fits(row.summary, query)]
-        return sorted(found, key=index_port.age, reverse=True)[: query.limit]
+        rows = await self._inner.list_runs(dataclasses.replace(query, limit=query.limit + len(ahead)))
+        listed_runs = [run for run in rows if run.run_id not in ahead]
+        listed_runs += [row.summary for row in ahead.values() if index_port.fits(row.summary, query)]
+        return sorted(listed_runs, key=index_port.age, reverse=True)[: query.limit]
 
     async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         return await self._inner.list_unfinished(key_prefix)
 
     async def count_by_status(self) -> dict[str, int]:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         return await self._inner.count_by_status()
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         return await self._inner.totals(since, aside)
 
     async def usage(
         self, query: run_sums.UsageQuery, aside: Sequence[str]
     ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         return await self._inner.usage(query, aside)
 
     async def spent(self, query: spending.SpentQuery, aside: Sequence[str] = ()) -> spending.Spent:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         return await self._inner.spent(query, aside)
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         return self._waiting.places.get(receipt_id) or await self._inner.find_receipt(receipt_id)
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-        await self._settle_if_possible()
-        found = {place.receipt_id: place for place in await self._inner.list_receipts(query)}
-        # Whose runs they are of is known once they are written.
-        waiting = self._waiting.places.values() if query.scope is None else ()
-        found |= {place.receipt_id: place for place in waiting if place.fits(query)}
-        return sorted(found.values(), key=lambda place: place.position)[: query.limit]
+        await self._flush_if_possible()
+        places = {place.receipt_id: place for place in await self._inner.list_receipts(query)}
+        # The scope of their runs is known once they are written.
+        places_ahead = self._waiting.places.values() if query.scope is None else ()
+        places |= {place.receipt_id: place for place in places_ahead if place.fits(query)}
+        return sorted(places.values(), key=lambda place: place.position)[: query.limit]
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
         await self._inner.put_issues(found, doubtful=doubtful)
@@ -258,31 +258,34 @@ class IndexQueue:
         return await self._inner.list_issues(query)
 
     async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         return await self._inner.list_orders(query)
 
     async def has_session(self, session_id: str) -> bool:
-        await self._settle_if_possible()
+        await self._flush_if_possible()
         return await self._inner.has_session(session_id)
 
     async def clear(self) -> None:
-        await self.settle()
+        await self.flush()
         await self._inner.clear()
 
     async def _ahead(self) -> dict[str, IndexedRun]:
-        rows, moves = dict(self._waiting.rows), {name: list(moved) for name, moved in self._waiting.moves.items()}
-        for run_id, waiting in moves.items():
-            row = _moved(rows.get(run_id) or await self._inner.get_run(run_id), waiting)
+        rows, moves = (
+            dict(self._waiting.rows),
+            {name: list(run_moves) for name, run_moves in self._waiting.moves.items()},
+        )
+        for run_id, run_moves in moves.items():
+            row = _moved(rows.get(run_id) or await self._inner.get_run(run_id), run_moves)
             rows |= {} if row is None else {run_id: row}
         return rows
 
     # -- writing
 
-    async def _settle_if_possible(self) -> None:
-        # While rows cannot be written, those that are can be read all the same.
+    async def _flush_if_possible(self) -> None:
+        # While rows cannot be written, the existing ones can still be read.
         if self._disk_health.rows_free:
             with contextlib.suppress(errors.StorageFault):
-                await self.settle()
+                await self.flush()
         elif self._writing is not None:
             await self._written()
 
@@ -296,7 +299,7 @@ class IndexQueue:
             self._start()
 
     async def _written(self) -> errors.StorageFault | None:
-        # In a task of its own: a reader that is cut off must not lose what waits.
+        # In a task of its own: a cancelled reader must not lose pending rows.
         return await asyncio.shield(self._start())
 
     def _start(self) -> asyncio.Task[errors.StorageFault | None]:
@@ -338,7 +341,7 @@ class IndexQueue:
             _log.exception("not indexed until the next start: %s", about[0])
 
     async def _apply(self, batch: _Waiting) -> None:
-        moves = [move for moved in batch.moves.values() for move in moved]
+        moves = [move for run_moves in batch.moves.values() for move in run_moves]
         await self._inner.add_orders(batch.orders)
         await self._inner.apply(batch.rows.values(), moves, batch.places.values())
 
@@ -366,7 +369,7 @@ def _moved(row: IndexedRun | None, moves: Iterable[runs.Transition]) -> IndexedR
 
 
 def _join(moves: list[runs.Transition], move: runs.Transition) -> None:
-    # Two moves of which the second follows from the first are one, from wherever either could begin.
+    # Two consecutive moves are joined into one, which starts from every state that either could start from.
     if moves and moves[-1].to in move.since:
         before = moves.pop()
         move = runs.Transition(

@@ -70,7 +70,7 @@ class MemoryIndex:
             await self.move(move)
         await self.add_receipts(places)
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Do nothing; no other process sees it."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:

@@ -63,7 +63,7 @@ class SqliteReader:
 
 
 class ReadOnlyIndex(MemoryIndex):
-    """`Index` over a file that is only read; rows that are written are kept in memory and hide those of the file."""
+    """`Index` over a file that is only read; written rows are kept in memory and hide those of the file."""
 
     def __init__(self, file: reads.Connection) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class ReadOnlyIndex(MemoryIndex):
         return dict(+(counts + Counter(await super().count_by_status())))
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        # Hidden rows are read one by one: they are few, those that differ from the file.
+        # Hidden rows are read one by one: only few differ from the file.
         found = self._read(sums.totals, since, [*aside, *self._runs, *self._removed])
         hidden = MemoryIndex()
         for run_id in {*self._runs, *self._removed}:
@@ -180,7 +180,7 @@ class ReadOnlyIndex(MemoryIndex):
         return sorted(found, key=lambda one: (one.created_at or "", one.issue_id), reverse=True)[: query.limit]
 
     async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
-        # A run's orders in memory are all that its journal holds.
+        # The orders of a run in memory are complete.
         hidden = {*self._orders, *self._removed}
         more = dataclasses.replace(query, limit=query.limit + sum(map(len, self._orders.values())))
         found = [order for order in self._read(reads.list_orders, more) if order.run_id not in hidden]

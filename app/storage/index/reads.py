@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 _CHUNK = 500
 _NOTHING: Mapping[str, Any] = {}
 
-# As literals: only then can a database see that the partial index of the unfinished fits.
+# As literals: only then can a database use the partial index of unfinished runs.
 _FINISHED = ", ".join(f"'{state.value}'" for state in states.RunState if state.finished)
 _UNFINISHED = f"runs.status NOT IN ({_FINISHED})"
 _UNFINISHED_STATES = frozenset(state.value for state in states.RunState if not state.finished)
 
 SHOWN = f"runs.run_id NOT LIKE '{clock.INTERNAL_PREFIX.replace('_', '/_')}%' ESCAPE '/'"
-"""Holds for the runs that lists and counts show."""
+"""Condition for the runs that lists and counts show."""
 
 _RUN = ", ".join(f"runs.{name}" for name in rows.RUN)
 _FILTERS = ("session_id", "status", "recipe_id", "parent_run_id", "concurrency_key")
@@ -215,7 +215,7 @@ def present(index: Connection, table: str, column: str, wanted: Iterable[str | N
 
 
 def conditions_of(query: stores.RunQuery) -> Iterator[Condition]:
-    """Yield what holds for the runs that a query means, whatever its limit and cursor."""
+    """Yield the conditions of a query, without its limit and cursor."""
     named = {f"state{number}": state for number, state in enumerate(query.states)}
     if named:
         yield f"runs.status IN ({', '.join(f':{name}' for name in named)})", named
@@ -235,7 +235,7 @@ def _leader(query: stores.RunQuery) -> str | None:
 def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
     for name in _FILTERS:
         if (value := getattr(query, name)) is not None:
-            # Compared as an expression, a column leaves the lead to another one.
+            # Comparing a column as an expression leaves the choice of the index to another column.
             aside = leader in _FILTERS and name != leader
             yield f"{f'''COALESCE(runs.{name}, '')''' if aside else f'runs.{name}'} = :{name}", {name: value}
     if query.label is not None:
@@ -269,7 +269,7 @@ def _span(query: stores.RunQuery, leading: str) -> Iterator[Condition]:
     if query.created_after is not None:
         yield f"{leading}.created_at >= :after", {"after": index_port.instant(query.created_after)}
     if query.updated_after is not None:
-        # Asked once, at a start: no index serves it.
+        # Queried once, at a start: no index serves it.
         yield "runs.updated_at >= :moved", {"moved": index_port.instant(query.updated_after)}
     yield from _behind(query.cursor, f"({leading}.created_at, {leading}.run_id) <")
     before = index_port.instant(query.created_before) if query.created_before is not None else None

@@ -1,4 +1,4 @@
-"""Rows: the one mapping between each table of the index and its values; a test holds them complete."""
+"""Rows: the only mapping between each table of the index and its values; a test keeps it complete."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ISSUE = tuple(issues.IssueSummary.__slots__)
 
 
 def run_of(row: Sequence[Any], labels: Mapping[str, str], started_by: str | None) -> IndexedRun:
-    """Return a run of its columns, its labels, and the author of its start as JSON."""
+    """Return a run from its columns, its labels, and the author of its start as JSON."""
     fields = dict(zip(RUN, row, strict=True))
     key, request_sha256 = fields.pop("idempotency_key"), fields.pop("request_sha256")
     usage = Usage(**{name: fields.pop(name) for name in USAGE})
@@ -71,7 +71,7 @@ def label_values(run: stores.RunSummary) -> Iterator[dict[str, Any]]:
 
 
 def receipt_of(row: Sequence[Any]) -> ReceiptPlace:
-    """Return the place of a receipt of its columns."""
+    """Return the position of a receipt from its columns."""
     return ReceiptPlace(**dict(zip(RECEIPT, row, strict=True)))
 
 
@@ -81,7 +81,7 @@ def receipt_values(place: ReceiptPlace) -> dict[str, Any]:
 
 
 def order_of(row: Sequence[Any]) -> RunOrder:
-    """Return an order of its columns."""
+    """Return an order from its columns."""
     fields = dict(zip(ORDER, row, strict=True))
     return RunOrder(**fields | {name: json.loads(fields[name]) for name in ("author", "details")})
 
@@ -94,7 +94,7 @@ def order_values(order: RunOrder) -> dict[str, Any]:
 
 
 def issue_of(row: Sequence[Any]) -> issues.IssueSummary:
-    """Return an issue of its columns."""
+    """Return an issue from its columns."""
     return issues.IssueSummary(**dict(zip(ISSUE, row, strict=True)))
 
 

@@ -1,4 +1,4 @@
-"""The chain: how lines of a journal are sealed to one another, and how far a journal can be believed.
+"""The chain: seals each line of a journal to the one before, and judges how far a journal is sound.
 
 A line is a JSON object that ends with `,"batch":N,"prev":"sha256:…","crc32":"…"}` and a newline:
 
@@ -47,7 +47,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line found good."""
+    """A sound line."""
 
     fields: dict[str, Any]  # The line as parsed, its ending included.
     digest: str  # Its hash.
@@ -57,9 +57,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A journal, read as far as it can be believed."""
+    """A journal, read as far as it is sound."""
 
-    lines: list[Line]  # Good lines, from the first.
+    lines: list[Line]  # Sound lines, from the first.
     anchor: str  # What the first line's `prev` must be.
     size: int  # Length of the file, bad end included.
     integrity: Integrity  # What the first bad place means.
@@ -67,7 +67,7 @@ class Reading:
 
     @property
     def end(self) -> int:
-        """Return the offset behind the last good line."""
+        """Return the offset behind the last sound line."""
         return self.lines[-1].end if self.lines else 0
 
     @property
@@ -76,7 +76,7 @@ class Reading:
         return self.lines[-1].digest if self.lines else self.anchor
 
     def first(self, count: int, integrity: Integrity, reason: str) -> Reading:
-        """Return the reading as it is if only that many lines can be believed."""
+        """Return the reading, limited to that many lines."""
         return Reading(lines=self.lines[:count], anchor=self.anchor, size=self.size, integrity=integrity, reason=reason)
 
 

@@ -1,11 +1,21 @@
 """The commit log: what many runs have written becomes durable with one sync.
 
 A journal's lines are first written to their own file, unsynced, and then to the log, which is synced: from that moment
-they count. After a power cut the files are completed from the log before anybody reads them (`commit_recovery`). A
+they count. After a power cut the files are completed from the log before anything reads them (`commit_recovery`). A
 segment of the log is dropped only when every file that it mentions was synced itself.
 """
 
-# Why: docs/decisions/0070.
+# Why: docs/decisions/0070. The order of events, with the thread of each:
+#
+# 1. loop: a journal writes a line to its own file and calls `gather`. In the loop's next turn `_launch` calls every
+#    journal back, and each calls `begin` with one commit of all its new lines.
+# 2. loop: `_start_job` hands the thread a job: one is at work, and at most one more waits behind it.
+# 3. commits: `_commit` empties the queue. `_append` writes all contents to the segment and syncs it once. A commit
+#    without content, or one that the log did not take, syncs its own file (`_sync_alone`).
+# 4. loop: `_committed` starts the next job first and then answers the callers. What they begin while they are
+#    answered is queued (`_collecting`) and shares the sync of that job or of the next.
+# 5. commits: a segment that is full, torn or distrusted is closed by `_turn_over`.
+# 6. others: `_drop_full` syncs every file that closed segments mention, and then removes these segments.
 
 from __future__ import annotations
 
@@ -28,7 +38,7 @@ from app.storage.disk.disk_port import AppendFile, Disk
 from app.storage.disk.worker_threads import Workers
 from app.storage.journal import commit_records
 
-SEGMENT_BYTES = 8 * 1024 * 1024  # Length from which a segment is followed by the next.
+SEGMENT_BYTES = 8 * 1024 * 1024  # Length at which a segment is closed and the next one begins.
 
 _MOST_JOBS = 2
 
@@ -64,13 +74,13 @@ class CommitLog:
         self._syncer = disk.syncer(layout.FOLDERS)
         self._waiting: deque[tuple[Commit, Done]] = deque()
         self._launches: list[Callable[[], None]] = []
-        self._gathering = False
+        self._collecting = False
         self._jobs = 0
         # Guards the segments, which the loop and two kinds of workers read; no holder of it waits for a disk.
         self._guard = threading.RLock()
         self._writing = threading.Lock()
         self._dropping = threading.Lock()
-        self._naming = threading.Lock()  # One thread cuts a segment while another may give it its other name.
+        self._naming = threading.Lock()  # One thread may cut a segment while another renames it.
         self._number = max((commit_records.number(name) for name in disk.names(layout.COMMITS)), default=0)
         self._segment: _Segment | None = None
         self._mentioned: _Mentions = {}
@@ -82,22 +92,22 @@ class CommitLog:
     # -- on the loop
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """Call back in the loop's next turn, after which a sync begins with everything that came of it."""
+        """Call back in the loop's next turn, together with all others; the commits begun then share a sync."""
         if not self._launches:
             asyncio.get_running_loop().call_soon(self._launch)
         self._launches.append(launch)
 
     def begin(self, commit: Commit, done: Done) -> None:
-        """Start a commit; it shares its sync with all that come in while another is under way."""
+        """Queue a commit; it shares its sync with all that are queued while another sync is under way."""
         if self._closed:
             asyncio.get_running_loop().call_soon(done, _closed())
             return
         self._waiting.append((commit, done))
-        if not self._gathering:
-            self._call()
+        if not self._collecting:
+            self._start_job()
 
     def mention(self, *paths: str) -> None:
-        """Note files to be synced before the present segment is dropped."""
+        """Add files that must be synced before the current segment is dropped."""
         with self._guard:
             for path in paths:
                 folder, _, name = path.rpartition("/")
@@ -107,17 +117,15 @@ class CommitLog:
                     self._mentioned[folder] = self._groups.setdefault(names, names)
 
     def holds(self, run_id: str) -> bool:
-        """Return whether the present segment mentions the run: whatever was written before is synced before it is
-        dropped.
-        """
+        """Return whether the current segment mentions the run, so that its files are synced before that is dropped."""
         with self._guard:
             return self._segment is not None and run_id in self._segment.runs
 
-    async def settle(self, run_id: str | None = None) -> None:
-        """Drop the log, if it mentions the run.
+    async def checkpoint(self, run_id: str | None = None) -> None:
+        """Sync every file that the log mentions, and drop the log; nothing if it does not mention the run.
 
         Raises:
-            OSError: files could not be synced, now or before, so that what mentions them is kept until the next start.
+            OSError: a file could not be synced, now or before; what mentions it is kept until the next start.
         """
         if self._mentioning(run_id):
             await self._commits.run(self._turn_over)
@@ -134,7 +142,7 @@ class CommitLog:
         await self._commits.run(self._cut_torn)
 
     def close(self) -> None:
-        """Let go of the files; what is still in the log is completed from it at the next start."""
+        """Close the files; the next start completes the journals from what is still in the log."""
         self._closed = True
         with self._guard:
             if self._segment is not None:
@@ -146,37 +154,37 @@ class CommitLog:
         with self._guard:
             return [segment for segment in self._segments() if run_id is None or run_id in segment.runs]
 
-    def _call(self) -> None:
+    def _start_job(self) -> None:
         if self._jobs < _MOST_JOBS:
-            # One more than is at work, so that the thread continues without waiting for the loop.
+            # One job waits behind the one at work, so that the thread continues without waiting for the loop.
             self._jobs += 1
             self._commits.begin(self._commit, self._committed)
 
     def _committed(self, outcomes: _Outcomes, _: BaseException | None) -> None:
         self._jobs -= 1
         if self._waiting:
-            # Jobs that are over but not noted yet may have kept one from being called.
-            self._call()
+            # A job that was over but still counted may have kept another from starting.
+            self._start_job()
         if self._due:
             self._due = False
             self._others.begin(self._drop_full, _noted)
-        self._share(outcomes)
+        self._call_together(outcomes)
 
     def _launch(self) -> None:
         launches, self._launches = self._launches, []
-        self._share(zip(launches))
+        self._call_together(zip(launches))
 
-    def _share(self, jobs: Iterable[tuple[Any, ...]]) -> None:
-        # Commits that begin here share a sync, in place of the first having one for itself.
-        self._gathering = True
-        for job, *given in jobs:
+    def _call_together(self, calls: Iterable[tuple[Any, ...]]) -> None:
+        # Without this, the first commit that begins here would start a job, and so a sync, of its own.
+        self._collecting = True
+        for callback, *arguments in calls:
             try:
-                job(*given)
-            except (Exception, errors.Fault):  # noqa: BLE001 - told, and the trouble of one run alone
+                callback(*arguments)
+            except (Exception, errors.Fault):  # noqa: BLE001 - logged; it concerns one run alone
                 _log.exception("a commit could not be answered, or the next one could not begin")
-        self._gathering = False
+        self._collecting = False
         if self._waiting:
-            self._call()
+            self._start_job()
 
     # -- on the thread that commits
 
@@ -195,7 +203,7 @@ class CommitLog:
                 written = not small or self._write(small)
                 for commit, done in batch:
                     alone = not written or commit.content is None
-                    outcomes.append((done, self._alone(commit) if alone else None))
+                    outcomes.append((done, self._sync_alone(commit) if alone else None))
             except BaseException as error:  # noqa: BLE001 - handed to all callers
                 return [(done, error) for _, done in batch]
         return outcomes
@@ -221,7 +229,7 @@ class CommitLog:
         segment = self._segment or self._new_segment()
         content = b"".join(map(encoded, commits))
         with self._guard:
-            # Before the write: a segment that was dropped without syncing these files would take their lines along.
+            # Before the write: a segment dropped without syncing these files would lose their lines.
             for commit in commits:
                 if commit.path not in segment.paths:
                     segment.paths.add(commit.path)
@@ -235,7 +243,7 @@ class CommitLog:
         segment.size += len(content)
         return segment.size
 
-    def _alone(self, commit: Commit) -> BaseException | None:
+    def _sync_alone(self, commit: Commit) -> BaseException | None:
         try:
             self._reach(f"{commit.points}.before_sync")
             commit.file.sync()
@@ -250,7 +258,7 @@ class CommitLog:
         return None
 
     def _give_up(self) -> None:
-        # What was not confirmed must not come back after its run went on in another way.
+        # An unconfirmed line must not reappear after its run has continued differently.
         if self._segment is not None:
             self._segment.torn = True
         self._turn_over()
@@ -271,7 +279,7 @@ class CommitLog:
         self._reach("storage.commit.before_segment")
         head = commit_records.head(self._disk.boot_id())
         self._disk.write(path, head, sync=True)
-        # Its name, too, must be durable before the first line in it counts.
+        # Its name must be durable, too, before the first line in it counts.
         self._disk.sync_folder(layout.COMMITS)
         segment = _Segment(path, self._disk.append_to(path), len(head))
         with self._guard:
@@ -302,14 +310,14 @@ class CommitLog:
                 full = [segment for segment in self._full if not segment.kept]
             if not full:
                 return
-            self._reach("storage.commit.before_settle")
+            self._reach("storage.commit.before_checkpoint")
             try:
                 self._syncer.sync(lambda: _names(full))
             except OSError as error:
                 _log.error("files cannot be synced together, and are synced one by one until the next start: %s", error)
                 self._keep()
                 raise
-            # Every file is durable by itself now. A log that a crash leaves is applied again without effect.
+            # Every file is durable by itself now. If a crash leaves the log, applying it again changes nothing.
             for segment in full:
                 self._reach("storage.commit.before_drop")
                 with contextlib.suppress(FileNotFoundError):
@@ -319,8 +327,8 @@ class CommitLog:
                 self._full = [segment for segment in self._full if segment not in full]
 
     def _keep(self) -> None:
-        # The kernel may have forgotten what it could not write, in any file, so that files lack it though the machine
-        # is up, and though the next sync succeeds. Only a sync of the file itself reports its failure.
+        # The kernel may have dropped data that it could not write, in any file. Files then lack it although the machine
+        # is up and the next sync succeeds. Only a sync of the file itself reports its failure.
         self._distrusted = True
         with self._guard:
             segments = [segment for segment in self._segments() if not segment.kept]

@@ -1,4 +1,4 @@
-"""Damage: the errors that say what of a run cannot be trusted, and where."""
+"""Damage: errors that name what part of a run cannot be trusted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from app.storage import layout
 
 
 def corrupt(run_id: str, file: str, reason: str, line: int | None = None) -> errors.JournalCorrupt:
-    """Make the error that names a damaged place.
+    """Return the error that names a damaged place.
 
     Args:
         line: Number of the line, from 1; None where the whole file is meant.

@@ -1,4 +1,4 @@
-"""A journal: lines in the order of their callers, as many as possible to one sync."""
+"""A journal: appends lines in the order of the calls, as many as possible with one sync."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Journal:
         self._drains: list[asyncio.Future[None]] = []
         self._adopt(reading)
         self.fault: errors.StorageFault | None = None
-        """Why nothing can be appended until it is healed."""
+        """The failure because of which nothing can be appended until `heal`."""
 
     def append(
         self, fields: bytes, *, sync: bool = True, line: Mapping[str, plain.Json] | None = None
@@ -79,7 +79,7 @@ class Journal:
 
         It returns the position of the line, or what `accepted` makes of it.
 
-        Lines are written in the order of these calls, whatever becomes of the callers.
+        Lines are written in the order of these calls, even if callers are cancelled.
 
         Args:
             line: The same object, for `accepted` and `refused`.
@@ -142,7 +142,7 @@ class Journal:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file at once, and let go of the owner, which else only a full garbage collection would free."""
+        """Close the file at once, and drop the owner, which otherwise only a full garbage collection would free."""
         self._file.close()
         self._accepted = self._refused = None
         self.fault = self.fault or errors.StorageFault(f"{self._path} is closed", detail={"file": self._path})
@@ -237,13 +237,13 @@ class Journal:
             position, self.count = self.count, self.count + 1
             self.head = line.digest
             self._size = self._size + len(line.content)
-            known = entry.line is not None and self._accepted is not None
-            made = self._accepted(entry.line, position, line.ending) if known else position  # type: ignore[misc, arg-type]
+            is_record = entry.line is not None and self._accepted is not None
+            answer = self._accepted(entry.line, position, line.ending) if is_record else position  # type: ignore[misc, arg-type]
             if not entry.waiter.done():
-                entry.waiter.set_result(made)
+                entry.waiter.set_result(answer)
 
     def _fail(self, entries: list[_Entry], error: BaseException) -> None:
-        # Nothing may be written behind bytes of which only a part may have reached the disk.
+        # Nothing may be written after bytes that may have reached the disk only in part.
         self._file.close()
         cause = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
         self.fault = self._context.disk_health.failed(self._path, cause)
@@ -262,14 +262,14 @@ class Journal:
                 entry.waiter.exception()
 
     def _fresh_copy(self) -> tuple[chain.Reading, AppendFile]:
-        # No further than the accepted lines: the rest was refused, and its callers may have done something else since.
-        kept = self._context.disk.read(self._path, 0, self._size)
-        reading = chain.read(kept, self._anchor)
+        # Only the accepted lines: the rest was refused, and its callers may have done something else since.
+        content = self._context.disk.read(self._path, 0, self._size)
+        reading = chain.read(content, self._anchor)
         if len(reading.lines) < max(self._synced, self.lines_due):
             raise OSError(errno.EIO, "confirmed lines cannot be read any more")
         reach = self._context.probes.reach
         disk_port.replace(
-            self._context.disk, self._path, kept[: reading.end], sync=True, reach=reach, at="storage.heal"
+            self._context.disk, self._path, content[: reading.end], sync=True, reach=reach, at="storage.heal"
         )
         # A new run's folder may be durable in the commit log alone, which does not hold what was healed.
         self._context.disk.sync_folder(layout.RUNS)

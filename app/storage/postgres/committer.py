@@ -46,7 +46,7 @@ class PostgresCommitter:
         """Return False: only the run's own rows know of it."""
         return False
 
-    async def settle(self, run_id: str | None = None) -> None:
+    async def checkpoint(self, run_id: str | None = None) -> None:
         """Commit what needed no commit yet.
 
         Raises:

@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.25  # Time between two looks whether another process has change
 _KEPT = ("budgets.json", "keys.json", "policies.json", "prices.json")
 NAMES = (*_KEPT, "rate_limits.json")  # The files; the last holds nothing that a move to the store must keep.
 
-_TAKEN = ".taken"
+_ADOPTED = ".taken"
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class CommonFiles:
         self._turn = threading.Lock()
         self._following: asyncio.Task[None] | None = None
 
-    def take_over(self) -> None:
+    def adopt(self) -> None:
         """Move the files of a data directory whose runs were in its folders into the store, and make the copies.
 
         Raises:
@@ -58,7 +58,7 @@ class CommonFiles:
             assert lock is not None
             try:
                 for name in filter(self._own.has_file, _KEPT):
-                    self._take(name)
+                    self._adopt(name)
             finally:
                 lock.release()
         self.pull()
@@ -91,13 +91,13 @@ class CommonFiles:
         if self._following is not None:
             await aio.end(self._following)
 
-    def _take(self, name: str) -> None:
+    def _adopt(self, name: str) -> None:
         content = self._own.read(name)
         if not self._disk.has_file(name):
             self._disk.write(name, content, sync=True)
         elif self._disk.read(name) != content:
             raise _differs(name)
-        self._own.rename(name, f"{name}{_TAKEN}")
+        self._own.rename(name, f"{name}{_ADOPTED}")
 
     async def _follow(self, workers: Workers) -> None:
         fault = ""

@@ -38,13 +38,14 @@ class _Fresh:
 
 
 class PostgresDisk:
-    """`Disk` over a database."""
+    """`Disk` over a database.
 
-    def __init__(self, database: Database, ownership: Ownership | None, *, shared: bool = False) -> None:
-        """Args:
+    Args:
         ownership: Proves before each write that this process may write; None: nothing is written.
         shared: Whether other processes write, too.
-        """
+    """
+
+    def __init__(self, database: Database, ownership: Ownership | None, *, shared: bool = False) -> None:
         self._database = database
         self._ownership = ownership
         self._locks = FolderLocks()
@@ -96,14 +97,14 @@ class PostgresDisk:
         end = offset + size if size >= 0 else _END
         if (fresh := self._fresh.get(path)) is not None:
             return fresh.content[offset:end]
-        place = self._settled(path)
+        place = self._committed_place(path)
         reads = journals.read if place.is_journal else rows.read
         content = self._database.read(lambda cursor: reads(cursor, place, offset, end))
         if content is None:
             raise self._absent(path)
         return content
 
-    def read_settled(self, path: str) -> bytes:
+    def read_synced(self, path: str) -> bytes:
         """Return a file's content, which is durable."""
         return self.read(path)
 
@@ -162,7 +163,7 @@ class PostgresDisk:
         self._put(path, content)
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
-        place = self._settled(path)
+        place = self._committed_place(path)
         if place.is_journal:
             self._put(path, self.read(path, 0, size))
         else:
@@ -210,7 +211,7 @@ class PostgresDisk:
         """Hold a folder; a run takes no line of an earlier owner or lease from then on."""
         if not self.has_folder(folder):
             raise self._absent(folder)
-        lock = self._locks.take(folder, wait=wait)
+        lock = self._locks.acquire(folder, wait=wait)
         if lock is None or self._ownership is None or not (places.is_run(folder) or self._leases):
             return lock
         try:
@@ -267,14 +268,14 @@ class PostgresDisk:
         if self._leases is not None and layout.run_of(run) is not None:
             rows.announce(cursor, run, begin, self._owner(run).number)
 
-    def _settled(self, path: str) -> Place:
+    def _committed_place(self, path: str) -> Place:
         if path in self._pending:
             for error in self.commit([path]).values():
                 raise error
         return places.of(path)
 
     def _found(self, path: str) -> tuple[bool, int, int] | None:
-        place = self._settled(path)
+        place = self._committed_place(path)
         return self._database.read(lambda cursor: rows.look(cursor, place))
 
     def _looked_up(self, path: str) -> tuple[bool, int, int]:
@@ -294,7 +295,7 @@ class PostgresDisk:
 
     def _leased(self, lock: FolderLock, *, wait: bool) -> Lock | None:
         assert self._leases is not None
-        held = self._leases.take(lock, wait=wait)
+        held = self._leases.acquire(lock, wait=wait)
         if held is None:
             lock.release()
             if not self.has_folder(lock.folder):

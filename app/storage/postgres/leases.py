@@ -1,6 +1,6 @@
 """Leases: of several processes that share a store, the one that writes a run now, and who holds a folder.
 
-A run's row counts its leases. A process that takes the run gets the next number, and from then on nothing is
+A run's row counts its leases. A process that acquires the run gets the next number, and from then on nothing is
 written with an earlier one. A process that died loses its leases with its session; a frozen one, when another process
 needs them.
 """
@@ -54,12 +54,13 @@ Flush: TypeAlias = Callable[[str], None]
 
 
 class Leases:
-    """The leases of one process."""
+    """The leases of one process.
+
+    Args:
+        drop: Forgets what `flush` would commit, since another process has written meanwhile.
+    """
 
     def __init__(self, database: Database, ownership: Ownership, *, flush: Flush, drop: Flush) -> None:
-        """Args:
-        drop: Forgets what `flush` would commit, since another process has written meanwhile.
-        """
         self._database = database
         self._ownership = ownership
         self._flush = flush
@@ -67,21 +68,21 @@ class Leases:
         self._clock = clock.SystemClock()
         self._guard = threading.Condition()
         self._numbers: dict[str, int] = {}
-        self._taking: set[str] = set()
+        self._acquiring: set[str] = set()
         self._returning = ""
         self._returns: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
-    def take(self, lock: FolderLock, *, wait: bool) -> Lock | None:
+    def acquire(self, lock: FolderLock, *, wait: bool) -> Lock | None:
         """Hold a folder that this process holds against other processes, too; None if one of them has it.
 
         Raises:
             FileNotFoundError: it is gone.
         """
-        takes = self._take_run if places.is_run(lock.folder) else self._take_folder
+        acquire = self._acquire_run if places.is_run(lock.folder) else self._acquire_folder
         began = self._clock.monotonic()
-        while not takes(lock.folder):
+        while not acquire(lock.folder):
             if not wait or self._closed.is_set():
                 return None
             if not places.is_run(lock.folder) and self._clock.monotonic() - began > STUCK_SECONDS:
@@ -123,13 +124,13 @@ class Leases:
             self._returns.put(None)
             self._thread.join()
 
-    def _take_run(self, folder: str) -> bool:
+    def _acquire_run(self, folder: str) -> bool:
         me, epoch = self._ownership.number, self._ownership.epoch
         asked = {"epoch": epoch, "me": me, "seconds": LEASE_SECONDS, "place": folder}
         with self._guard:
             # What a return flushes belongs to the former lease, and is lost if that has ended meanwhile.
             self._guard.wait_for(lambda: self._returning != folder)
-            self._taking.add(folder)
+            self._acquiring.add(folder)
         try:
             row = self._database.write(epoch, lambda cursor: cursor.execute(_TAKE, asked).fetchone())
             if row is None:
@@ -139,12 +140,12 @@ class Leases:
                 self._numbers[folder] = int(row[0])
         finally:
             with self._guard:
-                self._taking.discard(folder)
+                self._acquiring.discard(folder)
         if former is not None and former + 1 != row[0]:
             self._drop(folder)
         return True
 
-    def _take_folder(self, folder: str) -> bool:
+    def _acquire_folder(self, folder: str) -> bool:
         row = self._ownership.ask("SELECT pg_try_advisory_lock(%s, %s)", (_FOLDERS, _key(folder)))
         return row is not None and bool(row[0])
 
@@ -158,7 +159,7 @@ class Leases:
 
     def _return_run(self, folder: str, number: int | None) -> None:
         with self._guard:
-            if number is None or self._numbers.get(folder) != number or folder in self._taking:
+            if number is None or self._numbers.get(folder) != number or folder in self._acquiring:
                 # This process has taken it again.
                 return
             self._returning = folder

@@ -13,7 +13,7 @@ class FolderLocks:
         self._changed = threading.Condition()
         self._held: dict[str, FolderLock] = {}
 
-    def take(self, folder: str, *, wait: bool) -> FolderLock | None:
+    def acquire(self, folder: str, *, wait: bool) -> FolderLock | None:
         """Hold a folder; None if it is held already and `wait` is not set."""
         with self._changed:
             while folder in self._held:

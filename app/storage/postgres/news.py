@@ -54,12 +54,13 @@ class Source(Protocol):
 
 
 class PostgresNews:
-    """`stores.News` over a connection that listens."""
+    """`stores.News` over a connection that listens.
+
+    Args:
+        number: Number of this process; its own events are in the feed already and are passed over.
+    """
 
     def __init__(self, database: Database, number: int, source: Source, workers: Workers) -> None:
-        """Args:
-        number: Number of this process; its own events are in the feed already and are passed over.
-        """
         self._database = database
         self._number = str(number)
         self._source = source

@@ -46,7 +46,12 @@ class _Held(Exception):
 
 
 class Ownership:
-    """The right to write, and the transactions that need it to be certain."""
+    """The right to write, and the transactions that need it to be certain.
+
+    Args:
+        holder: Description of this process, for messages to refused ones.
+        shared: Whether others that share it, too, may write beside this process.
+    """
 
     def __init__(
         self,
@@ -56,9 +61,6 @@ class Ownership:
         shared: bool = False,
         reconnect_seconds: float = RECONNECT_SECONDS,
     ) -> None:
-        """Args: holder: Description of this process, for messages to refused ones.
-        shared: Whether others that share it, too, may write beside this process.
-        """
         self._database = database
         self._shared = shared
         self._holder = json.dumps({**holder, "shared": shared})
@@ -75,7 +77,7 @@ class Ownership:
         self.number = 0
         """Number of this process among those that share the store."""
 
-    def take(self, identity: str) -> str:
+    def acquire(self, identity: str) -> str:
         """Become the owner, bring the tables up to date, and return the store's identity.
 
         Args:
@@ -89,7 +91,7 @@ class Ownership:
         try:
             connection = self._database.connect()
             try:
-                self._take(connection)
+                self._acquire(connection)
                 self._begin(connection, identity)
             except BaseException:
                 connection.close()
@@ -176,7 +178,7 @@ class Ownership:
             self._fenced = True
             raise self._database.fenced()
 
-    def _take(self, connection: Connection) -> None:
+    def _acquire(self, connection: Connection) -> None:
         # A session that was killed ends as soon as the server notices.
         until = self._clock.monotonic() + _TAKE_SECONDS
         while not self._locked(connection):

@@ -89,7 +89,7 @@ class PostgresStore(FolderStore):
         assert self._disk is not None
         common = CommonFiles(self._database, self._disk, self._directory.path)
         try:
-            await self._others.run(common.take_over)
+            await self._others.run(common.adopt)
         except OSError as error:
             raise disk_health.unusable(self._directory.path, error) from error
         common.follow(self._others)
@@ -132,7 +132,7 @@ class PostgresStore(FolderStore):
             self._directory.prepare()
             store_mark.refuse_folders(self._directory)
             ownership = Ownership(database, self._holder(), shared=self._target.shared)
-            self._identity = ownership.take(self._target.new_identity)
+            self._identity = ownership.acquire(self._target.new_identity)
             self._ownership = ownership
         if self._ownership is not None and self._target.shared:
             self.news = PostgresNews(database, self._ownership.number, self, self._others)

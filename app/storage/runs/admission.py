@@ -1,5 +1,6 @@
-"""Admission: what may be in the way of a new run. A look for its key or for other runs and its creation are one
-critical section.
+"""Admission: checks whether another run prevents a new one.
+
+A look for its key or for other runs, and its creation, are one critical section.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Admission:
-    """Take in new runs that others may be in the way of."""
+    """Accept new runs that other runs may prevent."""
 
     def __init__(self, context: StorageContext, reconciliation: Reconciliation, new_runs: NewRuns) -> None:
         self._context = context
@@ -37,15 +38,15 @@ class Admission:
     async def create(
         self, start: runs.RunStart, *, exclusive: bool, taken_over: stores.TakenOver | None
     ) -> stores.Created:
-        """Make a run durable, unless its key finds one or another is in its way.
+        """Make a run durable, unless its key finds one or another run prevents it.
 
         Raises:
             errors.Conflict: `idempotency_conflict`, `recipe_busy`, `concurrency_limit` or `run_exists`.
             errors.DiskFull: the disk is full or failing.
         """
-        # The lock is that of a folder, so it holds against other processes, too: of two requests with one key, each at
-        # another process, only one may find nothing.
-        async with self._locks.taken():
+        # The lock is that of a folder, so it excludes other processes, too: of two requests with one key, each to its
+        # own process, only one may find nothing.
+        async with self._locks.hold():
             await self._reconciliation.once()
             existing = await self._repeated(start)
             if existing is not None:
@@ -75,11 +76,11 @@ class Admission:
         return found.summary.run_id
 
     async def has_space(self) -> bool:
-        """Return whether writes come through; after a failure by writing a little, and the rows that wait."""
+        """Return whether writes succeed; after a failure, by writing a small file and the pending rows."""
         disk_health = self._context.disk_health
         if not disk_health.rows_free:
             try:
-                await self._context.index.settle()
+                await self._context.index.flush()
             except errors.StorageFault:
                 return False
         if not disk_health.free:

@@ -24,7 +24,7 @@ _LABEL = "sha256:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """An old line that can be believed."""
+    """An old line that is proven."""
 
     line: Mapping[str, plain.Json]  # The line as it was written.
     output: plain.Json  # Its output, found in its slot.
@@ -36,7 +36,7 @@ class Found:
 
     run_id: str  # Name of the folder.
     manifest: dict[str, Any]  # run.json.
-    kept: list[Kept]  # Old lines whose output is there and fits.
+    kept: list[Kept]  # Old lines whose output exists and matches.
     dropped: int  # Old lines behind them; their steps run again.
 
 

@@ -1,4 +1,4 @@
-"""The archive: what can be read of runs without taking them."""
+"""The archive: reads runs without locking them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Archive:
         return await self._context.workers.run(read)
 
     async def progress(self, run_ids: Sequence[str]) -> dict[str, stores.RunProgress]:
-        """Return how far runs have come by their run.json, as far as that can be read."""
+        """Return the progress of runs from their run.json, as far as it can be read."""
 
         def read() -> dict[str, stores.RunProgress]:
             paths = ((run_id, f"{layout.run_folder(run_id)}/{layout.MANIFEST}") for run_id in run_ids)
@@ -141,7 +141,7 @@ class Archive:
         """
         for log in list(self._logs.values()):
             if log.holds_receipt(receipt_id):
-                # Where there is no room, what is written can be read all the same.
+                # Without room on the disk, written files can still be read.
                 with contextlib.suppress(errors.StorageFault):
                     await log.flush()
         place = await self._context.index.find_receipt(receipt_id)
@@ -167,7 +167,7 @@ class Archive:
         return await self._context.workers.run(read)
 
     async def proven(self, receipt_id: str) -> dict[str, plain.Json]:
-        """Return a receipt that is as its run has written it.
+        """Verify a receipt and return it.
 
         Raises:
             errors.NotFound: there is none of that id.
@@ -193,7 +193,7 @@ class Archive:
     def _receipt_at(self, place: ReceiptPlace) -> dict[str, Any] | None:
         found = receipt_files.read_at(self._context.disk, place)
         if found is None:
-            # The file lost it, and a finished run is not opened again to complete it: its journal still proves it.
+            # The file lost it, and a finished run is not opened again to complete it: the journal still proves it.
             _log.error("the receipt %s of run %s is rebuilt", place.receipt_id, place.run_id)
             with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
                 found = self._proven_again(place)
@@ -221,7 +221,7 @@ def _json(files: disk_port.Disk, path: str) -> Any | None:
 
 
 def _lost(place: ReceiptPlace) -> dict[str, Any]:
-    # Neither its line nor its journal can be read; that it was there is all that is known.
+    # Neither its line nor its journal can be read; only its existence is known.
     return {"receipt_id": place.receipt_id, "session_id": place.session_id, "run_id": place.run_id}
 
 

@@ -32,7 +32,7 @@ _KINDS: Mapping[Any, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A place that cannot be trusted."""
+    """A damaged place."""
 
     file: str  # File within the run's folder.
     line: int | None  # Number of the line, from 1; None: the file as a whole.
@@ -47,14 +47,14 @@ class Authority:
     start: runs.RunStart  # start.json as written.
     steps: Reading  # steps.jsonl.
     control: Reading  # control.jsonl.
-    records: list[records.Record]  # Good lines of steps.jsonl as values.
-    decisions: decisions.Decisions  # What the good lines of control.jsonl add up to.
+    records: list[records.Record]  # Sound lines of steps.jsonl as values.
+    decisions: decisions.Decisions  # The state after the sound lines of control.jsonl.
     damages: tuple[Damage, ...]  # Damage found; torn ends are not damage.
 
     def loaded(
         self, emitted: frozenset[str] = frozenset(), missing: missing_lines.MissingLines | None = None
     ) -> stores.Loaded:
-        """Return the run as the engine takes it.
+        """Return the run as the engine reads it.
 
         Args:
             emitted: Keys of notes that have their event.
@@ -84,8 +84,8 @@ class Authority:
         return self.steps.anchor
 
 
-def take(files: Disk, run_id: str) -> Lock:
-    """Hold a run's folder against other writers.
+def lock_run(files: Disk, run_id: str) -> Lock:
+    """Lock a run's folder against other writers.
 
     Raises:
         errors.NotFound: there is no such folder.
@@ -101,34 +101,34 @@ def take(files: Disk, run_id: str) -> Lock:
     return lock
 
 
-def read(disk: Disk, run_id: str, *, settled: bool = False, deep: bool = False) -> Authority:
+def read(disk: Disk, run_id: str, *, synced: bool = False, deep: bool = False) -> Authority:
     """Read a run's authority. Damage is believed only when it is the same at a second look.
 
     Args:
-        settled: Whether the journals are synced and read from the disk itself, before they are written on.
+        synced: Whether the journals are synced and read from the disk itself, before they are written on.
         deep: Whether blobs are hashed too.
 
     Raises:
         errors.NotFound: there is no folder or no start.json.
         errors.JournalCorrupt: start.json cannot be read.
-        SyncRefused: the journals could not be settled.
+        SyncRefused: the journals could not be synced.
     """
-    found = _look(disk, run_id, settled=settled, deep=deep)
+    found = _look(disk, run_id, synced=synced, deep=deep)
     for _ in range(_MOST_LOOKS):
         if not found.damages:
             break
-        # A reader does not keep others from writing, and the two journals may be of different moments.
-        before, found = found, _look(disk, run_id, settled=settled, deep=deep)
+        # A reader does not exclude writers, so the two journals may be of different moments.
+        before, found = found, _look(disk, run_id, synced=synced, deep=deep)
         if before.sizes == found.sizes:
             break
     return found
 
 
-def _look(disk: Disk, run_id: str, *, settled: bool, deep: bool) -> Authority:
+def _look(disk: Disk, run_id: str, *, synced: bool, deep: bool) -> Authority:
     folder = layout.run_folder(run_id)
     start, content = read_start(disk, run_id)
     anchor = plain.labelled_sha256(content)
-    get = disk.read_settled if settled else disk.read
+    get = disk.read_synced if synced else disk.read
     found = judge(
         run_id,
         start,
@@ -141,7 +141,7 @@ def _look(disk: Disk, run_id: str, *, settled: bool, deep: bool) -> Authority:
 
 
 def judge(run_id: str, start: runs.RunStart, steps: Reading, control: Reading) -> Authority:
-    """Make values of two journals and check them against each other."""
+    """Parse two journals and check them against each other."""
     steps, found = _records(steps)
     control, decided, endings = _decisions(control)
     return Authority(
@@ -180,7 +180,7 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
 
 
 def refuse_lost_start(disk: Disk, run_id: str) -> None:
-    """Make sure that a folder without start.json was never a run of ours, whose steps would run again.
+    """Check that a folder without start.json was never a run of ours, whose steps would run again.
 
     The rest of an interrupted adoption is not a run yet: lines of adopted steps, and how it ended.
 
@@ -224,7 +224,7 @@ def _journal(get: Any, path: str, anchor: str) -> Reading:
     try:
         return chain.read(get(path), anchor)
     except SyncRefused:
-        # The disk fails now; that says nothing against the lines.
+        # The disk fails now, which does not prove damage.
         raise
     except (FileNotFoundError, NotADirectoryError):
         reason = "is missing"
@@ -262,7 +262,7 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
             decided.apply(line.fields)
             if decisions.gives_up(line.fields):
                 endings.clear()
-            # Labels move no run, and may be changed before it has begun; nor do results that come late.
+            # Labels and late results do not move a run, and labels may change before it has begun.
             ended = decided.ended if line.fields["kind"] in _UNMOVED else check_types(decided)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             reason = f"is not a decision ({type(error).__name__}: {error})"
@@ -296,13 +296,13 @@ def _judged(file: str, reading: Reading) -> Iterator[Damage]:
 
 
 def _against_endings(steps: Reading, decided: decisions.Decisions, endings: list[decisions.Ended]) -> Iterator[Damage]:
-    # After a resume the journal continues, so an older ending vouches for its beginning only.
+    # After a resume the journal continues, so an older ending proves its beginning only.
     if steps.integrity is Integrity.DAMAGED:
         return
     for ended in endings:
         count, last = len(steps.lines), ended is decided.ended
         if count < ended.lines and not last:
-            # The run is to go on: it is parked, since it is known what its journal lacks.
+            # The run is to continue, and is parked because lines of its journal are known to be missing.
             continue
         if count < ended.lines or (last and count > ended.lines):
             reason = f"has {count} good lines, but the run ended with {ended.lines}"

@@ -22,7 +22,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable[[str], None]) -> records.BlobRef:
-    """Keep an output, durable with its name; one that is there already is only checked."""
+    """Store an output durably with its name; an existing one is only checked."""
     blob = records.BlobRef(sha256=plain.sha256(content), size_bytes=len(content), text=text)
     place = f"{folder}/{FOLDER}"
     if disk_port.make_folder(files, place):
@@ -93,7 +93,7 @@ def _is_kept(files: Disk, path: str, blob: records.BlobRef) -> bool:
 
 
 class BlobLocks:
-    """Lets one branch at a time write blobs that may be the same, which have one file; the first of all is alone."""
+    """Serialises branches that may write the same blob, which has one file; a run's first blob is written alone."""
 
     def __init__(self) -> None:
         self._first = asyncio.Lock()
@@ -101,12 +101,12 @@ class BlobLocks:
         self._of_length = aio.KeyedLock()
 
     @contextlib.asynccontextmanager
-    async def taken(self, size_bytes: int) -> AsyncIterator[None]:
-        """Write a blob of a length. For work that is not cancelled, since its thread continues."""
+    async def hold(self, size_bytes: int) -> AsyncIterator[None]:
+        """Hold the lock for blobs of this size. For work that is not cancelled, since its thread continues."""
         if not self._there:
             async with self._first:
                 if not self._there:
-                    # Its folder is new, and goes again if it cannot be made durable.
+                    # Its folder is new, and is removed again if it cannot be made durable.
                     yield
                     self._there = True
                     return

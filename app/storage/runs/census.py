@@ -11,7 +11,7 @@ from typing import Any
 from app import errors
 from app.domain import decisions, gates, runs, states
 from app.domain.authors import RunOrder
-from app.domain.usage_sums import RunFacts, UsageTally, unsettled
+from app.domain.usage_sums import RunFacts, UsageTally, uncharged
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.index import index_port
@@ -34,7 +34,7 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
     except errors.JournalCorrupt as error:
         _log.error("no run can be read from its folder: %s", error.message, extra={"run_id": run_id})
         return _unreadable(run_id, error.code)
-    reserved = unsettled(found.decisions.reserved, found.records)
+    reserved = uncharged(found.decisions.reserved, found.records)
     facts = UsageTally(found.records, found.decisions.reserved).facts(found.decisions.first_taken_at, reserved.values())
     is_running = found.decisions.status is states.RunState.RUNNING and not found.damages
     made = row(found.run_id, found.start, found.decisions, data_directory_id, facts, damaged=bool(found.damages))
@@ -46,7 +46,7 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
 
 
 def _says_waiting(files: Disk, run_id: str) -> bool:
-    # The journals hold no line of it. A row may say so by mistake: whether the run rests is read before it continues.
+    # The journals have no line about it. The row may be wrong, so whether the run rests is checked before it continues.
     try:
         return adoption.status_of(adoption.read_manifest(files, run_id)) is states.RunState.WAITING
     except (errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
@@ -117,7 +117,7 @@ def row(
         if status is states.RunState.PAUSED
         else gates.end_reason(error, decided.ended.ending if decided.ended else None),
         facts=facts,
-        # The step of an imported run must find the child that it has started, and not start another one.
+        # A step of an imported run must find the child that it started, and not start another one.
         keyed=native or (start.run_id == run_id and runs.is_child(start)),
     )
 

@@ -1,4 +1,4 @@
-"""Collection: objects that no line of a run names are removed, once they are old enough."""
+"""Collection: removes objects that no line of a run names, once they are old enough."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JOURNALS = (layout.STEPS, layout.CONTROL, layout.START)
 def collect(
     context: StorageContext, opened: Collection[str], before: datetime, *, dry_run: bool
 ) -> maintenance_port.Collected:
-    """Remove what no run names and was written before a moment, at most 1,000 objects, or count it.
+    """Remove, or count, at most 1,000 objects that no run names and that were written before an instant.
 
     Args:
         opened: Runs that are executing here; nothing of theirs is removed.
@@ -65,7 +65,7 @@ def _swept(context: StorageContext, run_id: str, objects: list[Found], *, most: 
     try:
         there = any(map(files.has_folder, (f"{layout.RUNS}/{run_id}", layout.new_folder(run_id))))
         # While the run is held, no line that names one of them is written.
-        lock = authority.take(files, run_id) if there else None
+        lock = authority.lock_run(files, run_id) if there else None
         try:
             unnamed = (_unnamed(files, run_id, objects) if there else objects)[:most]
             if not dry_run:
@@ -75,7 +75,7 @@ def _swept(context: StorageContext, run_id: str, objects: list[Found], *, most: 
             if lock is not None:
                 lock.release()
     except (errors.NotFound, errors.Conflict, errors.JournalCorrupt, errors.Unreadable):
-        # What it names cannot be told now.
+        # The objects that it names are unknown now.
         return []
 
 

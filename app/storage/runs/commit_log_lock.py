@@ -1,4 +1,4 @@
-"""The hold on the commit log: which process recovers from it, and which one writes to it."""
+"""The lock of the commit log: which process recovers from it, and which one writes to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.storage.storage_context import StorageContext
 
 
 class CommitLogLock:
-    """Hold the log for as long as this process may write to it, and the runs until it has recovered from it."""
+    """Lock the log while this process may write to it, and the runs until it has recovered from it."""
 
     def __init__(self, files: Disk, *, serves: bool) -> None:
         self._serves = serves
@@ -53,7 +53,7 @@ class CommitLogLock:
         return recovered
 
     async def drop(self, context: StorageContext, recovered: commit_recovery.Recovered) -> None:
-        """Drop what was recovered from.
+        """Drop the segments that were recovered from.
 
         Raises:
             errors.ConfigurationError: `commit_log_unusable`.
@@ -68,16 +68,16 @@ class CommitLogLock:
             raise _unrecovered(error) from error
 
     def let_others_in(self) -> None:
-        """Let go of what recovery alone needed."""
+        """Release what only recovery needed."""
         if not self._serves:
-            # First, since an admitted process looks for it once.
+            # First, because an admitted process looks for it only once.
             _release(self._log)
             self._log = None
         _release(self._runs)
         self._runs = None
 
     def release(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         _release(self._runs)
         _release(self._log)
         self._runs = self._log = None

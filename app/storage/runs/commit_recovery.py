@@ -1,4 +1,4 @@
-"""Recovery from the commit log: what a power cut took from runs' own files is put back before anybody reads them.
+"""Recovery from the commit log: restores what a power cut took from runs' own files, before anything reads them.
 
 As long as the machine was up all the time, every file holds what was written to it, and nothing is put back: whatever a
 person has changed or deleted meanwhile stays so. An unfinished run whose journal still lacks lines of it is parked.
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a log has given back."""
+    """Result of a recovery."""
 
     segments: tuple[str, ...] = ()  # Segments of which nothing is needed any more.
     suspects: frozenset[str] = frozenset()
@@ -70,7 +70,7 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
         _sync(files, segments, reach)
     except OSError:
         segments = _keep(files, segments)
-        # What the kernel could not write it may have forgotten: from here on only the log is believed.
+        # The kernel may have dropped what it could not write: from here on only the log is trusted.
         told = _restored(files, segments, reach)
         _sync(files, segments, reach)
     parked = frozenset(run_id for run_id, found in told.items() if _parks(files, run_id, found, now))
@@ -139,7 +139,7 @@ def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) ->
 
 def _told_by(files: Disk, segments: list[str]) -> dict[str, _Told]:
     told: dict[str, _Told] = {}
-    # Where one file failed any other may have, those of later segments too.
+    # If one file failed, any other may have, including those of later segments.
     kept = any(map(commit_records.is_kept, segments))
     for segment in list(segments):
         content = files.read(segment)
@@ -174,7 +174,7 @@ def _restore(files: Disk, run_id: str, told: _Told, *, deleted: bool) -> None:
     folder = layout.run_folder(run_id)
     if deleted and not files.has_folder(folder):
         return
-    read = files.read_settled if told.kept else files.read
+    read = files.read_synced if told.kept else files.read
     if told.start is not None:
         _restore_start(files, folder, told.start, read)
     if not files.has_file(f"{folder}/{layout.START}"):
@@ -205,7 +205,7 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
     end = chain.read(content, anchor).end
     whole = content[:end]
     for record in records:
-        # Only lines that continue from the file's own good end; lines already there count as they are.
+        # Only lines that continue from the file's own sound end; existing lines count as they are.
         if record.offset <= len(whole) < record.offset + len(record.content):
             there = len(whole) - record.offset
             if whole[record.offset :] == record.content[:there]:
@@ -260,7 +260,7 @@ def _park(files: Disk, run_id: str, name: str, records: list[Record], now: str) 
 
 
 def _sync(files: Disk, segments: list[str], reach: Callable[[str], None]) -> None:
-    reach("storage.commit.before_settle")
+    reach("storage.commit.before_checkpoint")
     syncer = files.syncer(layout.FOLDERS)
     try:
         syncer.sync(lambda: _mentioned(files, segments))

@@ -1,4 +1,4 @@
-"""Contests: control lines of which the first, or one after another, counts."""
+"""Contests: decides which of competing control lines count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTESTED = DOUBTED | {DecisionKind.CANCEL_REQUESTED, DecisionKind.ENDED, Decisi
 
 
 def wins(decided: Decisions, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
-    """Return whether a contested line is written after what was decided before it."""
+    """Return whether a contested line may be written after the earlier decisions."""
     match kind:
         case DecisionKind.CANCEL_REQUESTED:
             return decided.ended is None and decided.cancel_requested_at is None

@@ -1,4 +1,4 @@
-"""Counting: complete rows that an earlier release has written, behind the start of a service."""
+"""Counting: completes rows that an earlier release has written, after the start of a service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class RowCounting:
-    """Read the folders of runs whose rows lack what their journals add up to, newest first."""
+    """Read the folders of runs whose rows lack the sums of their journals, newest first."""
 
     def __init__(self, context: StorageContext, identity: str) -> None:
         self._context = context

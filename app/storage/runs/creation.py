@@ -1,4 +1,4 @@
-"""Creation: a run's folder, built aside and put in place in one move, and held until the run is opened."""
+"""Creation: builds a run's folder aside, moves it into place at once, and holds it until the run is opened."""
 
 # Why: docs/decisions/0075.
 
@@ -30,7 +30,7 @@ from app.storage.storage_context import StorageContext
 _FILES = (layout.START, layout.STEPS, layout.CONTROL)
 _MOST_COMMITTED_BYTES = 256 * 1024
 _SHOW_SECONDS = 0.05
-_CREATED_BYTES = 256  # About as long as the event is; to encode it only to measure it takes longer than the rest.
+_CREATED_BYTES = 256  # Approximate length of the event; encoding it only to measure it would take longer than the rest.
 _MOST_HELD = 256
 """Runs that are kept held between their creation and their opening; each costs a file descriptor."""
 
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 class _Born:
     """A run's new folder, built aside."""
 
-    lock: Lock | None  # The folder, held.
+    lock: Lock | None  # The lock of the folder.
     content: bytes  # start.json.
     durable: bool  # Whether it was synced, and its projections written; otherwise it is to be committed.
 
@@ -88,7 +88,7 @@ class _NewRun:
 
 
 class NewRuns:
-    """Make new runs, and keep them held and known, since as a rule each is opened at once."""
+    """Create new runs, and keep them locked and cached, since most are opened at once."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
@@ -110,7 +110,7 @@ class NewRuns:
             errors.Conflict: `run_exists`.
             errors.DiskFull: the disk is full or failing.
         """
-        # From the rename on the run can be found although its folder is still held here. Its openers wait for the end
+        # From the rename on the run can be found although its folder is still locked here. Its openers wait for the end
         # of this block; without it the run would look as if another process had it.
         with self._birth(start.run_id):
             born = await self._built(start, taken_over)
@@ -120,7 +120,7 @@ class NewRuns:
             except BaseException:
                 born.release()
                 raise
-            # What took steps over is read from its folder, where they are.
+            # A fork is read from its folder, which contains the inherited steps.
             if taken_over is not None:
                 born.release()
             elif not self._keep(start, born):
@@ -136,33 +136,33 @@ class NewRuns:
                 with self._birth(run_id):
                     held.shown = await self._show(held.start)
 
-    async def take(self, run_id: str) -> OpenedRun | None:
-        """Hand a new run out; None if it must be read from its folder."""
+    async def pop(self, run_id: str) -> OpenedRun | None:
+        """Return a new run to its opener; None if it must be read from its folder."""
         held = await self._of(run_id)
         self._held.pop(run_id, None)
         return None if held is None else held.opened()
 
     def let_go(self, run_id: str | None = None) -> None:
-        """Let go of a run that was not opened, or of all of them."""
+        """Release a run that was not opened, or all of them."""
         for name in [run_id] if run_id is not None else list(self._held):
             if (held := self._held.pop(name, None)) is not None:
                 held.lock.release()
 
     def abandon(self) -> None:
-        """Write nothing more, and let go of all of them."""
+        """Write nothing more, and release all of them."""
         if self._timer is not None:
             self._timer.cancel()
         self._shows.give_up()
         self.let_go()
 
     async def close(self) -> None:
-        """Write the projections of all of them, and let go of them."""
+        """Write the projections of all of them, and release them."""
         await self.show()
         self.abandon()
 
     @contextlib.contextmanager
     def _birth(self, run_id: str) -> Iterator[None]:
-        """Let openers of the run wait until the block is over."""
+        """Make openers of the run wait until the block ends."""
         birth: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._births[run_id] = birth
         try:
@@ -189,15 +189,15 @@ class NewRuns:
                 await self._commit(run_id, born)
             # The run exists from here on, so its lines in the log were made durable before.
             await self._workers.run(lambda: _rename(context, run_id, folder))
-            # As long as the log holds the run, its folder is synced before the log is dropped.
+            # While the log mentions the run, its folder is synced before the log is dropped.
             if not context.committer.holds(run_id):
                 await context.workers.run(lambda: _make_durable(context, folder, born))
         except OSError as error:
-            await context.workers.run(lambda: deletion.take_back(context, run_id))
+            await context.workers.run(lambda: deletion.discard_refused(context, run_id))
             raise self._no_space(folder, error) from error
 
     async def _commit(self, run_id: str, born: _Born) -> None:
-        """Make a folder that was not synced durable, by way of the log."""
+        """Make an unsynced folder durable through the log."""
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def over(error: BaseException | None) -> None:
@@ -209,7 +209,7 @@ class NewRuns:
                 committed.set_exception(error)
 
         committer, folder = self._context.committer, layout.run_folder(run_id)
-        # Mentioned by the names that they have after the rename: those are what a recovery finds.
+        # Mentioned under their names after the rename, which recovery looks for.
         committer.mention(*[f"{folder}/{name}" for name in _FILES])
         commit = Commit(
             run_id=run_id,
@@ -229,10 +229,10 @@ class NewRuns:
             await self._context.index.put_run(row)
             if shown:
                 # Before another process looks for the key.
-                await self._context.index.settle()
+                await self._context.index.flush()
         except errors.StorageFault as fault:
-            # A caller that got the refusal must not find the run there.
-            await self._context.workers.run(lambda: deletion.take_back(self._context, start.run_id))
+            # A caller that was refused must not find the run.
+            await self._context.workers.run(lambda: deletion.discard_refused(self._context, start.run_id))
             with contextlib.suppress(errors.StorageFault):
                 await self._context.index.remove_run(start.run_id)
             raise errors.DiskFull(detail=fault.detail) from fault
@@ -241,7 +241,7 @@ class NewRuns:
         return row
 
     def _keep(self, start: runs.RunStart, born: _Born) -> bool:
-        """Keep a run as it was made; one too many is let go of.
+        """Keep a new run cached; the oldest one too many is released.
 
         Returns:
             Whether its projections need not be written now.
@@ -280,7 +280,7 @@ class NewRuns:
 
     @property
     def _workers(self) -> Workers:
-        # Where commits are shared, the remaining work for a new run does not wait for a disk.
+        # If commits are shared, the remaining work for a new run does not wait for a disk.
         return self._context.near if self._context.committer.shares else self._context.workers
 
     def _no_space(self, path: str, error: OSError) -> errors.DiskFull:
@@ -367,8 +367,8 @@ def _fill(
 
 
 def _write_projections(context: StorageContext, start: runs.RunStart, folder: str) -> None:
-    shown, lines = plain.encode(manifest(start)) + b"\n", events_file.encoded(created(start))
-    for name, content in ((layout.MANIFEST, shown), (layout.EVENTS, lines)):
+    manifest_bytes, lines = plain.encode(manifest(start)) + b"\n", events_file.encoded(created(start))
+    for name, content in ((layout.MANIFEST, manifest_bytes), (layout.EVENTS, lines)):
         context.disk.write(f"{folder}/{name}", content, sync=False)
         context.committer.mention(f"{layout.run_folder(start.run_id)}/{name}")
 

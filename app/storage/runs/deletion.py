@@ -40,10 +40,8 @@ def discard(context: StorageContext, run_id: str, folder: str) -> None:
     files.sync_folder(layout.RUNS)
 
 
-def take_back(context: StorageContext, run_id: str) -> None:
-    """Put a folder away that could not be made durable: a caller that got the refusal must not find
-    the run later.
-    """
+def discard_refused(context: StorageContext, run_id: str) -> None:
+    """Discard a folder that could not be made durable: a refused caller must not find the run later."""
     for folder in (layout.new_folder(run_id), layout.run_folder(run_id)):
         try:
             if context.disk.has_folder(folder):
@@ -66,7 +64,7 @@ def remove_unfinished(files: Disk) -> None:
 
 
 def put_away_ids(files: Disk) -> frozenset[str]:
-    """Return the runs that lie in the trash."""
+    """Return the runs in the trash."""
     return frozenset(name.rpartition(".")[0] for name in files.names(layout.TRASH))
 
 
@@ -81,12 +79,12 @@ async def sweep(context: StorageContext, stopping: Callable[[], bool]) -> None:
         context.probes.reach("storage.delete.before_sweep")
         with contextlib.suppress(OSError, errors.Unreadable):
             # As long as the commit log mentions a run, its folder in the trash records that it is deleted.
-            await context.committer.settle(name.rpartition(".")[0])
+            await context.committer.checkpoint(name.rpartition(".")[0])
             await context.workers.run(partial(context.disk.remove_tree, f"{layout.TRASH}/{name}"))
 
 
 def status(files: Disk, run_id: str) -> states.RunState:
-    """Return the state of a run by its folder.
+    """Return the state of a run from its folder.
 
     Raises:
         errors.NotFound: there is no such run.

@@ -1,4 +1,4 @@
-"""The run store over a disk and an index, whatever these are."""
+"""The run store over any disk and index."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreParts(ReadParts):
-    """What an open store works with that takes runs in."""
+    """The parts of an open store that accepts runs."""
 
-    admission: Admission  # Takes new runs in.
+    admission: Admission  # Accepts new runs.
     opener: Opener  # Opens runs for writing.
     maintenance: Maintenance  # Checks and repairs runs.
 
 
 class DiskStore(StoredRuns, abc.ABC):
-    """`stores.RunStore` over whatever disk and index a subclass brings."""
+    """`stores.RunStore` over the disk and index of a subclass."""
 
     leads: Callable[[], Awaitable[bool]] | None = None
     """Returns whether this service leads those that share the store; None: it is not shared."""
-    news: event_feed.News | None = None  # What other processes write; None: nothing is announced.
+    news: event_feed.News | None = None  # Announcements of what other processes write; None: nothing is announced.
     common: CommonFiles | None = None  # What all processes share beside the runs; None: files of the data directory.
     shared_spending: spending.SharedSpending | None = None  # For processes with the same budgets; None: there is one.
     shared_rates: RateDocument | None = None  # What processes know of each other's prompts; None: there is one.
@@ -112,7 +112,7 @@ class DiskStore(StoredRuns, abc.ABC):
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
         try:
-            await parts.context.committer.settle()
+            await parts.context.committer.checkpoint()
         except OSError as error:
             _log.error("the commit log is left for the next start: %s", error)
         parts.context.committer.close()
@@ -122,7 +122,7 @@ class DiskStore(StoredRuns, abc.ABC):
         self._let_go()
 
     def abandon(self) -> None:
-        """Let go of everything as a killed process does."""
+        """Drop everything as a killed process does."""
         parts = self._found
         self._found = self._plans = self._audit = None
         self._stopping.set()
@@ -170,7 +170,7 @@ class DiskStore(StoredRuns, abc.ABC):
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         found, opener = await super().list_unfinished(), self._parts.opener
-        opener.settling.expect([run.run_id for run in found if run.run_id not in opener.logs])
+        opener.joint_sync.expect([run.run_id for run in found if run.run_id not in opener.logs])
         return found
 
     # -- care
@@ -187,7 +187,7 @@ class DiskStore(StoredRuns, abc.ABC):
         await self._parts.maintenance.sweep(self._stopping.is_set)
 
     async def rebuild_index(self) -> dict[str, int]:
-        """Make every row anew from the folders, and return how many there are."""
+        """Rebuild every row from the folders, and return their number."""
         return await self._parts.reconciliation.rebuild()
 
     @property
@@ -198,7 +198,7 @@ class DiskStore(StoredRuns, abc.ABC):
 
     @abc.abstractmethod
     def _prepare(self) -> tuple[StorageContext, str]:
-        """Return what logs share, and the identity of the data directory."""
+        """Return the storage context, and the identity of the data directory."""
 
     @abc.abstractmethod
     def _let_go(self) -> None:
@@ -207,11 +207,11 @@ class DiskStore(StoredRuns, abc.ABC):
     async def _begin(self, context: StorageContext, identity: str) -> StoreParts:
         hold = self._hold
         assert hold is not None
-        # Before anything reads: the log may hold lines that the files lack, and rows are judged by the files.
+        # Before anything reads: the log may have lines that the files lack, and rows are compared with the files.
         recovered = await hold.recover(context)
         parts = self._assembled(context, identity, index_is_new=await context.index.start())
         await parts.reconciliation.doubt(recovered.suspects, recovered.parked)
-        # Not before the suspects are noted: a crash until here recovers from the same log once more.
+        # Not before the suspects are noted: after an earlier crash the same log is recovered again.
         await hold.drop(context, recovered)
         hold.let_others_in()
         return parts

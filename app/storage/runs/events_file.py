@@ -27,7 +27,7 @@ _REFUSAL = b'{"refused":'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What events.jsonl was found to hold."""
+    """The content of events.jsonl."""
 
     last: int = 0  # Highest number.
     numbers: frozenset[int] = frozenset()  # All numbers.
@@ -54,7 +54,7 @@ def refusals(numbers: Sequence[int]) -> bytes:
 
 
 def insert(files: Disk, run_id: str, missing: Sequence[events.Event]) -> None:
-    """Put events where their numbers belong, among later ones that were kept."""
+    """Insert events in order of their numbers, among later ones that were kept."""
     path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
     placed = [(event.seq, encoded(event)) for event in missing]
     last = 0
@@ -90,12 +90,12 @@ def written(content: bytes) -> Written:
 
 
 def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> list[events.Event]:
-    """Return the events that follow on a number, at most so many; lines that are not events are skipped."""
+    """Return at most so many events after a number; lines that are not events are skipped."""
     if not files.has_file(path):
         return []
     found: list[events.Event] = []
     offset, rest, size = _place(files, path, after), b"", _CHUNK_BYTES
-    # What follows on a line that is too long to be an event was not written as events.
+    # Nothing after a line that is too long for an event was written as events.
     while len(rest) <= _LONGEST_LINE_BYTES and (most is None or len(found) < most):
         if not (chunk := files.read(path, offset, size)):
             break
@@ -108,7 +108,7 @@ def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> lis
 
 
 def last(files: Disk, path: str) -> list[events.Event]:
-    """Return the last events, as many as lie in one chunk."""
+    """Return the last events, as many as fit in one chunk."""
     chunk = files.read(path, max(0, files.size(path) - _CHUNK_BYTES))
     return parse(chunk)
 

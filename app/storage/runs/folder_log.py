@@ -1,4 +1,4 @@
-"""A run's folder in the hands of its one writer."""
+"""The log of a run: its folder, held by its only writer."""
 
 # Healing belongs to the log and not to its caller: once begun it ends, the next one waits for it, and a log is
 # closed only afterwards. A copy that a cancelled caller left running would take back lines that have become durable
@@ -63,7 +63,7 @@ class FolderLog:
 
         self._steps = journal(layout.STEPS, "storage.append", authority.steps, projections.arrived)
         self._control = journal(layout.CONTROL, "storage.decide", authority.control, self._fold)
-        # Every step comes this way several times, so they are handed on without a call of their own.
+        # Every step passes here several times, so these are direct references and not calls.
         self.add_event, self.refresh, self.retell = projections.add_event, projections.refresh, projections.retell
         if opened.unwritten:
             self.refresh(lambda: {layout.MANIFEST: creation.manifest(self._start)})
@@ -103,7 +103,7 @@ class FolderLog:
             errors.StorageFault: it could not be made durable.
         """
         if kind in contests.CONTESTED:
-            # In a task of its own: a caller that is cut off must not let the next one in before its line is durable.
+            # In a task of its own: a cancelled caller must not admit the next one before its line is durable.
             contest = asyncio.ensure_future(self._contested(kind, facts))
             contest.add_done_callback(worker_threads.seen)
             return await asyncio.shield(contest)
@@ -164,7 +164,7 @@ class FolderLog:
             errors.StorageFault: the row must leave a finished state and could not be written.
         """
         ended = self.loaded.decisions.ended
-        # An ending on disk is true whatever state the row was left in.
+        # An ending on disk counts whatever state the row was left in.
         since = _UNFINISHED if ended is not None and ended.status is transition.to else transition.since
         mine = dataclasses.replace(transition, run_id=self.run_id, since=transition.since | since)
         self._context.probes.reach("storage.move.before_row")
@@ -204,7 +204,7 @@ class FolderLog:
         await worker_threads.uncut(self._heal())
 
     async def close(self) -> None:
-        """Write everything out and let go of the files; projections that cannot be written are made anew next time."""
+        """Write everything out and close the files; projections that cannot be written are rebuilt next time."""
         if self._closed:
             return
         self._closed = True
@@ -227,12 +227,12 @@ class FolderLog:
             self._released(self.run_id, self._journal_position() if self._aside else None)
 
     async def set_aside(self) -> None:
-        """Close, so that this process may go on later where it stopped."""
+        """Close, so that this process can continue later where it stopped."""
         self._aside = True
         await self.close()
 
     def abandon(self) -> None:
-        """Let go of the files as a killed process does."""
+        """Drop the files as a killed process does."""
         self._closed = True
         self._projections.close()
         self._steps.abandon()
@@ -254,7 +254,7 @@ class FolderLog:
     async def _put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
         self._blob_locks = self._blob_locks or blobs.BlobLocks()
         reach = self._context.probes.reach
-        async with self._blob_locks.taken(len(content)):
+        async with self._blob_locks.hold(len(content)):
             return await self._written(
                 blobs.FOLDER, lambda: blobs.put(self._context.disk, self._folder, content, text=text, reach=reach)
             )
@@ -308,7 +308,7 @@ class FolderLog:
             overrides["data_directory_id"] = self._data_directory_id
         sent_on = {"resumed": True} if self.loaded.decisions.ended is not None else {}
         start = self._start.overridden(self.loaded.decisions.overrides | overrides | sent_on)
-        # Before the line: the row may err towards unfinished only.
+        # Before the line: a row may be wrong only towards unfinished.
         await self._context.index.move(runs.Transition.queue(self.run_id, self._now()))
         await self._append_decision(DecisionKind.RESUMED, {**facts, "overrides": overrides})
         self.loaded = dataclasses.replace(self.loaded, start=start)
@@ -335,9 +335,9 @@ class FolderLog:
     def _append_decision(
         self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
     ) -> Awaitable[int]:
-        # With the lines that steps.jsonl has now, so that it is noticed when its end is lost as a whole.
+        # With the present number of lines of steps.jsonl, so that the loss of whole lines is detected.
         line = {"kind": kind._value_, "at": at or self._now(), "lines": self._steps.count, **facts}
-        # What cannot be folded in must not be written.
+        # A line that cannot be folded in must not be written.
         decisions.check(line)
         # A pause that a person ordered has its event when the run rests.
         if kind in decisions.EVENTS and facts.get("reason") != decisions.PAUSED_BY_PERSON:
@@ -363,7 +363,7 @@ class FolderLog:
             self._taken_unsynced = True
             self._events.open_block(self.loaded.decisions.taken, self._control.synced)
         if "event" in line:
-            # The line may not be durable; then a new block makes sure that its number is not given again.
+            # The line may not be durable; a new block then ensures that its number is not reused.
             self._events.sync = self._events.sync or not self._events.fresh
             event = decisions.event(self.run_id, line, self.loaded.decisions.taken, line["event"])
             self._projections.tell(event.seq, [event])

@@ -1,4 +1,4 @@
-"""Inheritance: the steps that a fork takes over, written into its folder while that is built aside."""
+"""Inheritance: writes the steps that a fork takes over into its folder while that is built aside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def write(files: Disk, folder: str, start: bytes, taken_over: stores.TakenOver, 
     """Write a journal of the steps, sealed to a new start.json, and copies of the blobs that they refer to.
 
     Raises:
-        errors.JournalCorrupt: a blob of the source is missing or is not what its name says.
+        errors.JournalCorrupt: a blob of the source is missing or does not match its name.
         OSError: the disk refused.
     """
     source = layout.run_folder(taken_over.source)

@@ -1,4 +1,4 @@
-"""Inspection: what is checked and measured of stored runs without changing them."""
+"""Inspection: checks and measures stored runs without changing them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Inspection:
         self._context = context
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance_port.Repaired:
-        """Tell what a repair would keep of a run; what only reads repairs nothing."""
+        """Report what a repair would keep of a run; a reader repairs nothing."""
         from app.storage.runs import repair
 
         assert dry_run
@@ -64,5 +64,5 @@ def _sizes(files: Disk, run_ids: Iterable[str]) -> dict[str, int]:
 def _size(files: Disk, path: str, depth: int) -> int:
     if depth and files.has_folder(path):
         return sum(_size(files, f"{path}/{name}", depth - 1) for name in files.names(path))
-    # A file may be replaced meanwhile, and links lead elsewhere.
+    # A file may be replaced meanwhile, and links may lead outside.
     return files.size(path) if files.has_file(path) else 0

@@ -1,4 +1,4 @@
-"""Kept runs: what was read of runs that were set aside, so that only what was written since is read again.
+"""Kept runs: the content of runs that were set aside, so that only later writes are read again.
 
 Journals only grow, so a run that is held again has the lines that it had, and each further line is sealed to the one
 before. Whatever does not fit that is read as a whole, as after a crash.
@@ -28,7 +28,7 @@ _REJUDGED = (decisions.DecisionKind.ENDED, decisions.DecisionKind.RESUMED)
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class KeptRun:
-    """A run as it was opened last, and how far this process has written it."""
+    """A run as it was opened last, with the position up to which this process has written it."""
 
     authority: Authority
     """Its authority then; its decisions are those at the end of what this process has written."""
@@ -39,7 +39,7 @@ class KeptRun:
 
 
 class KeptRuns:
-    """The runs that were opened last, up to a number of lines in all; none unless that is asked for."""
+    """The runs that were opened last, up to a total number of lines, 0 by default."""
 
     def __init__(self) -> None:
         self.most_lines = 0
@@ -63,21 +63,21 @@ class KeptRuns:
             self._runs.popitem(last=False)
 
     def set_aside(self, run_id: str, position: JournalPosition | None) -> None:
-        """Note how far an open run was written; None: that is not known."""
+        """Note the position up to which an open run was written; None: unknown."""
         kept = self._runs.get(run_id)
         if kept is not None and position is None:
             del self._runs[run_id]
         elif kept is not None:
             kept.position = position
 
-    def take(self, run_id: str) -> KeptRun | None:
-        """Return a run that was set aside, and keep it no more."""
+    def pop(self, run_id: str) -> KeptRun | None:
+        """Remove and return a run that was set aside."""
         kept = self._runs.pop(run_id, None)
         return kept if kept is not None and kept.position is not None else None
 
 
 def reopen(context: StorageContext, kept: KeptRun, lock: Lock) -> FoundRun | None:
-    """Return a run that is held again; None: it must be read as a whole."""
+    """Return the content of a run that is locked again; None: it must be read completely."""
     former, position = kept.authority, kept.position
     assert position is not None
     folder = layout.run_folder(former.run_id)
@@ -104,8 +104,8 @@ def _read_on(files: Disk, path: str, former: Reading, count: int) -> Reading | N
             return None
         reading = chain.read(files.read(path, former.end), former.anchor, former)
         if len(reading.lines) > count:
-            # Another process has written, which may have died before its lines were on the disk.
-            reading = chain.read(files.read_settled(path)[former.end :], former.anchor, former)
+            # Another process has written, and may have died before its lines were on the disk.
+            reading = chain.read(files.read_synced(path)[former.end :], former.anchor, former)
     except (FileNotFoundError, NotADirectoryError):
         return None
     whole = reading.integrity is Integrity.WHOLE and len(reading.lines) >= count

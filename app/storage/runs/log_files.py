@@ -1,4 +1,4 @@
-"""Files under `logs/`: written whole, or appended to while an output comes, and read in parts."""
+"""Files under `logs/`: written whole, or appended to while output arrives, and read in parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def append(disk: disk_port.Disk, folder: str, name: str, text: str) -> None:
 
 
 async def put_away(context: StorageContext, folder: str) -> None:
-    """Move the logs of a run that has ended to where such logs are kept; what cannot be moved stays readable."""
+    """Move the logs of an ended run into object storage; logs that cannot be moved stay readable."""
     objects = context.objects
     if objects is not None:
         try:

@@ -89,7 +89,7 @@ def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, mi
         lost = _lost(files, found)
         if lost is None:
             break
-        # A reader does not keep others from writing, and the evidence of lines is read after them.
+        # A reader does not exclude writers, and the evidence of lines is read after them.
         before, found = found, authority.read(files, run_id, deep=deep)
         if before.sizes == found.sizes:
             break
@@ -119,7 +119,7 @@ def _counts(found: Authority, written: Written, manifest: dict[str, Any]) -> Ite
     yield found.decisions.known_lines, layout.CONTROL
     if found.decisions.given_up:
         return
-    # A folder that was adopted has the events of who made it, and not all of its lines were taken over.
+    # An adopted folder has the events of its creator, and not all of its lines were adopted.
     if not found.start.adopted:
         yield 1 + max(written.positions, default=-1), layout.EVENTS
     if isinstance(told := manifest.get(COUNTED), int):
@@ -139,7 +139,7 @@ def _undecided(found: Authority, written: Written, manifest: dict[str, Any]) -> 
     code = error.get("code") if isinstance(error, dict) else None
     if not isinstance(at, str) or code == errors.JournalCorrupt.default_code:
         return
-    # An ending that a resume took back is still in its journal.
+    # An ending that a resume revoked is still in the journal.
     if all(str(line.fields.get("at")) < at for line in found.control.lines):
         yield 1, f"{layout.MANIFEST} (completed at {at:.40})"
 

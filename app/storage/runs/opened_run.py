@@ -1,4 +1,4 @@
-"""An opened run: what its log is made from, and where it ends."""
+"""An opened run: the content of its files, and where they end."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Released: TypeAlias = Callable[[str, JournalPosition | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedRun:
-    """What opening a folder for writing brought."""
+    """Result of opening a folder for writing."""
 
     authority: Authority  # The run, its torn ends cut off.
-    lock: Lock  # The folder, held.
+    lock: Lock  # The lock of the folder.
     written: Written  # What events.jsonl holds.
     proven: frozenset[str]  # Receipts that are in their session's file.
     missing: missing_lines.MissingLines | None = None  # Lines that the journals are known to lack.

@@ -16,19 +16,25 @@ from app.storage.runs import adoption, authority, census, kept_runs, opening
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.creation import NewRuns
 from app.storage.runs.folder_log import FolderLog
+from app.storage.runs.joint_sync import JointSync
 from app.storage.runs.kept_runs import KeptRun, KeptRuns
 from app.storage.runs.opened_run import JournalPosition
 from app.storage.runs.opening import FoundRun
 from app.storage.runs.rechecks import Rechecks
 from app.storage.runs.run_folders import RunFolders
-from app.storage.runs.settling import Settling
 from app.storage.storage_context import StorageContext
 
 _log = logging.getLogger(__name__)
 
 
 class Opener:
-    """Open runs for writing, and know which are open here."""
+    """Open runs for writing, and track which are open here.
+
+    Args:
+        folders: Reads folders that were written by hand.
+        logs: The runs that are open in this store.
+        rechecks: Keeps rows in line with folders that others have changed.
+    """
 
     def __init__(
         self,
@@ -38,40 +44,35 @@ class Opener:
         logs: dict[str, FolderLog],
         rechecks: Rechecks,
     ) -> None:
-        """Args:
-        folders: Reads folders that were written by hand.
-        logs: The runs that are open in this store.
-        rechecks: Keeps rows in line with folders that others have changed.
-        """
         self._context = context
         self._identity = identity
         self._folders = folders
         self.logs = logs
         """Runs open in this store."""
         self._rechecks = rechecks
-        self.settling = Settling(context)
-        """What makes the runs durable that an earlier process left."""
+        self.joint_sync = JointSync(context)
+        """Makes the runs durable that an earlier process left."""
         self._closings: set[asyncio.Future[None]] = set()
         self._journal_positions: dict[str, JournalPosition] = {}
         self.kept = KeptRuns()
-        """What was read of runs that were set aside."""
+        """Content of runs that were set aside."""
         self.new_runs = NewRuns(context)
         """New runs, which need not be read."""
 
     async def open(self, run_id: str) -> FolderLog:
-        """Take a run's folder for writing.
+        """Lock a run's folder for writing.
 
         Raises:
             errors.NotFound, errors.Conflict, errors.JournalCorrupt: as the port says.
             errors.StorageFault: the disk refused a repair.
         """
-        if (newborn := await self.new_runs.take(run_id)) is not None:
+        if (newborn := await self.new_runs.pop(run_id)) is not None:
             if opening.is_as_made(self._context.disk, newborn.authority):
                 log = self.logs[run_id] = FolderLog(newborn, self._context, self._identity, self._forget)
                 return log
             # The folder was changed since, so it is read like any other.
             newborn.lock.release()
-        # In a task of its own: a caller that is cut off must not leave a folder held.
+        # In a task of its own: a cancelled caller must not leave a folder locked.
         task = asyncio.ensure_future(self._open(run_id))
         try:
             return await asyncio.shield(task)
@@ -82,10 +83,12 @@ class Opener:
     async def _open(self, run_id: str) -> FolderLog:
         try:
             journal_position = self._journal_positions.get(run_id)
-            durable = await self.settling.covers(run_id)
-            kept = self.kept.take(run_id)
-            lock, found = await self._context.workers.run(lambda: self._enter(run_id, journal_position, durable, kept))
-            return await self._begin(run_id, lock, found)
+            durable = await self.joint_sync.covers(run_id)
+            kept_run = self.kept.pop(run_id)
+            lock, folder = await self._context.workers.run(
+                lambda: self._enter(run_id, journal_position, durable, kept_run)
+            )
+            return await self._begin(run_id, lock, folder)
         except errors.JournalCorrupt as error:
             await self._rechecks.declare_failed(run_id, error)
             raise
@@ -95,38 +98,38 @@ class Opener:
         except OSError as error:
             raise self._context.disk_health.failed(layout.run_folder(run_id), error) from error
 
-    async def _begin(self, run_id: str, lock: Lock, found: FoundRun | None) -> FolderLog:
+    async def _begin(self, run_id: str, lock: Lock, folder: FoundRun | None) -> FolderLog:
         adopted: adoption.Found | None = None
         try:
-            if found is None:
+            if folder is None:
                 adopted = await self._adopt_folder(run_id)
-                found = await self._context.workers.run(lambda: opening.prepare(self._context, run_id, lock))
-            log = self.logs[run_id] = FolderLog(found.opened, self._context, self._identity, self._forget)
+                folder = await self._context.workers.run(lambda: opening.prepare(self._context, run_id, lock))
+            log = self.logs[run_id] = FolderLog(folder.opened, self._context, self._identity, self._forget)
             self._journal_positions.pop(run_id, None)
-            self.kept.begin(found, self._context.disk)
-            if found.journal_position is not None:
-                log.go_on(found.journal_position)
-            await self._complete(log, found, adopted)
+            self.kept.begin(folder, self._context.disk)
+            if folder.journal_position is not None:
+                log.go_on(folder.journal_position)
+            await self._complete(log, folder, adopted)
         except BaseException:
-            # Cancellation too: a lock left behind would keep the run shut until this process ends.
-            if (opened := self.logs.pop(run_id, None)) is not None:
-                opened.abandon()
+            # On cancellation, too: a leftover lock would block the run until this process ends.
+            if (log_so_far := self.logs.pop(run_id, None)) is not None:
+                log_so_far.abandon()
             lock.release()
             raise
         return log
 
-    async def _complete(self, log: FolderLog, found: FoundRun, adopted: adoption.Found | None) -> None:
-        log.retell(found.untold)
+    async def _complete(self, log: FolderLog, folder: FoundRun, adopted: adoption.Found | None) -> None:
+        log.retell(folder.untold)
         if adopted is not None:
-            told = {"lines": len(adopted.kept), "dropped": adopted.dropped}
-            log.add_event(events.EventType.RECOVERY_ADOPTED, None, told)
-        # Receipts follow their lines, so a crash may have come between; the journal has all that they hold.
-        for record in found.unproven:
+            counts = {"lines": len(adopted.kept), "dropped": adopted.dropped}
+            log.add_event(events.EventType.RECOVERY_ADOPTED, None, counts)
+        # Receipts follow their lines, so a crash may separate them; the journal has all of their content.
+        for record in folder.unproven:
             await log.add_receipt(record)
         if (lost := log.loaded.missing) is not None and missing.parks(log.loaded.decisions):
             await self._pause(log, lost)
-        await self._context.index.add_receipts(found.places)
-        await self._context.index.add_orders(found.orders)
+        await self._context.index.add_receipts(folder.places)
+        await self._context.index.add_orders(folder.orders)
 
     async def _pause(self, log: FolderLog, lost: missing_lines.MissingLines) -> None:
         # It is shown as paused already; from now on its journal says so too.
@@ -151,13 +154,13 @@ class Opener:
             closing.add_done_callback(self._closings.discard)
 
     def _enter(
-        self, run_id: str, journal_position: JournalPosition | None, durable: bool, kept: KeptRun | None
+        self, run_id: str, journal_position: JournalPosition | None, durable: bool, kept_run: KeptRun | None
     ) -> tuple[Lock, FoundRun | None]:
         # In one job, since a hop costs as much as the opening of a short run.
-        lock = authority.take(self._context.disk, run_id)
+        lock = authority.lock_run(self._context.disk, run_id)
         try:
-            if kept is not None and (found := kept_runs.reopen(self._context, kept, lock)) is not None:
-                return lock, found
+            if kept_run is not None and (folder := kept_runs.reopen(self._context, kept_run, lock)) is not None:
+                return lock, folder
             if journal_position is not None:
                 return lock, opening.reopen(self._context, run_id, lock, journal_position)
             return lock, opening.prepare(self._context, run_id, lock, durable=durable)
@@ -172,17 +175,17 @@ class Opener:
 
     async def _adopt_folder(self, run_id: str) -> adoption.Found:
         try:
-            found, start = await self._folders.by_hand(run_id)
+            by_hand, start = await self._folders.by_hand(run_id)
         except errors.RequestInvalid as refusal:
             await self._context.index.move(runs.Transition.pause(run_id, self._now(), refusal.code))
             raise
-        converted = adoption.convert(found, start, self._now())
+        converted = adoption.convert(by_hand, start, self._now())
         files, reach = self._context.disk, self._context.probes.reach
         await self._context.workers.run(lambda: adoption.write(files, run_id, converted, reach))
         row = await self._context.workers.run(lambda: census.row_of(files, run_id, self._identity))
         if row is not None:
             await self._context.index.put_run(row)
-        return found
+        return by_hand
 
     def _now(self) -> str:
         return clock.stamp(self._context.clock.now())

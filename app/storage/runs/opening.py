@@ -30,9 +30,9 @@ _LARGEST = 2**53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRun:
-    """A folder made ready for writing."""
+    """A folder prepared for writing."""
 
-    opened: OpenedRun  # What its log is made from.
+    opened: OpenedRun  # The opened run.
     untold: list[Event]  # Events to add; one without a number of its own has 0.
     places: list[ReceiptPlace]  # Receipts found in their session's file.
     unproven: list[records.Record]  # Records whose receipt is missing there.
@@ -56,7 +56,7 @@ def is_as_made(files: Disk, made: Authority) -> bool:
 
 
 def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool = False) -> FoundRun:
-    """Read a run that is held, cut torn ends off, and find out what its projections lack.
+    """Read a locked run, cut off torn ends, and find out what its projections lack.
 
     Args:
         durable: Whether the disk is known to hold what can be read.
@@ -65,7 +65,7 @@ def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool =
         errors.NotFound: there is no start.json.
         errors.JournalCorrupt: it is damaged.
     """
-    found = authority.read(context.disk, run_id, settled=not durable, deep=True)
+    found = authority.read(context.disk, run_id, synced=not durable, deep=True)
     found.loaded()
     if not durable and (found.control.lines or found.steps.lines):
         # A process may have died between a rename and the sync of its folder.
@@ -78,7 +78,7 @@ def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool =
 
 
 def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: JournalPosition) -> FoundRun:
-    """Read a run that is held and was set aside; where it ends otherwise than then, it is prepared like any other.
+    """Read a locked run that was set aside; if its end has changed, it is prepared like any other.
 
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `prepare`.
@@ -107,7 +107,7 @@ def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[E
 
 
 def _inserted(context: StorageContext, missing: list[Event], written: Written) -> list[Event]:
-    # A power cut may take a part of events.jsonl and leave what comes after it.
+    # A power cut can lose a part of events.jsonl and leave a later part.
     among = [event for event in missing if 0 < event.seq < written.last]
     if among:
         events_file.insert(context.disk, among[0].run_id, among)
@@ -178,7 +178,7 @@ def _untold_decisions(found: Authority, written: Written) -> Iterator[Event]:
 
 
 def _number(line: Mapping[str, Any], written: Written) -> int:
-    """Return the number that a line has reserved for its event; 0: none that could be used."""
+    """Return the number that a line has reserved for its event; 0: no usable one."""
     number = line.get("event")
     if type(number) is not int or not 0 < number < _LARGEST or number in written.refused:
         return 0

@@ -23,7 +23,7 @@ class Load:
     """Files written together, and the results."""
 
     make: Callable[[], Mapping[str, plain.Json]] | None = None
-    """Makes the snapshots again if they could not be written."""
+    """Rebuilds the snapshots if they could not be written."""
     files: Mapping[str, plain.Json] = field(default_factory=dict)  # Snapshots by name.
     events: list[events.Event] = field(default_factory=list)  # Queued events.
     event_lines: bytes = b""  # The same, as lines.
@@ -36,12 +36,13 @@ class Load:
 
 
 class ProjectionFiles:
-    """Write the projections of one run; called by one thread at a time."""
+    """Write the projections of one run; called by one thread at a time.
+
+    Args:
+        has_events: Whether the folder may have a file of events.
+    """
 
     def __init__(self, run_id: str, folder: str, session_id: str, context: StorageContext, *, has_events: bool) -> None:
-        """Args:
-        has_events: Whether the folder may have a file of events.
-        """
         self._run_id = run_id
         self._session_id = session_id
         self._context = context
@@ -65,8 +66,8 @@ class ProjectionFiles:
             self._store_file(name, content)
 
     def sync(self, *, with_receipts: bool) -> None:
-        """Make everything durable that was written in the folder."""
-        # The journals were synced line by line; once more costs nothing, and mends what a disk did not keep.
+        """Sync everything that was written in the folder."""
+        # The journals were synced line by line; another sync costs nothing, and repairs what a disk did not keep.
         for name in (layout.STEPS, layout.CONTROL, layout.EVENTS, *self._on_disk):
             disk_port.sync_file(self._context.disk, f"{self._folder}/{name}")
         self._context.disk.sync_folder(self._folder)

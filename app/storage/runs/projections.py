@@ -1,4 +1,4 @@
-"""Projections of an open run: events, snapshots and receipts, queued by the step path and written behind it."""
+"""Projections of an open run: events, snapshots and receipts, queued on the step path and written after it."""
 
 # Why events wait for the line that opened their block: docs/decisions/0360. Why lines number their events:
 # docs/decisions/0365.
@@ -69,8 +69,8 @@ class EventQueue:
         self.refused: list[int] = []
         """Numbers whose line was refused, until the file says so."""
 
-    def settle(self, number: int, made: list[Event]) -> None:
-        """Queue the events of a line that counts; none: it was refused."""
+    def resolve(self, number: int, made: list[Event]) -> None:
+        """Queue the events of a durable line; empty: the line was refused."""
         held = self.held
         if number not in held:
             return
@@ -116,7 +116,7 @@ class EventQueue:
         return event
 
     def retell(self, event: Event) -> None:
-        """Queue the event of a line that is missing in the file, with its number if it has one."""
+        """Queue the event of a line that the file lacks, with its number if it has one."""
         if not event.seq:
             self.add(event.at, EventType(event.type), event.key, event.data)
             return
@@ -124,7 +124,7 @@ class EventQueue:
         self.next = max(self.next, event.seq + 1)
         self.unwritten.append(event)
 
-    def take(self) -> tuple[list[Event], bool]:
+    def drain(self) -> tuple[list[Event], bool]:
         """Return the events to write, and whether they must be synced."""
         taken, self.unwritten = self.unwritten, []
         return taken, self.sync
@@ -134,7 +134,7 @@ class EventQueue:
         self.unwritten = taken + self.unwritten
 
     def note_written(self, refused: int) -> None:
-        """Note that the events taken are in the file, and the first of the refused numbers."""
+        """Note that the drained events and the first of the refused numbers are in the file."""
         self.sync = self.sync and bool(self.unwritten or self.held)
         del self.refused[:refused]
 
@@ -142,7 +142,7 @@ class EventQueue:
 class Projections:
     """Writes all queued projections at once, within a limited share of the time.
 
-    Nothing here is authority: after a crash, recovery makes all of it again from the journals.
+    Nothing here is authority: after a crash, recovery rebuilds all of it from the journals.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Projections:
         self._queue = queue
         self._complete = complete  # Adds to the snapshots what only their writer knows.
         self._folder = layout.run_folder(run_id)
-        # A run that was made a moment ago, and opened without being read, has told nothing yet.
+        # A new run that was opened without being read has shown nothing yet.
         has_events = not queue.unwritten
         self._files = ProjectionFiles(run_id, self._folder, start.session_id, context, has_events=has_events)
         self.start = start
@@ -172,7 +172,7 @@ class Projections:
         self._unindexed: list[ReceiptPlace] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[BaseException | None] | None = None
-        # A run that is over at once writes its projections once.
+        # A run that ends at once writes its projections once.
         context.throttle.open += 1
         self._not_before = asyncio.get_running_loop().time() + context.throttle.first_seconds()
         self._closed = False
@@ -199,27 +199,27 @@ class Projections:
         return event
 
     def arrived(self, line: Mapping[str, Any], position: int, ending: Mapping[str, plain.Json]) -> records.Record:
-        """Tell the events of a step's line, which is durable now, and return its record."""
+        """Queue the events of a step's durable line, and return its record."""
         record = records.read(position, {**line, **ending})
         self.tell(line["event"], journal_lines.events(self._run_id, record, line["event"]))
         return record
 
     def tell(self, number: int, made: list[Event]) -> None:
-        """Queue the events of a line that counts, behind those of the lines before it; none: it was refused."""
+        """Queue the events of a durable line, after those of earlier lines; empty: the line was refused."""
         queue = self._queue
         if len(queue.held) == 1 and made and number in queue.held:
             queue.held.clear()
             queue.last = max(queue.last, made[-1].seq)
             queue.unwritten += made
         else:
-            queue.settle(number, made)
+            queue.resolve(number, made)
         if self._feed.followers:
             self._feed.stir(self)
         if self._timer is None and self._writing is None:
             self._write_soon()
 
     def refused(self, line: Mapping[str, Any]) -> None:
-        """Let the events go on that wait for a line which could not be made durable."""
+        """Release the events that wait for a line that could not be made durable."""
         if "event" in line:
             self.tell(line["event"], [])
 
@@ -278,13 +278,13 @@ class Projections:
         return await self._context.workers.run(lambda: events_file.read(self._context.disk, path, after, most))
 
     def publish_ending(self) -> None:
-        """Announce the ending to those who follow all runs; they may read the run's row next."""
+        """Announce the ending to followers of all runs; they may read the run's row next."""
         endings, self._endings = self._endings, []
         if endings:
             self._feed.publish(self.start, endings, len(events_file.encoded(*endings)))
 
     async def write_events(self) -> None:
-        """Write queued events for those who follow all runs; what cannot be written waits."""
+        """Write queued events for followers of all runs; what cannot be written waits."""
         with contextlib.suppress(errors.Fault):
             await self.flush(whole=False)
 
@@ -297,7 +297,7 @@ class Projections:
         if self._timer is not None:
             self._timer.cancel()
         if self._writing is None and self._make is None:
-            # It belongs to the owner of this, and the two would keep each other.
+            # It belongs to the owner of this object, and the two would keep each other alive.
             self._complete = dict
 
     def _write_soon(self) -> None:
@@ -347,7 +347,7 @@ class Projections:
         return failure
 
     def _fill(self, load: Load, whole: bool) -> None:
-        load.events, load.sync_events = self._queue.take()
+        load.events, load.sync_events = self._queue.drain()
         load.refused = len(self._queue.refused)
         load.event_lines = events_file.refusals(self._queue.refused) + events_file.encoded(*load.events)
         if whole:
@@ -358,7 +358,7 @@ class Projections:
             load.files = self._complete(load.make()) if load.make else {}
 
     def _workers(self, load: Load) -> Workers:
-        # Reading back, syncing and long content do not belong on the loop.
+        # Reading back, syncing and long content would block the loop.
         long = len(load.event_lines) > _FEW_BYTES or self._files.bytes > _FEW_BYTES
         heavy = load.receipts or load.sync_events or long
         return self._context.workers if heavy else self._context.near
@@ -366,7 +366,7 @@ class Projections:
     async def _note(self, load: Load, failure: BaseException | None) -> BaseException | None:
         if load.events_written:
             self._queue.note_written(load.refused)
-            # That a run was created is published where it is.
+            # The creation of a run is published by its creator.
             written = [event for event in load.events if event.type not in _PUBLISHED_ELSEWHERE]
             self._feed.publish(self.start, written, len(load.event_lines))
             self._endings += [event for event in load.events if event.type == EventType.RUN_ENDED]

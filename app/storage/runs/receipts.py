@@ -76,7 +76,7 @@ def make_durable(files: Disk, session_id: str) -> None:
 
 
 def find(files: Disk, session_id: str, wanted: Collection[str]) -> dict[str, ReceiptPlace]:
-    """Return where the wanted receipts lie in a session's file, as far as they do."""
+    """Return the positions of those receipts that are in a session's file."""
     content, found = _content(files, session_id), {}
     for offset, line in _lines(content):
         if any(name.decode("utf-8", "replace") in wanted for name in _ID.findall(line)):
@@ -93,7 +93,7 @@ def scan(files: Disk, session_id: str) -> list[ReceiptPlace]:
 
 
 def read_at(files: Disk, place: ReceiptPlace) -> dict[str, Any] | None:
-    """Return the receipt at a position; None if it is not there."""
+    """Return the receipt at a position; None if there is none."""
     path, size = layout.receipts_file(place.session_id), _LINE_BYTES
     with contextlib.suppress(OSError):
         while True:

@@ -34,15 +34,16 @@ _Mark: TypeAlias = tuple[int, ...]
 
 
 class Rechecks:
-    """Keep rows in line with folders that were changed while their run was at rest."""
+    """Keep rows in line with folders that were changed while their run was at rest.
+
+    Args:
+        opened: Runs that are open here, which are trusted.
+        renew: Rebuilds the row of a run from its folder.
+    """
 
     def __init__(
         self, context: StorageContext, opened: Mapping[str, object], renew: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Args:
-        opened: Runs that are open here, which are believed.
-        renew: Makes the row of a run anew from its folder.
-        """
         self._context = context
         self._opened = opened
         self._renew = renew
@@ -50,19 +51,19 @@ class Rechecks:
         self._doubted: dict[str, _Mark] = {}
 
     async def touched(self, run_ids: Sequence[str]) -> list[str]:
-        """Return the runs whose folders were changed since their manifest was written, and not looked at since."""
+        """Return the runs whose folders were changed after their manifest and have not been checked since."""
         resting = [run_id for run_id in run_ids if run_id not in self._opened]
         return await self._context.workers.run(lambda: [name for name in resting if self._is_touched(name)])
 
     async def check(self, rows: Sequence[stores.RunSummary]) -> bool:
-        """Read the folders among these that were changed, and return whether a row is another one now."""
+        """Read those of these folders that were changed, and return whether a row has changed."""
         known, changed = {row.run_id: row for row in rows}, False
         for run_id in await self.touched(list(known)):
             changed |= await self._check(known[run_id])
         return changed
 
     async def note_sound(self, row: stores.RunSummary, found: stores.Loaded) -> None:
-        """Make the row of a run that was read without fault agree with what was found."""
+        """Make the row of a soundly read run agree with its folder."""
         if row.run_id not in self._opened and (row.error_code == _CORRUPT or _is_ahead(row, found)):
             await self._renewed(row.run_id)
         self._believe(row.run_id)
@@ -116,10 +117,10 @@ class Rechecks:
 
     @contextlib.asynccontextmanager
     async def _held(self, run_id: str) -> AsyncIterator[disk_port.Lock | None]:
-        # The holder of the folder owes the row.
+        # The process that holds the folder will write the row.
         lock: disk_port.Lock | None = None
         with contextlib.suppress(errors.Conflict, errors.NotFound, errors.Unreadable):
-            lock = await self._context.workers.run(lambda: authority.take(self._context.disk, run_id))
+            lock = await self._context.workers.run(lambda: authority.lock_run(self._context.disk, run_id))
         try:
             yield lock
         finally:
@@ -132,7 +133,7 @@ class Rechecks:
         try:
             mark = _mark(self._context.disk, run_id)
         except errors.Unreadable:
-            # It is shown beside the run, and says nothing about a change.
+            # An unreadable file is shown beside the run, and does not prove a change.
             return False
         if self._believed.get(run_id) == mark:
             return False
@@ -196,7 +197,7 @@ def _is_declared(row: stores.RunSummary) -> bool:
 
 
 def _is_ahead(row: stores.RunSummary, found: stores.Loaded) -> bool:
-    # Where a row lags behind, the process that owes it brings the other files up to date first.
+    # If a row lags behind, the process that will write it updates the other files first.
     if found.decisions.paused == decisions.LINES_MISSING and not found.decisions.status.finished:
         return row.error_code != decisions.LINES_MISSING
     return _finished(row) and not found.decisions.status.finished

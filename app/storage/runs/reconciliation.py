@@ -1,4 +1,4 @@
-"""Reconciliation: bring the index in line with the folders, reading no more of them than is needed."""
+"""Reconciliation: brings the index in line with the folders, reading no more of them than necessary."""
 
 # A row is finished only when everything that its run shows is durable: snapshots, events and receipts are unsynced,
 # so a power cut soon after an ending would lose them, and only unfinished rows are read at a start. A row catches
@@ -55,7 +55,7 @@ class Reconciliation:
         self._compared = False
 
     async def once(self) -> None:
-        """Compare rows and folders unless that was done since the start."""
+        """Compare rows and folders, unless this was done since the start."""
         if not self._compared:
             async with self._turn:
                 # Another reader may have done it while this one waited.
@@ -63,14 +63,14 @@ class Reconciliation:
                     await self._compare()
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """Return runs as rows and journals have them, newest first."""
+        """Return runs from rows and journals, newest first."""
         await self.once()
-        if not (ended := dict(self._context.ended)):
+        if not (endings := dict(self._context.ended)):
             return await self.unread.list_runs(query)
-        more = dataclasses.replace(query, limit=query.limit + len(ended))
-        found = [run for run in await self.unread.list_runs(more) if run.run_id not in ended]
-        found += [run for run in self.unread.marked(list(ended.values())) if index_port.fits(run, query)]
-        return sorted(found, key=index_port.age, reverse=True)[: query.limit]
+        more = dataclasses.replace(query, limit=query.limit + len(endings))
+        summaries = [run for run in await self.unread.list_runs(more) if run.run_id not in endings]
+        summaries += [run for run in self.unread.marked(list(endings.values())) if index_port.fits(run, query)]
+        return sorted(summaries, key=index_port.age, reverse=True)[: query.limit]
 
     async def compare(self) -> None:
         """Compare rows and folders.
@@ -88,20 +88,20 @@ class Reconciliation:
             errors.NotFound: there is no such run.
         """
         layout.run_folder(run_id)
-        found = await self._context.index.get_run(run_id)
-        if found is None:
+        row = await self._context.index.get_run(run_id)
+        if row is None:
             await self.look_at(run_id)
-            found = await self._context.index.get_run(run_id)
-        summary = found.summary if found is not None else self.unread.get(run_id)
+            row = await self._context.index.get_run(run_id)
+        summary = row.summary if row is not None else self.unread.get(run_id)
         if summary is None:
             raise layout.no_run(run_id)
-        known = self._context.ended.get(run_id, summary)
-        return self.unread.marked([known])[0] if self._context.read_faults.found else known
+        newest = self._context.ended.get(run_id, summary)
+        return self.unread.marked([newest])[0] if self._context.read_faults.found else newest
 
     async def rebuild(self) -> dict[str, int]:
-        """Make every row anew, and return how many there are."""
+        """Rebuild every row, and return their number."""
         async with self._turn:
-            # If this is cut off, the next start finds no rows, and makes all of them.
+            # If this is interrupted, the next start finds no rows and rebuilds all of them.
             await self._context.index.clear()
             self._everything = True
             return await self._compare()
@@ -111,32 +111,32 @@ class Reconciliation:
         not.
 
         Args:
-            parked: Runs whose journals were written to, so that their rows are made anew.
+            parked: Runs whose journals were written to, so that their rows are rebuilt.
         """
         for run_id in sorted(parked):
             await self.renew(run_id)
-        kept, rows = self._context.index, []
+        index, rows = self._context.index, []
         for run_id in sorted(suspects):
-            row = await kept.get_run(run_id)
+            row = await index.get_run(run_id)
             if row is None:
                 row = next(iter(await self._context.workers.run(partial(self._rows, [run_id]))), None)
             if row is not None and _ended(row.summary):
-                rows.append(_unsettled(row))
-        await kept.apply(rows, (), ())
+                rows.append(_as_unfinished(row))
+        await index.apply(rows, (), ())
         if rows:
-            # Durable itself, and all before it.
-            await kept.set_owner(rows[-1].summary.run_id, rows[-1].summary.owner)
+            # This write is durable, and with it all earlier ones.
+            await index.set_owner(rows[-1].summary.run_id, rows[-1].summary.owner)
 
     async def renew(self, run_id: str) -> None:
-        """Make the row of a run that is held anew, in place of what it was: its key is never unknown."""
+        """Rebuild the row of a locked run in one step, so that its key is never unknown."""
         await self._context.index.apply(await self._context.workers.run(lambda: self._rows([run_id])), (), ())
 
     async def look_at(self, run_id: str) -> None:
-        """Give a folder that turned up since the start its row."""
+        """Give a folder that appeared since the start its row."""
         await self._context.index.add_missing(await self._context.workers.run(lambda: self._rows([run_id])))
 
     async def _compare(self) -> dict[str, int]:
-        # Rows first: a run that is created meanwhile has its folder before its row.
+        # Rows first: a run created meanwhile has its folder before its row.
         rows = await self._context.index.run_ids()
         names = await self._names()
         counts = {"runs": len(names)}
@@ -147,7 +147,7 @@ class Reconciliation:
             await self._forget(name)
         await self._add_missing(iter(name for name in names if name not in rows))
         await self._finish_ended()
-        # A list of issues looks again, and says why it cannot be shown.
+        # A list of issues reads them again, and reports why it cannot be shown.
         with contextlib.suppress(errors.Unreadable):
             issues = await self._issues.compare(everything=self._everything)
             counts |= {"issues": issues} if self._everything else {}
@@ -156,33 +156,33 @@ class Reconciliation:
         return counts
 
     async def _forget(self, name: str) -> None:
-        found = await self._context.index.get_run(name)
-        if found is not None:
-            _log.error("the run %s was %s, and its folder is gone", name, found.summary.status)
+        row = await self._context.index.get_run(name)
+        if row is not None:
+            _log.error("the run %s was %s, and its folder is gone", name, row.summary.status)
         await self._context.index.remove_run(name)
 
     async def _add_missing(self, names: Iterator[str]) -> None:
         while chunk := list(islice(names, _CHUNK)):
-            read = self._rows_to_settle if self._serves and not self._everything else self._rows
-            await self._context.index.add_missing(await self._context.workers.run(partial(read, chunk)))
+            read_rows = self._rows_to_reopen if self._serves and not self._everything else self._rows
+            await self._context.index.add_missing(await self._context.workers.run(partial(read_rows, chunk)))
 
     async def _finish_ended(self) -> None:
         # The service's own are opened by its engine, which brings their projections up to date with their ending too;
         # their rows stay as they are until then.
-        found = await self._context.index.list_unfinished()
-        own = [summary.run_id for summary in found if summary.owner == "service"]
+        rows_unfinished = await self._context.index.list_unfinished()
+        own = [summary.run_id for summary in rows_unfinished if summary.owner == "service"]
         rows = await self._context.workers.run(lambda: self._ended(own))
         self._context.ended.clear()
         self._context.ended.update((row.summary.run_id, row.summary) for row in rows)
-        unfinished = [summary.run_id for summary in found if summary.owner != "service"]
+        unfinished = [summary.run_id for summary in rows_unfinished if summary.owner != "service"]
         for row in await self._context.workers.run(lambda: self._ended(unfinished)):
             await worker_threads.uncut(self._finish(row.summary.run_id))
 
     async def _finish(self, run_id: str) -> None:
-        # A process that resumes a run, or owes its row, holds its folder: its content stays true until it is written.
+        # A process that resumes a run, or will write its row, holds its folder: its content stays valid until then.
         context = self._context
         with contextlib.suppress(errors.NotFound, errors.Conflict):
-            lock = await context.workers.run(lambda: authority.take(context.disk, run_id))
+            lock = await context.workers.run(lambda: authority.lock_run(context.disk, run_id))
             try:
                 await context.index.apply(await context.workers.run(lambda: self._ended([run_id])), (), ())
             finally:
@@ -221,11 +221,11 @@ class Reconciliation:
     def _rows(self, names: list[str]) -> list[IndexedRun]:
         return self.unread.rows(names)
 
-    def _rows_to_settle(self, names: list[str]) -> list[IndexedRun]:
-        # A power cut that took a row back may have taken the end of its run's projections: the engine opens it again.
+    def _rows_to_reopen(self, names: list[str]) -> list[IndexedRun]:
+        # A power cut that reverted a row may have lost the end of its run's projections: the engine opens it again.
         rows = self._rows(names)
-        ended = {row.summary.run_id for row in self._ended([row.summary.run_id for row in rows])}
-        return [_unsettled(row) if row.summary.run_id in ended else row for row in rows]
+        ended_ids = {row.summary.run_id for row in self._ended([row.summary.run_id for row in rows])}
+        return [_as_unfinished(row) if row.summary.run_id in ended_ids else row for row in rows]
 
     def _ended(self, names: list[str]) -> list[IndexedRun]:
         rows = self._rows([name for name in names if census.may_have_ended(self._context.disk, name)])
@@ -237,7 +237,7 @@ def _ended(run: stores.RunSummary) -> bool:
     return states.RunState(run.status).finished and not damaged
 
 
-def _unsettled(row: IndexedRun) -> IndexedRun:
+def _as_unfinished(row: IndexedRun) -> IndexedRun:
     if row.summary.owner != "service":
         return row
     running = states.RunState.RUNNING.value

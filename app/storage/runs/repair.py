@@ -1,4 +1,4 @@
-"""Verify and repair: say what of a run can be believed, and keep just that."""
+"""Verify and repair: reports which part of a run is sound, and keeps that part."""
 
 from __future__ import annotations
 
@@ -69,18 +69,18 @@ def report(kind: str, name: str, files: list[maintenance_port.FileVerified]) -> 
 def entry(
     file: str, state: str, reason: object = None, *, lines: int | None = None, line: int | None = None
 ) -> maintenance_port.FileVerified:
-    """Return what was found in one file."""
+    """Return the findings in one file."""
     told = str(reason) if reason else None
     return {"file": file, "state": state, "lines": lines, "line": line, "reason": told}
 
 
 def unreadable(fault: errors.Unreadable) -> maintenance_port.FileVerified:
-    """Return that a file cannot be read now, of which nothing else is known."""
+    """Return the finding for a file that cannot be read now."""
     return entry(str(fault.detail.get("file")), "unreadable", f"cannot be read now ({fault.detail.get('errno')})")
 
 
 def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> maintenance_port.Repaired:
-    """Keep what can be believed of a run that is held; what was there is put aside, whole.
+    """Keep the sound part of a locked run; the whole former files are set aside.
 
     The run is left paused, so that nothing continues before a person has looked.
 
@@ -110,13 +110,13 @@ def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> ma
 
 
 def _prefix(found: Authority) -> _Prefix:
-    """Decide how many lines of each journal are kept: an ending that no longer fits goes, with what came after it."""
+    """Decide how many lines of each journal are kept: an ending that no longer fits is dropped, with all after it."""
     lines = [damage.line for damage in found.damages if damage.file == layout.STEPS and damage.line is not None]
     steps = min([len(found.steps.lines), *(max(line - 1, 0) for line in lines)])
     heads = [found.anchor, *(line.digest for line in found.steps.lines[:steps])]
     for position, line in enumerate(found.control.lines):
         # An ending names the number and the last hash of the step lines. When the repair drops some of these lines, the
-        # ending no longer describes the run: it goes, too, and the run can continue.
+        # ending no longer describes the run: it is dropped, too, and the run can continue.
         if line.fields["kind"] == decisions.DecisionKind.ENDED and not _fits(line.fields, heads):
             return _Prefix(steps=steps, control=position)
     return _Prefix(steps=steps, control=len(found.control.lines))
@@ -164,7 +164,7 @@ def _replace(
     context: StorageContext, path: str, old: bytes, aside: str | None, journal: _Journal, kept: Reading
 ) -> None:
     files, reach = context.disk, context.probes.reach
-    # The damaged file is on disk under its new name before the shorter one replaces it: a power cut in between leaves
+    # The damaged file is durable under its new name before the shorter one replaces it: a power cut in between leaves
     # both, and nothing is lost.
     if aside is not None:
         disk_port.replace(files, aside, old, sync=True, reach=reach, at="storage.repair.aside")
@@ -198,7 +198,7 @@ def _known(found: Authority, lost: missing_lines.MissingLines | None) -> list[au
         return [_gone(lost.file, lost.told_by)]
     decided = found.decisions
     if decided.ended is not None or decided.paused != decisions.LINES_MISSING:
-        # The person who resumes the run has taken care of it.
+        # The person who resumes the run has dealt with it.
         return []
     detail = decided.pause_error.get("detail") if decided.pause_error else None
     told = detail if isinstance(detail, dict) else {}

@@ -18,7 +18,7 @@ from app.storage.storage_context import StorageContext
 
 
 class Maintenance(Inspection):
-    """Look after the folders of runs."""
+    """Maintain the folders of runs."""
 
     def __init__(self, context: StorageContext, opener: Opener, reconciliation: Reconciliation) -> None:
         super().__init__(context)
@@ -26,16 +26,16 @@ class Maintenance(Inspection):
         self._reconciliation = reconciliation
 
     async def delete(self, run_id: str, *, spare_pinned: bool = False) -> None:
-        """Put a finished run into the trash."""
+        """Move a finished run into the trash."""
         context = self._context
         self._opener.new_runs.let_go(run_id)
-        lock = await context.workers.run(lambda: authority.take(context.disk, run_id))
+        lock = await context.workers.run(lambda: authority.lock_run(context.disk, run_id))
         try:
             await context.workers.run(lambda: _refuse_unfinished(context, run_id))
             if spare_pinned:
                 await context.workers.run(lambda: _refuse_pinned(context, run_id))
             # The positions of its receipts must be known, since its folder will no longer show them.
-            await context.index.settle()
+            await context.index.flush()
             await context.workers.run(lambda: deletion.put_away(context, run_id))
         except OSError as error:
             raise context.disk_health.failed(layout.run_folder(run_id), error) from error
@@ -64,7 +64,7 @@ class Maintenance(Inspection):
         return {**found, "older_than_seconds": older_than_seconds}
 
     async def show(self, run_id: str) -> None:
-        """Write the snapshots of a run that is open here out now; nothing where it is not."""
+        """Write the snapshots of a run now if it is open here."""
         log = self._opener.logs.get(run_id)
         if log is not None:
             await log.flush()
@@ -105,9 +105,9 @@ class Maintenance(Inspection):
 
         context = self._context
         self._opener.new_runs.let_go(run_id)
-        lock = await context.workers.run(lambda: authority.take(context.disk, run_id))
+        lock = await context.workers.run(lambda: authority.lock_run(context.disk, run_id))
         try:
-            await context.committer.settle(run_id)
+            await context.committer.checkpoint(run_id)
             told = await context.workers.run(lambda: repair.repair(context, run_id))
             await self._reconciliation.renew(run_id)
         except OSError as error:
@@ -118,7 +118,7 @@ class Maintenance(Inspection):
 
 
 def _refuse_pinned(context: StorageContext, run_id: str) -> None:
-    # While the run is held, so that it cannot be pinned between the look and the removal.
+    # While the run is locked, so that it cannot be pinned between the check and the removal.
     if authority.read(context.disk, run_id).loaded().start.pinned:
         raise errors.Conflict(f"run {run_id} is pinned; it is kept", code="run_pinned", detail={"run_id": run_id})
 

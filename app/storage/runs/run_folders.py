@@ -1,4 +1,4 @@
-"""Run folders as they are read without being taken, those written by hand included."""
+"""Run folders, read without a lock, including those written by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.storage.runs import missing_lines as missing
 from app.storage.storage_context import StorageContext
 
 Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]]
-"""Makes the start of a run from the run.json of a folder written by hand: looks its recipe up and freezes it."""
+"""Derives the start of a run from the run.json of a folder written by hand: finds its recipe and freezes it."""
 
 
 class RunFolders:

@@ -1,4 +1,4 @@
-"""Stored runs: the half of the run store that reads, over whatever disk and index a subclass brings."""
+"""Stored runs: the reading half of the run store, over any disk and index."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadParts:
-    """What an open store works with."""
+    """The parts of an open store."""
 
     context: StorageContext  # What logs share.
     identity: str  # Identity of the data directory.
     reconciliation: Reconciliation  # Brings rows in line with folders.
     logs: dict[str, FolderLog]  # Runs that are open for writing in this store.
-    folders: RunFolders  # Reads runs without taking them.
+    folders: RunFolders  # Reads runs without locking them.
     rechecks: Rechecks  # Keeps rows in line with folders that others have changed.
     archive: Archive  # Reads the folders of runs.
     issues: Issues  # The issues.
@@ -48,7 +48,7 @@ class ReadParts:
 def read_parts(
     context: StorageContext, identity: str, adopt: Adopt | None, *, index_is_new: bool, serves: bool
 ) -> ReadParts:
-    """Return the parts that read, put together."""
+    """Return the parts that read."""
     logs: dict[str, FolderLog] = {}
     issues = Issues(context)
     reconciliation = Reconciliation(context, identity, issues, index_is_new=index_is_new, serves=serves)
@@ -76,7 +76,7 @@ class StoredRuns:
     # -- runs
 
     async def read(self, run_id: str) -> stores.Loaded:
-        """Read a run without taking or changing it; its row follows its folder."""
+        """Read a run without locking or changing it; its row follows its folder."""
         parts, found = self._parts, await self._parts.context.index.get_run(run_id)
         doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
         loaded = await parts.folders.look(run_id, deep=doubted)
@@ -120,7 +120,7 @@ class StoredRuns:
         return await self._parts.archive.progress(run_ids)
 
     async def summary(self, run_id: str) -> stores.RunSummary:
-        """Return a run's row; a folder that turned up since the start gets one."""
+        """Return a run's row; a folder that appeared since the start gets one."""
         return await self._parts.reconciliation.summary(run_id)
 
     def unreadable(self, run_id: str) -> unreadables.Unreadable | None:
@@ -209,7 +209,7 @@ class StoredRuns:
 
     @property
     def audit(self) -> AuditLog:
-        """Return the changes of what has no run's journal, and the orders to runs."""
+        """Return the changes outside of runs, and the orders to runs."""
         context = self._parts.context
         if self._audit is None:
             from app.storage.audit import AuditLog
@@ -245,4 +245,4 @@ class StoredRuns:
         return self._found
 
     async def _show(self, run_ids: Sequence[str]) -> None:
-        """Write what is read of runs, where that was put off."""
+        """Write postponed results of reading runs."""

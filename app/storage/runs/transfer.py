@@ -32,7 +32,7 @@ def run_ids(files: Disk) -> list[str]:
 def copy(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None]) -> bool:
     """Copy a run that has no writer, and return whether it was not there yet.
 
-    It is built aside and put in place in one move, so that a copy that was cut off can be repeated.
+    It is built aside and moved into place at once, so that an interrupted copy can be repeated.
 
     Raises:
         errors.NotFound: there is no such run, or only one written by hand that was never started.
@@ -60,7 +60,7 @@ def copy(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None]) 
 
 
 def copy_receipts(source: Disk, target: Disk, run_id: str) -> list[ReceiptPlace]:
-    """Copy the receipts of a run that has been copied, those that are not there yet, and return where all of them lie.
+    """Copy the missing receipts of a copied run, and return the positions of all of them.
 
     Raises:
         OSError: a file could not be read or written.

@@ -41,7 +41,7 @@ class UnreadableRuns:
             await self._context.index.apply(await self._context.workers.run(partial(self.rows, readable)), (), ())
 
     async def make_sure(self) -> None:
-        """Refuse to answer what depends on every run while some are not read.
+        """Refuse a question about all runs while some have not been read.
 
         Raises:
             errors.Unreadable: a run cannot be read now.

@@ -29,7 +29,7 @@ _ORDER = list(_ENTRIES)
 
 
 def page(files: Disk, after: str | None, most: int, is_over: Callable[[], bool]) -> maintenance_port.Verified:
-    """Check the next things behind a cursor, at most so many, and no further one when the time is over.
+    """Check at most so many things after a cursor, and stop when the time is over.
 
     Raises:
         errors.RequestInvalid: the cursor is not one of these.
@@ -70,7 +70,7 @@ def _report(files: Disk, kind: str, name: str) -> maintenance_port.Verification 
             return repair.verify(files, name)
         return repair.report(kind, name, list(_checked(files, kind, name)))
     except (errors.NotFound, FileNotFoundError, NotADirectoryError):
-        # It went away meanwhile, or never existed.
+        # It was removed meanwhile, or never existed.
         return None
     except errors.Unreadable as fault:
         return repair.report(kind, name, [repair.unreadable(fault)])

@@ -84,12 +84,12 @@ def read(lines: Sequence[tuple[int, str]], headings: Mapping[int, str], rest: st
         if line.kind == "prose":
             prose.append(line)
         else:
-            opened = _taken(content, line, opened)
-    _take_prose(content, prose)
+            opened = _read_field(content, line, opened)
+    _read_prose(content, prose)
     return content
 
 
-def _taken(content: Content, line: _Line, opened: _Open | None) -> _Open | None:
+def _read_field(content: Content, line: _Line, opened: _Open | None) -> _Open | None:
     """Take one line, and return the field whose entries follow."""
     if line.kind == "heading":
         name = known(line.text)
@@ -133,7 +133,7 @@ def _keep(content: Content, found: Field, name: str) -> None:
         content.fields[name] = found
 
 
-def _take_prose(content: Content, prose: Sequence[_Line]) -> None:
+def _read_prose(content: Content, prose: Sequence[_Line]) -> None:
     rows = [line for line in prose if line.text.startswith("|")]
     if rows:
         content.ignored.append(Ignored(line=rows[0].line, text=rows[0].text, reason="a table"))

@@ -438,8 +438,8 @@ class TestTrouble:
         turn = acp_turns.Turn(tools=True)
         content = {"type": "text", "text": text}
         notice = {"type": "text", "text": "Info: Request failed due to a transient API error. Retrying..."}
-        turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": notice})
-        turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": content})
+        turn.feed("s", {"sessionUpdate": "agent_message_chunk", "content": notice})
+        turn.feed("s", {"sessionUpdate": "agent_message_chunk", "content": content})
         reply = acp_turns.reply("mine", turn, schema.PromptResponse(stop_reason="end_turn"), name.lower())
 
         assert (reply.error.code if reply.error else None) == code
@@ -448,7 +448,7 @@ class TestTrouble:
         """What Gemini writes into its text about its mode is taken out of it."""
         turn = acp_turns.Turn(tools=True)
         content = {"type": "text", "text": "[MODE_UPDATE] yolo\nYes."}
-        turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": content})
+        turn.feed("s", {"sessionUpdate": "agent_message_chunk", "content": content})
         tokens = {"quota": {"token_count": {"input_tokens": 3, "output_tokens": 2}}}
         response = schema.PromptResponse(stop_reason="end_turn", field_meta=tokens)
         reply = acp_turns.reply("mine", turn, response, "gemini-cli")

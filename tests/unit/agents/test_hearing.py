@@ -12,7 +12,7 @@ def heard(*parts: tuple[int, bytes, int]) -> str:
     told: list[str] = []
     ear = hearing.Hearing(told.append)
     for part in parts:
-        ear.take(*part)
+        ear.feed(*part)
     return "".join(told)
 
 

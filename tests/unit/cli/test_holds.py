@@ -62,7 +62,7 @@ async def taken(data: Path, *rows: stores.RunSummary, **asked: Any) -> str | Non
 async def _taken(locks: workspace_locks.WorkspaceLocks, *rows: stores.RunSummary, **asked: Any) -> str | None:
     store: Any = Rows(*rows)
     try:
-        await workspaces.WorkspaceClaims(store, locks.take).take(HERE, **asked)
+        await workspaces.WorkspaceClaims(store, locks.acquire).claim(HERE, **asked)
     except errors.Conflict as conflict:
         return conflict.detail["holder"] or "nobody"
     return None

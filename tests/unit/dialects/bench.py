@@ -13,6 +13,7 @@ from app.dialects.registry import DIALECTS
 from app.domain import library, operations, plain, records
 from app.domain.states import RunState
 from app.engine import ports, probes, refusal_performers, runner
+from app.engine.run_equipment import Equipment
 from app.tools import issue_performer
 from tests.unit.engine import logs, samples
 
@@ -175,7 +176,7 @@ class Pipeline:
         kinds = ("tool_call", "agent_call", "commit_file", "check", "check_evidence", *issue_performer.KINDS)
         engines = {"refusal": refusal_performers.RefusalPerformer(), "skip": refusal_performers.SkipPerformer()}
         performers = {**dict.fromkeys(kinds, self.tables), **engines, **self.performers}
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers=performers, clock=clock.FakeClock(), masker=plain.Masker(), probes=probes.NoProbes()
         )
         log: Any = logs.ListLog(self.disk)

@@ -14,6 +14,7 @@ from app.agents.performer import AgentPerformer
 from app.domain import plain
 from app.domain.states import RunState
 from app.engine import probes, runner
+from app.engine.run_equipment import Equipment
 from app.flows import prompt
 from app.flows.registry import DRIVERS
 from tests.unit.agents import around
@@ -35,7 +36,7 @@ class Prompted:
 
     async def run(self) -> RunState:
         """Send it, and rest."""
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers={"agent_call": AgentPerformer(self._backends, around.conversations())},
             clock=clock.FakeClock(),
             masker=plain.Masker(),

@@ -12,6 +12,7 @@ from app.domain import plain
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
 from app.engine import probes, refusal_performers, runner, step_decisions
+from app.engine.run_equipment import Equipment
 from app.storage import memory_store
 from app.tools import issue_performer
 from tests.unit.dialects import bench
@@ -31,7 +32,7 @@ class Stored:
     async def run(self) -> RunState:
         """Open the run, and go on until it rests."""
         kinds = ("tool_call", "agent_call", "commit_file", "check", *issue_performer.KINDS)
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers={**dict.fromkeys(kinds, self.tables), "refusal": refusal_performers.RefusalPerformer()},
             clock=clock.FakeClock(),
             masker=plain.Masker(),

@@ -11,6 +11,7 @@ from app import clock, errors
 from app.domain import decisions, events, plain, records, runs
 from app.domain.states import RunState
 from app.engine import journal_lines, ports, probes, runner, stores
+from app.engine.run_equipment import Equipment
 from tests.unit.engine import samples
 
 
@@ -175,10 +176,10 @@ class Performers:
             raise result
         return result
 
-    def equipment(self, time: clock.Clock | None = None, secrets: tuple[str, ...] = ()) -> runner.Equipment:
+    def equipment(self, time: clock.Clock | None = None, secrets: tuple[str, ...] = ()) -> Equipment:
         """Return equipment in which this performs everything."""
         kinds = ("tool_call", "agent_call", "check", "commit_file", "open_issue", "timer", "gate", "child_run")
-        return runner.Equipment(
+        return Equipment(
             performers=dict.fromkeys(kinds, self),
             clock=time or clock.FakeClock(),
             masker=plain.Masker(secrets),

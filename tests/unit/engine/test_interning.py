@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from app.domain import plain, runs
-from app.engine import equipment
+from app.engine import run_equipment
 from tests.unit.worker import pools, toys
 
 
@@ -18,7 +18,7 @@ def start(number: int, *keys: str, **facts: plain.Json) -> runs.RunStart:
 
 def test_runs_of_one_recipe_hold_it_once() -> None:
     """The facts stay what they are; recipe and frozen fields are the first run's."""
-    copies = equipment.Interner()
+    copies = run_equipment.Interner()
     first, second = copies.shared(start(1, "a", frozen={"b": [1]})), start(2, "a", frozen={"b": [1]})
     shared = copies.shared(second)
 
@@ -29,7 +29,7 @@ def test_runs_of_one_recipe_hold_it_once() -> None:
 
 def test_what_differs_is_not_shared() -> None:
     """Neither other recipes, nor what another state of the project froze, nor a wrong hash are mixed up."""
-    copies = equipment.Interner()
+    copies = run_equipment.Interner()
     first = copies.shared(start(1, "a", frozen={"agents": "old"}))
     newer = copies.shared(start(2, "a", frozen={"agents": "new"}))
     other = copies.shared(dataclasses.replace(start(3, "b"), recipe_sha256=first.recipe_sha256))
@@ -40,7 +40,7 @@ def test_what_differs_is_not_shared() -> None:
 
 def test_few_recipes_are_kept() -> None:
     """The one that was not used for longest goes first."""
-    copies = equipment.Interner(kept=2)
+    copies = run_equipment.Interner(kept=2)
     one, two = copies.shared(start(1, "one")), copies.shared(start(2, "two"))
     copies.shared(start(3, "one"))
     copies.shared(start(4, "three"))

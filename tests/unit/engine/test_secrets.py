@@ -12,6 +12,7 @@ from app import clock
 from app.domain import plain, records, runs, slots
 from app.domain.states import RunState
 from app.engine import ports, probes, runner
+from app.engine.run_equipment import Equipment
 from tests.unit.engine import logs, samples
 
 
@@ -35,8 +36,8 @@ class _Telling:
         return records.Result(output={"hunter22": ["hunter22 and from-recipe", "42"]}, summary="hunter22")
 
 
-def _equipment(**environ: str) -> runner.Equipment:
-    return runner.Equipment(
+def _equipment(**environ: str) -> Equipment:
+    return Equipment(
         performers={"tool_call": _Telling()},
         clock=clock.FakeClock(),
         masker=plain.Masker(),
@@ -82,7 +83,7 @@ class _Escaping:
 async def test_what_a_driver_puts_together_is_masked() -> None:
     """A secret that a reply has escaped, so that its record does not show it, is in no slot either."""
     disk = logs.Disk(samples.start())
-    equipment = runner.Equipment(
+    equipment = Equipment(
         performers={"tool_call": _Escaping()},
         clock=clock.FakeClock(),
         masker=plain.Masker(["hunter22"]),

@@ -205,7 +205,7 @@ def test_finished_states_only_leave_by_a_resume():
 
 def test_a_transition_knows_where_it_may_come_from():
     """A store can guard a move without knowing its meaning."""
-    assert runs.Transition.take("r", samples.AT).since == {
+    assert runs.Transition.begin("r", samples.AT).since == {
         RunState.PENDING,
         RunState.RUNNING,
         RunState.WAITING,

@@ -406,13 +406,13 @@ async def test_a_settled_catalogue_sees_every_change(
     """However long nothing has changed, the next look sees what does."""
     project.add("one", label="First")
     for _ in range(3):
-        await project.catalogue.settle()
+        await project.catalogue.refresh()
         project.clock.advance(folder_listings.TRUSTED_SECONDS / 2)
-    await project.catalogue.settle()
+    await project.catalogue.refresh()
     before = _started(project)
     change(project)
     project.clock.advance(recipes.FILE_MOMENT_SECONDS * 10)
-    await project.catalogue.settle()
+    await project.catalogue.refresh()
 
     assert (before, _started(project)) == ("First", expected)
 
@@ -421,7 +421,7 @@ async def test_nothing_is_listed_again_while_nothing_changes(project: Project, m
     """Once everything was looked at, a start only compares marks until the listings have to be made again."""
     project.add("one")
     for _ in range(3):
-        await project.catalogue.settle()
+        await project.catalogue.refresh()
         project.clock.advance(folder_listings.TRUSTED_SECONDS / 2)
     looks: list[str] = []
 
@@ -430,6 +430,6 @@ async def test_nothing_is_listed_again_while_nothing_changes(project: Project, m
         return ()
 
     monkeypatch.setattr(folder_listings.Listing, "names", look)
-    await project.catalogue.settle()
+    await project.catalogue.refresh()
 
     assert looks == []

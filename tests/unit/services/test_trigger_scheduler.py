@@ -120,3 +120,17 @@ def test_files_of_a_trigger_that_is_gone_are_forgotten() -> None:
     settling.keep({"kept"})
 
     assert [settling.settled(each, {"a.md": "1"}, 5, 5) for each in ("kept", "gone")] == [{"a.md": "1"}, {}]
+
+
+async def test_a_trigger_of_a_kind_that_a_later_version_added_is_left_alone() -> None:
+    """After a downgrade, its file stays as it is, and the other triggers are read."""
+    unused: Any = None
+    known = triggers.Trigger(
+        trigger_id="known", name="k", kind="webhook", recipe_id="r", created_at=AT, updated_at=AT, cursor=AT
+    )
+    documents = memory_documents.MemoryDocuments()
+    for name, kind in (("known", "webhook"), ("newer", "queue")):
+        await documents.put(name, known.to_json() | {"trigger_id": name, "kind": kind})
+
+    assert await repository.TriggerRepository(documents, unused).all() == [known]
+    assert (await documents.read_all()).documents["newer"]["kind"] == "queue"

@@ -198,9 +198,9 @@ async def test_settling_drops_the_log_where_it_mentions_the_run() -> None:
     """A run that the log does not mention costs no sync."""
     writing = Writing()
     writing.commit("one")
-    await writing.log.settle("b")
+    await writing.log.checkpoint("b")
     before = writing.segments
-    await writing.log.settle("a")
+    await writing.log.checkpoint("a")
 
     assert before == ["1.log"]
     assert writing.segments == []
@@ -214,12 +214,12 @@ async def test_a_segment_whose_files_failed_once_is_kept_for_the_next_start() ->
     writing.commit("one")
     writing.disk.refused = {"settle"}
     with pytest.raises(OSError, match="Input/output error"):
-        await writing.log.settle()
+        await writing.log.checkpoint()
     writing.disk.refused = set()
     with pytest.raises(OSError, match="the commit log is still needed") as caught:
-        await writing.log.settle("a")
+        await writing.log.checkpoint("a")
     second = writing.commit("two", "b")
-    await writing.log.settle("b")
+    await writing.log.checkpoint("b")
 
     assert second is None
     assert writing.disk.syncs[-1] == layout.STEPS
@@ -234,10 +234,10 @@ async def test_a_segment_that_could_not_be_removed_is_removed_later() -> None:
     writing.commit("one")
     writing.disk.refused = {"remove"}
     with pytest.raises(OSError, match="Input/output error"):
-        await writing.log.settle()
+        await writing.log.checkpoint()
     writing.disk.refused = set()
     writing.disk.remove(f"{layout.COMMITS}/1.log")
-    await writing.log.settle()
+    await writing.log.checkpoint()
 
     assert writing.segments == []
 

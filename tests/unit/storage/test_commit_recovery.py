@@ -329,7 +329,7 @@ class Story:
                 await self.create(f"r{next(self.numbers)}")
             elif kind < 0.25:
                 with contextlib.suppress(OSError):
-                    await self.store._parts.context.committer.settle()
+                    await self.store._parts.context.committer.checkpoint()
             elif kind < 0.5:
                 await self.decide(self.chance.choice(logs), sync=kind < 0.35)
             else:

@@ -36,7 +36,7 @@ def test_a_file_grows_at_its_end(files: Disk) -> None:
     assert files.read("a/f") == b"onetwo"
     assert files.read("a/f", 2, 3) == b"etw"
     assert files.read("a/f", 99) == b""
-    assert files.read_settled("a/f") == b"onetwo"
+    assert files.read_synced("a/f") == b"onetwo"
     assert files.size("a/f") == 6
 
 
@@ -87,7 +87,7 @@ def test_something_else_in_the_place_of_a_file_is_no_fault_of_the_disk(tmp_path:
     """A fault would be waited out, as if the file could be synced later; but it is not there."""
     make(tmp_path / "f")
     with pytest.raises(OSError) as refused:
-        OsDisk(tmp_path).read_settled("f")
+        OsDisk(tmp_path).read_synced("f")
 
     assert not isinstance(refused.value, disk_port.SyncRefused)
 

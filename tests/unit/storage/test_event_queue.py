@@ -20,7 +20,7 @@ def test_an_untaken_run_numbers_in_the_upper_half() -> None:
     numbers = add(queue, 2)
 
     assert numbers == [BLOCK + BLOCK // 2 + 1, BLOCK + BLOCK // 2 + 2]
-    assert queue.take()[1]
+    assert queue.drain()[1]
 
 
 def test_a_taken_run_needs_no_sync() -> None:
@@ -29,7 +29,7 @@ def test_a_taken_run_needs_no_sync() -> None:
     queue.open_block(1)
 
     assert add(queue, 2) == [BLOCK + 1, BLOCK + 2]
-    assert not queue.take()[1]
+    assert not queue.drain()[1]
 
 
 def test_numbers_never_fall_back() -> None:
@@ -44,10 +44,10 @@ def test_what_could_not_be_written_comes_first_again() -> None:
     """Lines that were put back are handed out before newer ones, with their sync still due."""
     queue = EventQueue("r", Written(), taken=0)
     add(queue, 2)
-    lines, _ = queue.take()
+    lines, _ = queue.drain()
     add(queue, 1)
     queue.put_back(lines)
-    again, sync = queue.take()
+    again, sync = queue.drain()
 
     assert again[:2] == lines
     assert len(again) == 3
@@ -63,9 +63,9 @@ def test_events_wait_for_the_lines_before_them() -> None:
     queue.held.update({first: None, second: None})
     queue.next += 2
     (third,) = add(queue)
-    queue.settle(second, [])
+    queue.resolve(second, [])
     before = [event.seq for event in queue.unwritten]
-    queue.settle(first, [Event(seq=first, at=AT, type="step.finished", run_id="r")])
+    queue.resolve(first, [Event(seq=first, at=AT, type="step.finished", run_id="r")])
 
     assert before == []
     assert [event.seq for event in queue.unwritten] == [first, third]

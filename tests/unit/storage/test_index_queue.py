@@ -101,10 +101,10 @@ async def test_what_comes_within_a_moment_is_written_together(queue: Queue) -> N
     """A hundred runs that come, move and leave a receipt cost one transaction."""
     for number in range(100):
         await queue.index.put_run(row(f"r{number}"))
-        await queue.index.move_soon(Transition.take(f"r{number}", AT))
+        await queue.index.move_soon(Transition.begin(f"r{number}", AT))
         await queue.index.add_receipts([place(f"rcpt_{number}")])
     before = list(queue.database.given)
-    await queue.index.settle()
+    await queue.index.flush()
 
     assert before == []
     assert queue.database.given == [(100, 0, 100)]
@@ -124,7 +124,7 @@ async def test_every_question_is_answered_after_what_was_given(queue: Queue) -> 
     """Lists, counts, keys and receipts know what waits."""
     await queue.index.put_run(row(idempotency_key="k", request_sha256="h"))
     found = [await listed(queue), ids(await queue.index.list_unfinished()), sorted(await queue.index.run_ids())]
-    await queue.index.move_soon(Transition.take("a", AT))
+    await queue.index.move_soon(Transition.begin("a", AT))
     counted = await queue.index.count_by_status()
     await queue.index.add_receipts([place("rcpt_1")])
     keyed, receipt = await queue.index.find_key("k"), await queue.index.find_receipt("rcpt_1")
@@ -141,7 +141,7 @@ async def test_a_move_that_must_be_exact_comes_after_those_that_wait(queue: Queu
     """A run that ended a moment ago can be resumed, and one that has not cannot."""
     await queue.index.put_run(row())
     refused = await queue.index.move(Transition.end("a", RunState.DONE, AT))
-    await queue.index.move_soon(Transition.take("a", AT))
+    await queue.index.move_soon(Transition.begin("a", AT))
     await queue.index.move_soon(Transition.end("a", RunState.FAILED, AT))
     resumed = await queue.index.move(Transition.queue("a", LATER))
 
@@ -154,14 +154,14 @@ async def test_a_row_is_known_while_it_is_written(queue: Queue) -> None:
     queue.database.goes_on.clear()
     await queue.index.put_run(row())
     await queue.index.get_run("a")
-    settling = asyncio.create_task(queue.index.settle())
+    flushing = asyncio.create_task(queue.index.flush())
     await asyncio.sleep(0)
-    await queue.index.move_soon(Transition.take("a", AT))
+    await queue.index.move_soon(Transition.begin("a", AT))
     asking = asyncio.create_task(queue.index.get_run("a"))
     await asyncio.sleep(0)
     early = asking.done()
     queue.database.goes_on.set()
-    await settling
+    await flushing
     found = await asking
 
     assert not early
@@ -173,7 +173,7 @@ async def test_a_new_row_is_read_once_without_the_database(queue: Queue) -> None
     """A run that has just come is known though its row was written meanwhile; what changed it since is known too."""
     await queue.index.put_run(row("a"))
     await queue.index.put_run(row("b"))
-    await queue.index.settle()
+    await queue.index.flush()
     await queue.index.set_owner("b", "process")
     found = await queue.index.get_run("a"), await queue.index.get_run("b")
 
@@ -184,7 +184,7 @@ async def test_a_receipt_that_comes_twice_lies_where_it_was_found_last(queue: Qu
     """A run that is opened again tells of the same receipts."""
     await queue.index.add_receipts([place("rcpt_1", 0), place("rcpt_2", 10)])
     await queue.index.add_receipts([place("rcpt_1", 20)])
-    await queue.index.settle()
+    await queue.index.flush()
 
     assert queue.database.given == [(0, 0, 2)]
     assert await queue.index.find_receipt("rcpt_1") == place("rcpt_1", 20)
@@ -194,14 +194,14 @@ async def test_a_removed_run_does_not_come_back(queue: Queue) -> None:
     """A row that waits, or is just being written, is not written after its removal."""
     queue.database.goes_on.clear()
     await queue.index.put_run(row("a"))
-    settling = asyncio.create_task(queue.index.settle())
+    flushing = asyncio.create_task(queue.index.flush())
     await asyncio.sleep(0)
     await queue.index.put_run(row("b"))
-    await queue.index.move_soon(Transition.take("a", AT))
+    await queue.index.move_soon(Transition.begin("a", AT))
     removing = [asyncio.create_task(queue.index.remove_run(run_id)) for run_id in "ab"]
     await asyncio.sleep(0)
     queue.database.goes_on.set()
-    await asyncio.gather(settling, *removing)
+    await asyncio.gather(flushing, *removing)
 
     assert await listed(queue) == []
     assert await queue.index.get_run("a") is None
@@ -218,7 +218,7 @@ async def test_whoever_waits_does_not_wait_for_what_comes_later(queue: Queue) ->
 
     coming = asyncio.create_task(keep_coming())
     await asyncio.sleep(0)
-    await queue.index.settle()
+    await queue.index.flush()
     early = not coming.done()
     await coming
 
@@ -231,20 +231,20 @@ async def test_whoever_waits_does_not_wait_for_what_comes_later(queue: Queue) ->
 async def test_rows_that_are_refused_wait_and_are_written_in_the_end(queue: Queue) -> None:
     """While the index refuses, reads go on and know as much as they can; then everything is written, in its order."""
     await queue.index.put_run(row("old"))
-    await queue.index.settle()
+    await queue.index.flush()
     queue.database.refuses = True
     await queue.index.put_run(row("new", idempotency_key="k", request_sha256="h"))
-    await queue.index.move_soon(Transition.take("old", AT))
+    await queue.index.move_soon(Transition.begin("old", AT))
     await queue.index.add_receipts([place("rcpt_1")])
     with pytest.raises(errors.StorageFault) as caught:
-        await queue.index.settle()
+        await queue.index.flush()
     await queue.index.move_soon(Transition.end("old", RunState.DONE, LATER))
     await queue.index.get_run("new")
     seen = await queue.index.get_run("old"), await queue.index.find_key("k"), await queue.index.get_run("new")
     shown = await listed(queue), await queue.index.find_receipt("rcpt_1")
     tried = len(queue.database.given)
     queue.database.refuses = False
-    await queue.index.settle()
+    await queue.index.flush()
 
     assert caught.value.detail == {"file": "index"}
     assert [(run.summary.run_id, run.summary.status) for run in seen if run] == [
@@ -265,9 +265,9 @@ async def test_a_row_that_the_database_cannot_hold_costs_no_other_its_place(tmp_
     await index.put_run(row("before"))
     await index.put_run(row("broken", description="half a character: \ud800"))
     await index.put_run(row("after"))
-    await index.move_soon(Transition.take("after", AT))
+    await index.move_soon(Transition.begin("after", AT))
     await index.add_receipts([place("rcpt_1")])
-    await index.settle()
+    await index.flush()
     await index.put_run(row("later"))
     found = sorted(ids(await index.list_runs(stores.RunQuery())))
     receipt = await database.find_receipt("rcpt_1")
@@ -282,10 +282,10 @@ async def test_the_room_knows_whether_rows_can_be_written(queue: Queue) -> None:
     queue.database.refuses = True
     await queue.index.put_run(row())
     with pytest.raises(errors.StorageFault):
-        await queue.index.settle()
+        await queue.index.flush()
     refused = queue.disk_health.rows_free
     await queue.index.remove_run("a")
-    await queue.index.settle()
+    await queue.index.flush()
 
     assert not refused
     assert queue.disk_health.rows_free
@@ -297,7 +297,7 @@ async def test_rows_are_tried_again_without_being_asked_for(queue: Queue, monkey
     queue.database.refuses = True
     await queue.index.put_run(row())
     with pytest.raises(errors.StorageFault):
-        await queue.index.settle()
+        await queue.index.flush()
     queue.database.refuses = False
     await asyncio.wait_for(queue.database.written.wait(), 60)
 
@@ -316,7 +316,7 @@ async def test_a_reader_that_is_cut_off_loses_nothing(queue: Queue) -> None:
     queue.database.goes_on.set()
     await queue.database.refused.wait()
     queue.database.refuses = False
-    await queue.index.settle()
+    await queue.index.flush()
 
     assert await listed(queue) == ["a pending"]
 
@@ -344,13 +344,13 @@ async def test_rows_that_cannot_be_written_at_the_end_are_left_behind(queue: Que
 
 # -- any story
 
-MOVES = ("take", "wait", "pause", "queue", "done", "failed")
+MOVES = ("begin", "wait", "pause", "queue", "done", "failed")
 
 
 def move_of(name: str, run_id: str, at: str) -> Transition:
     """Return a move by its name."""
     match name:
-        case "take" | "wait" | "pause" | "queue":
+        case "begin" | "wait" | "pause" | "queue":
             made: Transition = getattr(Transition, name)(run_id, at)
             return made
     return Transition.end(run_id, RunState(name), at)
@@ -361,7 +361,7 @@ def move_of(name: str, run_id: str, at: str) -> Transition:
         st.one_of(
             st.tuples(st.just("put"), st.sampled_from("ab")),
             st.tuples(st.sampled_from(MOVES), st.sampled_from("ab")),
-            st.tuples(st.sampled_from(("settle", "refuse", "allow", "remove")), st.sampled_from("ab")),
+            st.tuples(st.sampled_from(("flush", "refuse", "allow", "remove")), st.sampled_from("ab")),
         ),
         max_size=25,
     )
@@ -375,9 +375,9 @@ async def test_a_queue_ends_where_single_writes_would(story: list[tuple[str, str
             case "put":
                 await queue.index.put_run(row(run_id))
                 await plain.put_run(row(run_id))
-            case "settle":
+            case "flush":
                 try:
-                    await queue.index.settle()
+                    await queue.index.flush()
                 except errors.StorageFault:
                     assert queue.database.refuses
             case "refuse" | "allow":
@@ -395,7 +395,7 @@ async def test_a_queue_ends_where_single_writes_would(story: list[tuple[str, str
 
         assert seen == expected
     queue.database.refuses = False
-    await queue.index.settle()
+    await queue.index.flush()
 
     assert await queue.database.list_runs(stores.RunQuery()) == await plain.list_runs(stores.RunQuery())
     queue.index.abandon()
@@ -405,14 +405,14 @@ async def test_lists_show_what_cannot_be_written_now(queue: Queue) -> None:
     """While rows cannot be written lists show them as they would be: filtered, in order, and page by page."""
     for name in ("a", "c"):
         await queue.index.put_run(row(name))
-    await queue.index.settle()
+    await queue.index.flush()
     queue.database.refuses = True
     await queue.index.put_run(row("b"))
-    await queue.index.move_soon(Transition.take("c", AT))
+    await queue.index.move_soon(Transition.begin("c", AT))
     await queue.index.move_soon(Transition.end("c", RunState.DONE, LATER))
     with pytest.raises(errors.StorageFault):
-        await queue.index.settle()
-    await queue.index.move_soon(Transition.take("b", AT))
+        await queue.index.flush()
+    await queue.index.move_soon(Transition.begin("b", AT))
     everything = await queue.index.list_runs(stores.RunQuery())
     first = await queue.index.list_runs(stores.RunQuery(limit=2))
     rest = await queue.index.list_runs(stores.RunQuery(limit=2, cursor=index_port.age(first[-1])))

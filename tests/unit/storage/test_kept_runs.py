@@ -51,7 +51,7 @@ class Reads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes: dict[str, int] = {}
         self.settled: list[str] = []
-        read, settled = OsDisk.read, OsDisk.read_settled
+        read, settled = OsDisk.read, OsDisk.read_synced
 
         def counted(disk: OsDisk, path: str, offset: int = 0, size: int = -1) -> bytes:
             content = read(disk, path, offset, size)
@@ -64,7 +64,7 @@ class Reads:
             return settled(disk, path)
 
         monkeypatch.setattr(OsDisk, "read", counted)
-        monkeypatch.setattr(OsDisk, "read_settled", noted)
+        monkeypatch.setattr(OsDisk, "read_synced", noted)
 
 
 async def step(store: FolderStore, key: str, output: Any = None) -> None:

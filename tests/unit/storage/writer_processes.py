@@ -63,7 +63,7 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
     tell("taken")
-    await log.move(runs.Transition.take(RUN, AT))
+    await log.move(runs.Transition.begin(RUN, AT))
     blob = await log.put_blob(BLOB, text=True)
     for key in STEPS:
         await log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": "x"}, sync=key == "b")

@@ -10,16 +10,17 @@ from temporalio.client import Client
 
 from app import clock
 from app.domain import decisions, plain
-from app.engine import ports, probes, runner, stores
+from app.engine import ports, probes, stores
+from app.engine.run_equipment import Equipment
 from app.storage import layout
 from app.storage.memory_store import MemoryStore
 from app.temporal import slices, steps, worker
 from app.temporal.engine import TemporalEngine
 
 
-def equipment(time: clock.Clock) -> runner.Equipment:
+def equipment(time: clock.Clock) -> Equipment:
     """Return what performs nothing."""
-    return runner.Equipment(performers={}, clock=time, masker=plain.Masker(), probes=probes.NoProbes())
+    return Equipment(performers={}, clock=time, masker=plain.Masker(), probes=probes.NoProbes())
 
 
 def carrying(store: stores.RunStore, time: clock.Clock) -> steps.Steps:

@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from app import errors
 from app.clock import FakeClock
 from app.domain import runs
-from app.engine import equipment, ports
+from app.engine import ports, run_equipment
 from app.storage import layout
 from app.storage.memory_store import MemoryStore
 from app.temporal import messages
@@ -89,7 +89,7 @@ async def test_why_a_run_waits_for_a_person_is_masked() -> None:
     store = MemoryStore(clock=FakeClock())
     async with store:
         await store.create(samples.start(run_id=RUN))
-        parked = equipment.Parked("budget_exhausted", errors.StepError(f"no room for {SECRET}", code="x", key="a"))
+        parked = run_equipment.Parked("budget_exhausted", errors.StepError(f"no room for {SECRET}", code="x", key="a"))
         failed = await failure(store, "perform", ORDER, raised=parked)
 
     [facts] = failed.details

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from app import clock
 from app.domain import operations, plain, runs, states, views
-from app.engine import ports, run_engine, runner, stores
+from app.engine import ports, run_engine, stores
 from app.engine import spending as ports_of_spending
+from app.engine.run_equipment import Equipment
 from app.storage import memory_store
 from app.worker import active_run, eviction, pool
 from tests.unit.worker import recording, toys
@@ -225,7 +226,7 @@ class Bench:
                 await self.pool.changed(run_id, number)
 
     def _new_pool(self) -> pool.Pool:
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers={
                 operations.ToolCall.kind: self.toolbox,
                 operations.AgentCall.kind: self.toolbox,

@@ -55,7 +55,7 @@ def test_the_first_come_is_the_first_served() -> None:
     line.end("b")
 
     assert line.granted == ["a", "b", "c"]
-    assert (line.capacity.taken, line.capacity.queued) == (2, 1)
+    assert (line.capacity.in_use, line.capacity.queued) == (2, 1)
 
 
 def test_a_higher_priority_goes_first() -> None:

@@ -189,10 +189,10 @@ async def test_a_run_above_that_has_ended_counts_on(covered: str) -> None:
     await pools.idle()
     kept.forget(above)
     waited = not waiting.done()
-    first.settle(paid)
+    first.charge(paid)
     second = await waiting
     second.begin(1)
-    second.settle(paid)
+    second.charge(paid)
     kept.forget(below)
     state = await kept.standing(budget)
     await made.close()

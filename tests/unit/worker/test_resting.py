@@ -61,7 +61,7 @@ async def test_it_waits_again_without_being_loaded() -> None:
 async def test_a_pool_settles_when_it_waits_again() -> None:
     """A pool that has settled has read every run that was found waiting."""
     bench, run_id = await restarted()
-    await pools.soon(bench.pool.settled())
+    await pools.soon(bench.pool.wait_idle())
 
     assert bench.rests_unread(run_id)
 

@@ -82,7 +82,7 @@ class SqlIndex:
             await self._write(writes.apply, [], moved, [])
             await self.add_receipts(found)
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Do nothing; every transaction is committed when it is answered."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:

@@ -49,13 +49,13 @@ _UNCOUNTED = "NOT counted AND started_at IS NULL"
 _DOUBT = "UPDATE runs SET counted = :counted WHERE run_id = :of_run"
 _SET_COUNTED = ", ".join(f"{name} = :to_{name}" for name in ("reason", *_COUNTED))
 _COUNT = f"UPDATE runs SET {_SET_COUNTED} WHERE run_id = :of_run"  # noqa: S608 - names of this module
-_SETTLE = (
+_COUNT_AS_READ = (
     "UPDATE runs SET search = :search, pinned = :pinned, counted = :counted WHERE run_id = :of_run AND NOT counted"
 )
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
-    """Write a run's row, in place of one of the same id."""
+    """Write a run's row, replacing one of the same id."""
     _remove_row(session, run.summary.run_id)
     _insert_runs(session, [run])
 
@@ -136,7 +136,7 @@ def count_again(session: WriteSession, found: Sequence[IndexedRun]) -> None:
         if run.summary.run_id in doubted:
             _replace_labels(session, run.summary)
     if fresh:
-        session.execute(_SETTLE, [_settled(run) for run in fresh])
+        session.execute(_COUNT_AS_READ, [_read_values(run) for run in fresh])
         add_orders(session, [order for run in fresh for order in run.orders])
 
 
@@ -153,7 +153,7 @@ def relabel(session: WriteSession, run_id: str, labels: Mapping[str, str], *, pi
         fresh = dataclasses.replace(found, summary=summary)
         doubt(session, run_id)
         _replace_labels(session, fresh.summary)
-        session.execute(_SETTLE, [_settled(fresh)])
+        session.execute(_COUNT_AS_READ, [_read_values(fresh)])
 
 
 def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
@@ -224,7 +224,7 @@ def _counting(run: IndexedRun) -> dict[str, Any]:
     }
 
 
-def _settled(run: IndexedRun) -> dict[str, Any]:
+def _read_values(run: IndexedRun) -> dict[str, Any]:
     summary = run.summary
     values = {"search": index_port.searched(summary), "pinned": summary.pinned, "counted": True}
     return values | {"of_run": summary.run_id}

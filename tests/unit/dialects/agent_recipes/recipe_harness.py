@@ -16,6 +16,7 @@ from app.dialects.registry import DIALECTS
 from app.domain import library, plain
 from app.domain.states import RunState
 from app.engine import ports, probes, runner
+from app.engine.run_equipment import Equipment
 from tests.unit.agents import around
 from tests.unit.engine import logs, samples
 
@@ -192,7 +193,7 @@ class Play:
 
     async def run(self) -> RunState:
         """Take the run up and go on until it rests."""
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers={"agent_call": AgentPerformer(self.backends, around.conversations())},
             clock=clock.FakeClock(),
             masker=plain.Masker(),

@@ -13,6 +13,7 @@ from app.dialects.amplifier import Amplifier, parse, walk
 from app.domain import decisions, library, operations, plain, records
 from app.domain.states import RunState
 from app.engine import ports, probes, refusal_performers, runner, step_decisions
+from app.engine.run_equipment import Equipment
 from app.services import arguments as control_arguments
 from tests.unit.engine import logs, samples
 
@@ -180,9 +181,7 @@ class Run:
         kinds = ("agent_call", "command", "timer", "gate", "child_run")
         performers: dict[str, Any] = dict.fromkeys(kinds, self.stub)
         performers |= {"refusal": refusal_performers.RefusalPerformer(), "skip": refusal_performers.SkipPerformer()}
-        equipment = runner.Equipment(
-            performers=performers, clock=self.clock, masker=plain.Masker(), probes=probes.NoProbes()
-        )
+        equipment = Equipment(performers=performers, clock=self.clock, masker=plain.Masker(), probes=probes.NoProbes())
         self.last = logs.ListLog(self.disk)
         return runner.Runner(self.last, DIALECT, equipment, logs.CountedSlots(), lambda: None)
 

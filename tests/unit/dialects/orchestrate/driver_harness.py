@@ -13,6 +13,7 @@ from app.dialects.orchestrate import Orchestrate
 from app.domain import file_operations, library, operations, plain, records
 from app.domain.states import RunState, StepState
 from app.engine import probes, refusal_performers, runner
+from app.engine.run_equipment import Equipment
 from app.tools import captures
 from tests.unit.dialects.orchestrate import workflow_harness
 from tests.unit.engine import logs, samples
@@ -174,9 +175,7 @@ class Play:
             "refusal": refusal_performers.RefusalPerformer(),
             "skip": Skipping(),
         }
-        equipment = runner.Equipment(
-            performers=performers, clock=self.clock, masker=plain.Masker(), probes=probes.NoProbes()
-        )
+        equipment = Equipment(performers=performers, clock=self.clock, masker=plain.Masker(), probes=probes.NoProbes())
         log: Any = logs.ListLog(self.disk)
         self.last = runner.Runner(log, self.dialect, equipment, logs.CountedSlots(), lambda: None)
         state: RunState = await asyncio.wait_for(self.last.run(), 60)

@@ -12,6 +12,7 @@ from app import clock, errors
 from app.domain import decisions, library, operations, plain, records
 from app.domain.states import RunState
 from app.engine import ports, probes, refusal_performers, runner, step_decisions
+from app.engine.run_equipment import Equipment
 from app.flows import conference
 from app.flows.conference import schema
 from tests.unit.engine import logs, samples
@@ -208,7 +209,7 @@ class Held:
         kinds = ("tool_call", "agent_call", "check_evidence", "open_issue")
         performers: dict[str, Any] = dict.fromkeys(kinds, self.table)
         performers |= {"refusal": refusal_performers.RefusalPerformer(), "skip": refusal_performers.SkipPerformer()}
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers=performers, clock=clock.FakeClock(), masker=plain.Masker(), probes=probes.NoProbes()
         )
         log: Any = logs.ListLog(self.disk)

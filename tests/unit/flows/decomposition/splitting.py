@@ -16,6 +16,7 @@ from app.domain import library, operations, plain, records
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
 from app.engine import ports, probes, runner, step_decisions
+from app.engine.run_equipment import Equipment
 from app.flows import decomposition
 from app.flows.registry import DRIVERS
 from tests.unit.agents import around
@@ -193,7 +194,7 @@ class Split:
 
     async def run(self) -> RunState:
         """Take the run up and go on until it rests."""
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers={kind: Kept(each, self.asked) for kind, each in self._performers.items()},
             clock=clock.FakeClock(),
             masker=plain.Masker(self.secrets),

@@ -15,6 +15,7 @@ from app.agents.performer import AgentPerformer
 from app.domain import file_operations, library, operations, plain, records
 from app.domain.states import RunState
 from app.engine import ports, probes, refusal_performers, runner
+from app.engine.run_equipment import Equipment
 from app.flows import review
 from app.flows.registry import DRIVERS
 from app.tools import checks, file_performers, workspace
@@ -113,7 +114,7 @@ class Reviewed:
             operations.Gate.kind: self,
             file_operations.ReadFiles.kind: file_performers.ReadFilesPerformer(self._workspaces),
         }
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers={kind: Kept(each, self.asked) for kind, each in performers.items()},
             clock=clock.FakeClock(),
             masker=plain.Masker(()),

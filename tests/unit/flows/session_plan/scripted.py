@@ -11,6 +11,7 @@ from app import clock
 from app.domain import inputs, operations, plain, plan_operations, plans, records
 from app.domain.states import RunState
 from app.engine import ports, probes, runner
+from app.engine.run_equipment import Equipment
 from app.flows.session_plan import driver as session_plan
 from tests.unit.engine import logs, samples
 from tests.unit.services.plans import given
@@ -100,7 +101,7 @@ class Scripted:
     async def run(self) -> RunState:
         """Go on until the script ends the plan."""
         asked = (*_OPERATIONS, operations.Input)
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers={each.kind: self for each in asked},
             clock=clock.FakeClock(),
             masker=plain.Masker(()),

@@ -45,7 +45,7 @@ def asking(task_id: int, *deps: int, **fields: Any) -> Task:
 def plan(*tasks: Task, status: PlanState = PlanState.RUNNING, **fields: Any) -> Plan:
     """Return a plan whose tasks stand where their fields say."""
     made = Plan(session_id="sp_1", created_at=AT, updated_at=AT, status=status, tasks=tasks, **fields)
-    return rules.settled(made, {})
+    return rules.reconciled(made, {})
 
 
 def fact(status: RunState | None, **fields: Any) -> rules.RunFact:

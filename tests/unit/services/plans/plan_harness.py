@@ -17,7 +17,8 @@ from app.agents import backends
 from app.agents import performer as agent_performer
 from app.bootstrap import catalogue, container, definitions, roster
 from app.domain import issues, operations, plain, plans, records
-from app.engine import conversation_claims, ports, refusal_performers, runner, stores
+from app.engine import conversation_claims, ports, refusal_performers, stores
+from app.engine.run_equipment import Equipment
 from app.processes import supervisor
 from app.services import requests as run_requests
 from app.services.plans import requests
@@ -247,7 +248,7 @@ class Harness:
             operations.CheckEvidence.kind: checks.EvidencePerformer(workspaces, self.store.prove_receipt),
             operations.Refusal.kind: refusal_performers.RefusalPerformer(),
         }
-        equipment = runner.Equipment(
+        equipment = Equipment(
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=self.probes, environ={}
         )
         return container._application(

@@ -50,7 +50,7 @@ class AnyMoves(RuleBasedStateMachine):
             tasks.append((asking if asks else task)(index + 1, *deps))
         edits.check_graph(tasks)
         made = Plan(session_id="sp_1", created_at=LATER, updated_at=LATER, tasks=tuple(tasks))
-        self.plan = rules.settled(made, {})
+        self.plan = rules.reconciled(made, {})
         self.numbers = {each.id for each in tasks}
 
     # -- what a person does
@@ -157,14 +157,14 @@ class AnyMoves(RuleBasedStateMachine):
         if self.runs[run_id].status in (None, RunState.DONE):
             status = None
         self.runs[run_id] = fact(status)
-        self.become(rules.renewed(self.plan, rules.settled(self.plan, self.runs), LATER))
+        self.become(rules.renewed(self.plan, rules.reconciled(self.plan, self.runs), LATER))
 
     # -- what always holds
 
     @invariant()
     def the_table_is_kept(self) -> None:
         """Statuses are what fields and runs say, and no task stands before one that it needs."""
-        assert rules.settled(self.plan, {}) is self.plan
+        assert rules.reconciled(self.plan, {}) is self.plan
         done = {each.id for each in self.plan.tasks if each.status is TaskState.DONE}
         seen: set[int] = set()
         for found in self.plan.tasks:
@@ -218,7 +218,7 @@ class AnyMoves(RuleBasedStateMachine):
         for run_id, known in self.runs.items():
             if known.status not in (None, RunState.DONE):
                 self.runs[run_id] = fact(RunState.DONE)
-        self.become(rules.renewed(self.plan, rules.settled(self.plan, self.runs), LATER))
+        self.become(rules.renewed(self.plan, rules.reconciled(self.plan, self.runs), LATER))
 
     @contextmanager
     def allowed(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ class TestRuns:
 
     def test_a_run_that_ends_well_sets_others_free(self) -> None:
         """A task is done with its run, at its time, and what depended on it is pending in the same moment."""
-        found = rules.settled(plan(running(1), task(2, 1), task(3, 2)), {"run-1": fact(RunState.DONE)})
+        found = rules.reconciled(plan(running(1), task(2, 1), task(3, 2)), {"run-1": fact(RunState.DONE)})
 
         assert states(found) == {1: "done", 2: "pending", 3: "blocked"}
         assert found.tasks[0].ended_at == LATER
@@ -28,14 +28,14 @@ class TestRuns:
     def test_a_run_that_is_done_in_part_marks_its_task(self, dod: Any) -> None:
         """The mark is there before checks and reviews, which may not see what is missing, and ends with the run."""
         fact_of_part = fact(RunState.DONE, partial=True)
-        found = rules.settled(plan(running(1, dod=dod)), {"run-1": fact_of_part}).tasks[0]
+        found = rules.reconciled(plan(running(1, dod=dod)), {"run-1": fact_of_part}).tasks[0]
 
         assert found.partial
         assert not transitions.without_run(found).partial
 
     def test_a_run_that_fails_blocks_only_what_needs_it(self) -> None:
         """A task fails with its run's error; what depends on it stays blocked, everything else goes on."""
-        found = rules.settled(plan(running(1), task(2, 1), task(3)), {"run-1": fact(RunState.FAILED, error=ERROR)})
+        found = rules.reconciled(plan(running(1), task(2, 1), task(3)), {"run-1": fact(RunState.FAILED, error=ERROR)})
 
         assert states(found) == {1: "failed", 2: "blocked", 3: "pending"}
         assert found.tasks[0].error == ERROR
@@ -47,7 +47,7 @@ class TestRuns:
     )
     def test_a_failure_always_has_a_reason(self, status: RunState | None, code: str) -> None:
         """Where a run tells no error, the task says what became of the run."""
-        (found,) = rules.settled(plan(running(1)), {"run-1": fact(status)}).tasks
+        (found,) = rules.reconciled(plan(running(1)), {"run-1": fact(status)}).tasks
         error = found.error
 
         assert error is not None
@@ -57,7 +57,7 @@ class TestRuns:
     @pytest.mark.parametrize("status", [RunState.PENDING, RunState.RUNNING, RunState.PAUSED, RunState.WAITING])
     def test_a_run_sent_on_by_hand_counts(self, status: RunState) -> None:
         """A failed task runs again when somebody has resumed its run, without its old error and end."""
-        found = rules.settled(plan(failed(1, ended_at=AT), task(2, 1)), {"run-1": fact(status, ended_at=None)})
+        found = rules.reconciled(plan(failed(1, ended_at=AT), task(2, 1)), {"run-1": fact(status, ended_at=None)})
 
         assert states(found) == {1: "running", 2: "blocked"}
         assert (found.tasks[0].error, found.tasks[0].ended_at) == (None, None)
@@ -65,19 +65,19 @@ class TestRuns:
     def test_what_is_done_stays_done(self) -> None:
         """Whatever becomes of the run of a finished task, what depends on it is free."""
         for status in (None, *RunState):
-            assert rules.settled(plan(done(1), task(2, 1)), {"run-1": fact(status)}) == plan(done(1), task(2, 1))
+            assert rules.reconciled(plan(done(1), task(2, 1)), {"run-1": fact(status)}) == plan(done(1), task(2, 1))
 
     def test_a_failed_task_keeps_its_reason_when_its_run_is_deleted(self) -> None:
         """Deleting the run of a failed task changes nothing about it."""
         before = plan(failed(1), task(2))
 
-        assert rules.settled(before, {"run-1": fact(None)}) is before
+        assert rules.reconciled(before, {"run-1": fact(None)}) is before
 
     def test_runs_that_are_not_told_of_stay(self) -> None:
         """A task whose run nobody tells of stays as it is."""
         before = plan(running(1), failed(2), done(3), task(4))
 
-        assert rules.settled(before, {"other": fact(RunState.FAILED)}) is before
+        assert rules.reconciled(before, {"other": fact(RunState.FAILED)}) is before
 
     def test_a_task_that_is_begun_and_has_no_run_gets_one(self) -> None:
         """Only of a task that runs and names no run is a run about to be made."""
@@ -134,7 +134,7 @@ class TestStartable:
         """Each run of a task has a number of its own, and its task runs before the run is made."""
         begun = transitions.begun(plan(task(1)), 1, LATER)
         made = transitions.with_run(begun, 1, "run-1", LATER)
-        lost = rules.settled(made, {"run-1": fact(None)})
+        lost = rules.reconciled(made, {"run-1": fact(None)})
         again = transitions.begun(transitions.retried(lost, 1, LATER, fresh=True), 1, LATER)
 
         assert (begun.tasks[0].attempt, begun.tasks[0].run_id, begun.tasks[0].started_at) == (1, None, LATER)
@@ -177,13 +177,13 @@ class TestFailedPlans:
         """A failed plan whose failed run was resumed and ended well is done."""
         before = plan(done(1), failed(2), status=PlanState.FAILED)
 
-        assert rules.settled(before, {"run-2": fact(RunState.RUNNING)}).status is PlanState.FAILED
-        assert rules.settled(before, {"run-2": fact(RunState.DONE)}).status is PlanState.DONE
+        assert rules.reconciled(before, {"run-2": fact(RunState.RUNNING)}).status is PlanState.FAILED
+        assert rules.reconciled(before, {"run-2": fact(RunState.DONE)}).status is PlanState.DONE
 
     def test_stays_failed_until_a_person_starts_it(self) -> None:
         """What can go on again in a failed plan waits for a start."""
         before = plan(failed(1), task(2, 1), status=PlanState.FAILED)
-        freed = rules.settled(before, {"run-1": fact(RunState.DONE)})
+        freed = rules.reconciled(before, {"run-1": fact(RunState.DONE)})
 
         assert (freed.status, states(freed)) == (PlanState.FAILED, {1: "done", 2: "pending"})
         assert transitions.started(freed, LATER).status is PlanState.RUNNING

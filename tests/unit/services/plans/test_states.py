@@ -96,7 +96,7 @@ TASKS: Mapping[str, Plan] = {
 
 
 def _ended(status: RunState | None) -> Callable[[Plan], Plan]:
-    return lambda it: rules.settled(it, {"run-1": fact(status)})
+    return lambda it: rules.reconciled(it, {"run-1": fact(status)})
 
 
 def _edited(**fields: Any) -> Callable[[Plan], Plan]:
@@ -109,7 +109,7 @@ def _answered(it: Plan) -> Plan:
 
 
 def _after(it: Plan) -> Plan:
-    return rules.settled(it.with_task(done(2)), {})
+    return rules.reconciled(it.with_task(done(2)), {})
 
 
 TASK_ACTIONS: Mapping[str, Callable[[Plan], Plan]] = {

@@ -1,4 +1,4 @@
-"""Settling: what an earlier process left of many runs is made durable with one sync, not with several for each run."""
+"""The joint sync: makes the files that an earlier process left of many runs durable at once, not run by run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MANY = 32
 _log = logging.getLogger(__name__)
 
 
-class Settling:
+class JointSync:
     """Sync the files of runs that this process opens for the first time.
 
     This sync reports a failed write that no process has seen. Then each file is synced by itself and read
@@ -29,13 +29,13 @@ class Settling:
         self._sync: asyncio.Task[bool] | None = None
 
     def expect(self, run_ids: Collection[str]) -> None:
-        """Note the runs that an earlier process left, once; few of them are settled one by one."""
+        """Note, once, the runs that an earlier process left; a small number of them is synced one by one."""
         if self._runs is None:
             self._runs = frozenset(run_ids if len(run_ids) >= _MANY else ())
             self._left = set(self._runs)
 
     async def covers(self, run_id: str) -> bool:
-        """Sync what was left, once, and return whether a run's files are durable as they can be read.
+        """Sync all these runs once, and return whether the readable content of a run's files is durable.
 
         Only for the first opening of a run: later ones find what this process has written since.
         """
@@ -43,10 +43,10 @@ class Settling:
             return False
         self._left.discard(run_id)
         if self._sync is None:
-            self._sync = asyncio.ensure_future(self._settle(self._runs or ()))
+            self._sync = asyncio.ensure_future(self._sync_all(self._runs or ()))
         return await asyncio.shield(self._sync)
 
-    async def _settle(self, run_ids: Iterable[str]) -> bool:
+    async def _sync_all(self, run_ids: Iterable[str]) -> bool:
         try:
             await self._context.workers.run(lambda: _synced(self._context.disk, run_ids))
         except OSError as error:

@@ -24,7 +24,7 @@ KEPT_RECIPES = 64  # Recipes of which a copy is kept for the next run.
 
 
 class Interner:
-    """Know the recipes of the newest runs."""
+    """The frozen recipes of the newest runs, shared by runs that have the same."""
 
     def __init__(self, kept: int = KEPT_RECIPES) -> None:
         self._kept = kept
@@ -32,12 +32,12 @@ class Interner:
 
     def shared(self, start: RunStart) -> RunStart:
         """Return the same facts, sharing the frozen recipe and its parts with other runs."""
-        known = self._newest.get(start.recipe_sha256)
-        if known is not None and known.recipe is start.recipe and known.frozen is start.frozen:
+        other = self._newest.get(start.recipe_sha256)
+        if other is not None and other.recipe is start.recipe and other.frozen is start.frozen:
             return start
-        if known is not None and (known.recipe, known.frozen) == (start.recipe, start.frozen):
+        if other is not None and (other.recipe, other.frozen) == (start.recipe, start.frozen):
             self._newest.move_to_end(start.recipe_sha256)
-            return dataclasses.replace(start, recipe=known.recipe, frozen=known.frozen)
+            return dataclasses.replace(start, recipe=other.recipe, frozen=other.frozen)
         self._newest[start.recipe_sha256] = start
         if len(self._newest) > self._kept:
             self._newest.popitem(last=False)
@@ -45,9 +45,9 @@ class Interner:
 
     def compact(self, start: RunStart) -> RunStart:
         """Return the same facts, sharing all of them that are equal with another run of the recipe."""
-        if (known := self._newest.get(start.recipe_sha256)) is None or known is start:
+        if (other := self._newest.get(start.recipe_sha256)) is None or other is start:
             return start
-        facts = ((name, getattr(known, name), getattr(start, name)) for name in RunStart.__slots__)
+        facts = ((name, getattr(other, name), getattr(start, name)) for name in RunStart.__slots__)
         return RunStart(**{name: theirs if theirs == ours else ours for name, theirs, ours in facts})
 
 
@@ -59,9 +59,9 @@ class Equipment:
     clock: clock.Clock  # The time.
     masker: plain.Masker  # Hides secrets before anything is encoded.
     probes: probes.Probes  # Named points for tests.
-    copies: Interner = field(default_factory=Interner)  # What runs have frozen alike.
+    copies: Interner = field(default_factory=Interner)  # Frozen facts that runs share.
     sources: Mapping[str, ports.Source] = field(default_factory=dict)
-    """What gives inputs their values from within, by their names."""
+    """Sources that give inputs their values, by the names of the inputs."""
     looks: Mapping[str, ports.Source] = field(default_factory=dict)
     """The same on an engine without memory of its runs: each returns a value that is there now, or None."""
     environ: Mapping[str, str] = field(default_factory=dict)  # Environment that recipes can name secrets of.
@@ -105,14 +105,15 @@ def _is_secretive(driver: type[ports.Driver]) -> bool:
 
 
 class Parked(BaseException):
-    """The step cannot be performed now, and its run waits for a person."""
+    """The step cannot be performed now, and its run waits for a person.
+
+    Args:
+        facts: Fields of the control line beside reason and error, e.g. `cut_seconds`.
+    """
 
     def __init__(
         self, reason: str, error: errors.StepError, facts: Mapping[str, plain.Json] = MappingProxyType({})
     ) -> None:
-        """Args:
-        facts: Fields of the control line beside reason and error, e.g. `cut_seconds`.
-        """
         super().__init__(reason)
         self.reason = reason
         self.error = error
