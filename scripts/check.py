@@ -2,7 +2,8 @@
 
     python3 scripts/check.py [--only NAME ...] [--long] [pytest arguments ...]
 
-Where trying every case takes many minutes a sample is tried; with --long every case is, and tests write to a real disk.
+Where trying every case takes many minutes a sample is tried. All are tried with --long, a job of its own, whose tests
+write to a real disk and start every process cold.
 The exit code is 0 only if all of them pass; a failing check does not keep the later ones from running.
 What the types check says comes last: it runs beside the last of the others.
 """
@@ -45,14 +46,15 @@ def main() -> None:
         help="format, lint, types, pages, rooms, docstrings, advisories, tests, ordinary or (with --long) versions",
     )
     parser.add_argument(
-        "--long", action="store_true", help="run the tests marked slow, too, and let property tests look for new cases"
+        "--long", action="store_true", help="run the tests marked slow, and let property tests look for new cases"
     )
     chosen, rest = parser.parse_known_args()
     if chosen.long:
         os.environ.setdefault("HYPOTHESIS_PROFILE", "searching")
         os.environ.setdefault("COLD_PROGRAMS", "1")
-    else:
-        rest = ["-m", "not slow and not programs", *rest]
+    # Hypothesis gives its property tests this marker.
+    chosen_tests = "slow or programs or hypothesis" if chosen.long else "not slow and not programs"
+    rest = ["-m", chosen_tests, *rest]
     python = environment.prepare(environment.DEV, environment.MODEL)
     running = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     print(f"== {running}; scripts/versions.py tries {', '.join(environment.TRIED)}", flush=True)
