@@ -43,14 +43,9 @@ def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platfor
 
 
 def pauses_of(project: settings.ProjectSettings, store: Store, platform: Platform) -> project_file.ProjectFile:
-    """Return the file that keeps the pauses which services ask for."""
-    return _shared_file(_PAUSES, project, store, platform)
-
-
-def _shared_file(
-    name: str, project: settings.ProjectSettings, store: Store, platform: Platform
-) -> project_file.ProjectFile:
-    file = project_file.ProjectFile(shared_disk(project, store)[1], name, platform.probes.reach)
+    """Return the file that keeps the pauses which services ask for; in a database, the copy of this machine."""
+    folder = layout.common_folder(project.data_directory, project.store_url)
+    file = project_file.ProjectFile(os_disk.OsDisk(folder), _PAUSES, platform.probes.reach)
     file.common = store.common
     return file
 
@@ -84,10 +79,12 @@ def budgets_of(
     project: settings.ProjectSettings, store: Store, engine: Engine, platform: Platform, terms: Terms
 ) -> budgets.Budgets:
     """Return the use cases of budgets."""
+    file = project_file.ProjectFile(shared_disk(project, store)[1], _BUDGETS, platform.probes.reach)
+    file.common = store.common
     return budgets.Budgets(
         store=store,
         engine=engine,
-        file=_shared_file(_BUDGETS, project, store, platform),
+        file=file,
         clock=platform.clock,
         prices=project_documents.DocumentOrders(terms.prices, store.audit),
         policies=project_documents.DocumentOrders(terms.policies, store.audit),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,10 @@ async def test_a_receiver_cannot_hold_messages_for_ever(tmp_path: Path, retry_af
 
 async def test_another_receiver_is_sent_what_waits(tmp_path: Path) -> None:
     """An endpoint whose address is changed waits no longer than usual; a give-up is not held up, either."""
-    time = clock.FakeClock(scheduled.BEGIN)
+    project, time = Project(tmp_path), clock.FakeClock(scheduled.BEGIN)
     async with endpoints.receiver() as receiver, endpoints.receiver() as other:
         receiver.statuses, receiver.retry_after = [503], "86400"
-        async with scheduled.in_process(Project(tmp_path), time, **ALLOWED) as service:
+        async with scheduled.in_process(project, time, **ALLOWED) as service:
             endpoint_id = (await _add(service, url=receiver.url))["endpoint_id"]
             await service.start("quick")
             await _shows(service, endpoint_id, attempts=1)
@@ -97,12 +98,13 @@ async def test_another_receiver_is_sent_what_waits(tmp_path: Path) -> None:
             await service.http.post(f"{ADDRESS}/{endpoint_id}/give-up", json={})
             given_up = await _shows(service, endpoint_id, waiting=1, dead=1)
             await service.http.patch(f"{ADDRESS}/{endpoint_id}", json={"url": other.url})
+            kept = json.loads((project.data / "outbox" / f"{endpoint_id}.json").read_text())["held_until"]
             async with asyncio.timeout(served.WAIT_SECONDS):
                 while not other.posts:
                     time.advance(1)
                     await served.moment()
 
-    assert given_up["failing"] == 0
+    assert (given_up["failing"], kept) == (0, None)
     assert [post.content["data"]["run_id"] for post in other.posts] == [second]
     assert time.now() - scheduled.BEGIN < timedelta(hours=1)
     assert len(receiver.posts) == 1

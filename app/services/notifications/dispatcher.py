@@ -187,8 +187,7 @@ class Dispatcher:
                 self._outlets[endpoint_id] = _Outlet(endpoint, self._clock.now())
                 self._repository.waiting[endpoint_id] = self._outlets[endpoint_id].pending
             if endpoint.url != self._outlets[endpoint_id].endpoint.url:
-                # Another receiver has not asked for anything.
-                self._outlets[endpoint_id].held_until = None
+                self._outlets[endpoint_id].held_until = endpoint.held_until
             self._outlets[endpoint_id].endpoint = endpoint
             for message_id in self._outlets[endpoint_id].woken.keys() & set(endpoint.given_up):
                 self._outlets[endpoint_id].woken[message_id].set()
@@ -375,6 +374,9 @@ class Dispatcher:
         except BaseException:
             outlet.is_dirty = True
             raise
+        if kept is not None and kept.url != outlet.endpoint.url:
+            # It was edited between the look at it and this write, which kept what its former receiver asked for.
+            outlet.held_until, outlet.is_dirty = None, True
         outlet.endpoint = kept or outlet.endpoint
 
 

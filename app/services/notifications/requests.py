@@ -70,6 +70,9 @@ def edited(endpoint: notifications.Endpoint, edit: EndpointEdit, secret: str) ->
     if found:
         raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)
     changes["name"] = changes.get("name") or endpoint.name
+    if changes.get("url", endpoint.url) != endpoint.url:
+        # Another receiver has not asked for anything.
+        changes["held_until"] = None
     return dataclasses.replace(endpoint, **changes)
 
 
