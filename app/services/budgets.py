@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from app import clock, errors
 from app.domain import audit, authors, budgets, decisions, limits, plain, shapes, states
@@ -18,22 +18,12 @@ from app.services import faults, project_documents, run_reader
 
 LOOK_SECONDS = 5.0  # Longest time until a change of the file by another process or a person counts.
 
+_SHARE = 20
+"""How many times longer than a look at all paused runs the time to the next one is, where nothing says what changed."""
+
 _Change: TypeAlias = tuple[dict[str, budgets.Budget], str, dict[str, plain.Json]]
 
 _log = logging.getLogger(__name__)
-
-
-class File(Protocol):
-    """The file that budgets are kept in."""
-
-    def renew(self) -> None:
-        """Make sure that what is read next is what other processes have written last."""
-
-    def read(self) -> Any:
-        """Return the document; None if there is no file."""
-
-    def write(self, document: plain.Json) -> None:
-        """Replace the document durably."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +54,7 @@ class Budgets:
         *,
         store: stores.RunStore,
         engine: run_engine.RunEngine,
-        file: File,
+        file: project_documents.File,
         clock: clock.Clock,
         prices: project_documents.DocumentOrders[Prices],
         policies: project_documents.DocumentOrders[Policies],
@@ -75,6 +65,7 @@ class Budgets:
         self._clock = clock
         self._known: dict[str, budgets.Budget] = {}
         self._is_raised = False
+        self._next_look = 0.0
         self._tasks = aio.BackgroundTasks(_failed)
         self.prices = prices
         """What models cost."""
@@ -223,12 +214,16 @@ class Budgets:
             turned = self._clock.now() if is_due or known is not self._known else turned
             raised, self._is_raised = self._is_raised, False
             # Where other processes make the calls, nothing is heard here when they leave room.
-            news = raised or is_due or known is not self._known or self._engine.elsewhere
+            is_time = self._engine.elsewhere and self._clock.monotonic() >= self._next_look
+            news = raised or is_due or known is not self._known or is_time
             is_owed = is_owed or bool(sends_on and news)
 
     async def _has_sent_on(self) -> bool:
+        began = self._clock.monotonic()
         try:
             await self.send_on()
+            took = self._clock.monotonic() - began
+            self._next_look = began + _SHARE * took
         except (errors.ControlRoomError, errors.StorageFault) as error:
             _log.warning("runs are not sent on now: %s", error.message, extra={"code": error.code})
             return False

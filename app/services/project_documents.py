@@ -24,6 +24,9 @@ class File(Protocol):
     disk: Any  # The disk that holds it.
     common: Any  # Where changes go, if all processes of a store share it.
 
+    def renew(self) -> None:
+        """Make sure that what is read next is what other processes have written last."""
+
     def read(self) -> Any:
         """Return the document; None if there is no file."""
 

@@ -59,8 +59,10 @@ class TimeLimits:
             return {}
         try:
             found = await self._steps.rehearsals.of(log, self._steps.driver(log))
-        except errors.Fault:
-            # It is parked for that when it is replayed.
+        except errors.StorageFault:
+            raise
+        except (errors.Fault, errors.JournalCorrupt):
+            # It comes to rest for that when it is replayed.
             return {}
         return active_time.taken_facts(log.loaded, found.scheduler.asks, clock.stamp(self._steps.clock.now()))
 

@@ -46,6 +46,9 @@ class Served:
 
 
 EACH_STORE = pytest.mark.parametrize("both", ["folders", "postgres"], indirect=True)
+EACH_SLOWLY = pytest.mark.parametrize(
+    "both", ["folders", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
+)
 
 
 @pytest.fixture
@@ -143,7 +146,7 @@ async def replayed(both: Served, run_id: str) -> None:
             await replayer.replay_workflow(await handle.fetch_history())
 
 
-@EACH_STORE
+@EACH_SLOWLY
 @pytest.mark.parametrize("name", ["wall_seconds", "active_seconds"])
 async def test_a_time_limit_cuts_a_step_in_flight_off(both: Served, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a further workflow of the run, too; a raised limit repeats the step, and what was cut off counts."""
