@@ -99,11 +99,6 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     ),
     _invalid("working_dir_missing", "$.working_dir", "working_dir 'chapters' is not a folder"),
     _invalid("unknown_parent", "$.parent_run_id", f"there is no run {_RUN}"),
-    _invalid(
-        "unsupported_on_engine",
-        "$.concurrency",
-        "concurrency is not supported on Temporal; leave it out, or use the embedded engine",
-    ),
     _invalid("depth_exceeded", "$.parent_run_id", "maximum run depth is 3; this run would be at depth 4"),
     errors.Conflict(
         f"1 runs with the concurrency key 'deploy' are unfinished, {_RUN} first",

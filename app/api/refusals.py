@@ -52,7 +52,6 @@ START = (
     "depth_exceeded",
     "idempotency_conflict",
     "concurrency_limit",
-    "unsupported_on_engine",
 )
 """Codes of every address that starts runs."""
 

@@ -68,10 +68,10 @@ def share(terms: Terms, project: settings.ProjectSettings, store: Store) -> None
 
 def ledger_of(store: Store, prices: pricing.Pricing, time: clock.Clock) -> ledger.Ledger:
     """Return what reserves and charges calls."""
-    if (shared := store.shared_spending) is not None:
+    if store.turns is not None:
         from app.worker import shared_ledger
 
-        return shared_ledger.SharedLedger(store, prices.quote, time, shared)
+        return shared_ledger.SharedLedger(store, prices.quote, time, store.turns(layout.SPENDING))
     return ledger.Ledger(store, prices.quote, time)
 
 

@@ -12,7 +12,7 @@ from app import errors, extras, settings
 from app.agents import json_files
 from app.bootstrap.engines import Engine, EngineParts, Store
 from app.bootstrap.platform import OpenMode, Platform, directory_of
-from app.storage import folder_store
+from app.storage import folder_store, layout
 
 INSTALL = extras.install("temporal")  # Command that installs the extra.
 CLOCK_WARN_SECONDS = 2.0  # Difference to the database's clock that is logged.
@@ -96,6 +96,8 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             works=mode.works,
         )
         made.follower.news = parts.store.news
+        if parts.store.turns is not None:
+            made.obstacles.lines.turns = parts.store.turns(layout.CONCURRENCY)
         made.live.documents = parts.store.documents(live.FOLDER)
         return made
 

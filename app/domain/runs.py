@@ -187,6 +187,12 @@ class Transition:
         return _transition(run_id, RunState.PENDING, at, also=RunState.RUNNING)
 
     @classmethod
+    def stand_aside(cls, run_id: str, at: str, reason: str) -> Transition:
+        """It stays pending, since another run holds what it needs; from running too, where a crash left its row."""
+        since = frozenset({RunState.PENDING, RunState.RUNNING})
+        return cls(run_id=run_id, to=RunState.PENDING, since=since, at=at, reason=reason)
+
+    @classmethod
     def end(
         cls, run_id: str, status: RunState, at: str, error_code: str | None = None, reason: str | None = None
     ) -> Transition:

@@ -71,8 +71,8 @@ class Standing:
 
     status: RunState
     """`pending`; `running` while it has capacity and is being loaded; of an evicted one, its state at the eviction."""
-    reason: str | None = None  # Why later runs pass it: `workspace_busy`, `recovering`.
-    holder: str | None = None  # Run that holds its workspace.
+    reason: str | None = None  # Why later runs pass it: `workspace_busy`, `concurrency`, `recovering`.
+    holder: str | None = None  # Run that holds its workspace or its key.
     open: Sequence[OpenStep] = ()  # Open steps of an evicted run.
     updated_at: str | None = None  # When an evicted run last changed; None: its folder has it.
 
@@ -89,13 +89,6 @@ class QueuePlace:
 
 class RunAdmission(Protocol):
     """Bring runs in, and into memory."""
-
-    def refuse(self, start: RunStart) -> None:
-        """Refuse a run that this engine cannot execute as it is asked for; called before the run is made.
-
-        Raises:
-            errors.RequestInvalid: `unsupported_on_engine`, with a flaw for each field.
-        """
 
     def expect(self, run_id: str) -> None:
         """Note a run that is about to be created, so that recovery does not take it for one of an earlier process."""
@@ -232,8 +225,8 @@ class RunViews(Protocol):
     async def performed(self) -> Mapping[str, PerformedStep]:
         """Return, by run, the newest step of each that other processes perform."""
 
-    async def holder(self, run_id: str) -> str | None:
-        """Return the run that holds the workspace for which a run waits, where other processes execute them."""
+    async def held_up(self, run_id: str) -> Standing | None:
+        """Return what keeps a pending run from beginning, where other processes execute runs; None if nothing does."""
 
     def queue_place(self, run_id: str) -> QueuePlace | None:
         """Return the place of a run in the queue for capacity; None if it does not wait there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,23 +59,6 @@ class SpendingStore(RunStore, Protocol):
 
     async def spent(self, query: SpentQuery) -> Spent:
         """Return what runs have spent, as one moment shows it."""
-
-
-class Lock(Protocol):
-    """A lock."""
-
-    def release(self) -> None:
-        """Release the lock."""
-
-
-class SharedSpending(Protocol):
-    """What several processes need that spend from the same budgets."""
-
-    async def turn(self) -> Lock:
-        """Wait until no other process reserves, and exclude the others."""
-
-    async def versions(self, run_ids: Sequence[str]) -> Mapping[str, object]:
-        """Return a version for each run that changes with its journals."""
 
 
 class Reservation(Protocol):

@@ -137,17 +137,15 @@ class Explanations:
         if self._engine.view(run_id) is None and self._engine.standing(run_id) is None:
             before += await self._elsewhere(run_id, view)
         elif view.status is states.RunState.PENDING:
-            return self._queued(run_id, view)
+            return self._queued(view, self._engine.standing(run_id))
         if view.status is states.RunState.PENDING and self._engine.elsewhere:
-            holder = await self._engine.holder(run_id)
-            waits = _cause(run_id, "queued", "It waits for a worker", view.updated_at)
-            return _Found(status=view.status, causes=[_busy(view, holder) if holder else waits], behind=holder)
+            return self._queued(view, await self._engine.held_up(run_id))
         if view.status is states.RunState.PENDING:
             return _Found(status=view.status, causes=before)
         return await self._of_steps(run_id, view, before)
 
-    def _queued(self, run_id: str, view: views.RunView) -> _Found:
-        standing, since = self._engine.standing(run_id), view.updated_at
+    def _queued(self, view: views.RunView, standing: run_engine.Standing | None) -> _Found:
+        run_id, since = view.start.run_id, view.updated_at
         holder = standing.holder if standing is not None else None
         if standing is not None and standing.reason == "workspace_busy":
             return _Found(status=view.status, causes=[_busy(view, holder)], behind=holder)
@@ -157,6 +155,8 @@ class Explanations:
         if standing is not None and standing.reason == "recovering":
             text = "The service has just started and does not know yet which runs hold their workspaces"
             return _Found(status=view.status, causes=[_cause(run_id, "recovering", text, since)])
+        if self._engine.elsewhere:
+            return _Found(status=view.status, causes=[_cause(run_id, "queued", "It waits for a worker", since)])
         return _Found(status=view.status, causes=[self._place(run_id, since)])
 
     def _place(self, run_id: str, since: str | None) -> Cause:

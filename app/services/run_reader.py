@@ -235,7 +235,10 @@ class RunReader:
 
             return stored_views.of_row(await self._store.summary(run_id), error), None, False
         standing = self._engine.standing(run_id)
-        return view, standing.holder if standing else None, _is_ours(view)
+        if standing is None and self._is_pending_elsewhere(view):
+            standing = await self._engine.held_up(run_id)
+            view = view if standing is None else _standing(view, standing)
+        return view, standing.holder if standing else None, self._is_kept(view)
 
     async def _at_rest(self, run_id: str) -> views.RunView:
         version = (run_id, self._engine.change_number(run_id))
@@ -247,10 +250,17 @@ class RunReader:
         except BaseException:
             self._reviews.pop(version, None)
             raise
-        if not _is_ours(view):
+        if not self._is_kept(view):
             self._reviews.pop(version, None)
         _limit(self._reviews, REVIEWS)
         return view
+
+    def _is_pending_elsewhere(self, view: views.RunView) -> bool:
+        return view.status is states.RunState.PENDING and self._engine.elsewhere
+
+    def _is_kept(self, view: views.RunView) -> bool:
+        # What another run holds changes nothing of the one that waits for it.
+        return _is_ours(view) and not self._is_pending_elsewhere(view)
 
     async def _reviewed(self, run_id: str) -> views.RunView:
         from app.services import stored_views

@@ -110,7 +110,6 @@ class Runs(RunQueries):
             start = dataclasses.replace(start, started_by=author.to_json())
         if parent is None and start.approvals is not None:
             await voting.refuse_unapprovable(start, self._starter.rules.approvers)
-        self._engine.refuse(start)
         self._engine.expect(start.run_id)
         try:
             if _converses(start):

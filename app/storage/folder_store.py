@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from app import clock
@@ -20,7 +21,7 @@ from app.storage.objects.disk import ObjectDisk
 from app.storage.rate_document import RateDocument
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.run_folders import Adopt
-from app.storage.spending_turns import SpendingTurns
+from app.storage.shared_turns import DiskTurns
 from app.storage.storage_context import StorageContext, WriteThrottle
 
 _PAUSE_SECONDS = 0.05
@@ -89,8 +90,8 @@ class FolderStore(DiskStore):
         if self._found is None and self._blobs.url is not None:
             self._opened = await self._others.run(self._open)
         await super().start(serve=serve)
-        if self._is_shared and self.shared_spending is None:
-            self.shared_spending = SpendingTurns(self.checked_disk, self._others)
+        if self._is_shared and self.turns is None:
+            self.turns = functools.partial(DiskTurns, self.checked_disk, self._others)
             self.shared_rates = RateDocument(self._parts.context.bare_disk, self._others, self._clock)
 
     def share(self) -> None:

@@ -45,6 +45,8 @@ SPENDING = "spending"
 """Folder that a process holds while it reserves within budgets, if several share the store."""
 RATES = "rates"
 """Folder of what processes that share the store know of each other's prompts; held while that changes."""
+CONCURRENCY = "concurrency"
+"""Folder that a process holds while it gives a run its concurrency key, if several share the store."""
 COMMON = "common"  # Folder of copies of what all services of a store in a database share.
 LATEST = "latest"  # Link among the folders of runs that a command line keeps to its newest one.
 

@@ -19,12 +19,13 @@ from app.domain import gates, inputs, operations, plain, records, runs, states, 
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores
-from app.temporal import beats, codec, live, messages, registration, roll, steps, unsupported, worker
+from app.temporal import beats, codec, live, messages, registration, roll, steps, worker
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
 from app.temporal.claims import Claims
 from app.temporal.follower import LOOK_SECONDS, Follower
 from app.temporal.keeping import Keeper
+from app.temporal.obstacles import Obstacles
 from app.temporal.orders import Orders
 from app.temporal.placing import Placing
 from app.temporal.rehearsal import Superseded
@@ -73,12 +74,15 @@ class TemporalEngine:
         self._placing = Placing(store, self._steps.leases, bounds.placement)
         self._roll = roll.Roll(self._client, bounds.queue, equipment.clock, bounds.services)
         self.live = live.LiveReports(equipment.clock)
-        self._claims = Claims(store, self._client, bounds.queue, self._placing)
+        self._orders = Orders(store, self._steps, equipment.clock, self.tell)
+        claims = Claims(store, self._client, bounds.queue, self._placing)
+        self.obstacles = Obstacles(store, claims, self._orders, self._look)
+        """Keeps runs from beginning that others are in the way of."""
         self._registration = registration.Registration(self._client, equipment.clock)
         self._runs = WorkflowRuns(
             steps=self._steps,
             placing=self._placing,
-            claims=self._claims,
+            obstacles=self.obstacles,
             contents=self.contents,
             registration=self._registration,
             times=TimeLimits(store, self._steps, self.tell),
@@ -86,7 +90,6 @@ class TemporalEngine:
         )
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
         """Called when a run has come to rest here, or waits for an input."""
-        self._orders = Orders(store, self._steps, equipment.clock, self.tell)
         self.keeper = Keeper(self._client, bounds.queue, equipment.clock, store, self._look)
         """Gives runs whose workflow is lost another one."""
         self.follower = Follower(store, equipment.clock)
@@ -95,9 +98,7 @@ class TemporalEngine:
         self._recovery: asyncio.Task[int] | None = None
         self._working = AsyncExitStack()
         self._death: BaseException | None = None
-        self._anew: set[str] = set()
-        self._stopping = False
-        self._over = asyncio.Event()
+        self._anew, self._stopping, self._over = set[str](), False, asyncio.Event()
 
     # -- start and stop
 
@@ -148,14 +149,6 @@ class TemporalEngine:
     def elsewhere(self) -> bool:
         """Return True: workers execute the runs."""
         return True
-
-    def refuse(self, start: runs.RunStart) -> None:
-        """Refuse what no worker could keep: `concurrency`.
-
-        Raises:
-            errors.RequestInvalid: `unsupported_on_engine`.
-        """
-        unsupported.refuse(start)
 
     def expect(self, run_id: str) -> None:
         """Do nothing: a workflow that is begun twice is one."""
@@ -268,8 +261,8 @@ class TemporalEngine:
         """Return, by run, the newest step of each that workers perform."""
         return await self.live.known()
 
-    async def holder(self, run_id: str) -> str | None:
-        return await self._claims.holder(run_id)
+    async def held_up(self, run_id: str) -> run_engine.Standing | None:
+        return await self.obstacles.standing(run_id)
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
         """Return None: the queue is the server's."""
@@ -365,14 +358,10 @@ class TemporalEngine:
     async def _run_rested(self, start: runs.RunStart, state: states.RunState) -> None:
         for listener in self.rest_listeners:
             listener(start)
-        if state.finished:
-            await self._run_ended(start, state)
-
-    async def _run_ended(self, start: runs.RunStart, state: states.RunState) -> None:
-        await self._claims.release(start)
+        await self.obstacles.rested(start, state)
         if state is states.RunState.CANCELLED:
             await self._orders.cancel_children(start.run_id)
-        if start.parent_run_id is not None:
+        if state.finished and start.parent_run_id is not None:
             await self._nudge(start.parent_run_id)
 
     async def _nudge(self, run_id: str) -> None:

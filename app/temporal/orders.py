@@ -11,7 +11,7 @@ from app import clock, errors
 from app.domain import authors, decisions, runs, states
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
-from app.engine import marking, resuming, run_engine, stores
+from app.engine import marking, resuming, run_engine, stores, superseding
 from app.temporal.steps import Steps
 
 Tell = Callable[[str, str, list[Any]], Awaitable[None]]
@@ -33,14 +33,31 @@ class Orders:
 
     async def cancel(self, run_id: str, author: Author | None) -> states.RunState:
         """Ask for a run's end, and for that of the runs that it has started."""
-        facts = authors.facts(author)
         async with self._steps.leases.of(run_id) as log:
-            written = await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, facts)
+            written = await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, authors.facts(author))
             if not written and log.loaded.decisions.ended is not None:
                 raise _wrong(run_id, log.loaded.decisions.status, "cancelled")
-        await self._tell(run_id, "cancel", [])
-        await self.cancel_children(run_id, author)
+        await self._tell_cancel(run_id, author)
         return states.RunState.CANCELLED
+
+    async def supersede(self, run_id: str, newer: runs.RunStart, *, running: bool) -> None:
+        """Cancel an earlier run of the concurrency key of a newer one, in the name of who started that one.
+
+        Args:
+            running: Whether also one that has begun; nothing is done about one that has ended.
+        """
+        author = authors.named(newer.started_by)
+        try:
+            async with self._steps.leases.of(run_id) as log:
+                decided = log.loaded.decisions
+                if decided.ended is not None or (decided.taken_since_resume and not running):
+                    return
+                facts = {**authors.facts(author), "superseded_by": superseding.newer_one(newer).to_json()}
+                await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, facts)
+        except (errors.JournalCorrupt, errors.NotFound) as error:
+            _log.error("not superseded: %s", error.message, extra={"run_id": run_id})
+            return
+        await self._tell_cancel(run_id, author)
 
     async def cancel_children(self, run_id: str, author: Author | None = None) -> None:
         """Ask for the end of every unfinished run that a run has started.
@@ -117,6 +134,10 @@ class Orders:
             paused = log.loaded.decisions.paused is not None
         if not paused:
             await self._tell(run_id, "look", [])
+
+    async def _tell_cancel(self, run_id: str, author: Author | None) -> None:
+        await self._tell(run_id, "cancel", [])
+        await self.cancel_children(run_id, author)
 
     def _now(self) -> str:
         return clock.stamp(self._clock.now())

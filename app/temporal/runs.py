@@ -11,7 +11,7 @@ from app.domain.records import BlobRef
 from app.domain.states import RunState
 from app.engine import stores
 from app.temporal import attributes, messages, priorities, time_limits
-from app.temporal.claims import Claims
+from app.temporal.obstacles import Obstacle, Obstacles
 from app.temporal.placing import Placing
 from app.temporal.registration import Registration
 from app.temporal.rehearsal import rehearse
@@ -30,7 +30,7 @@ class WorkflowRuns:
         *,
         steps: Steps,
         placing: Placing,
-        claims: Claims,
+        obstacles: Obstacles,
         contents: Contents,
         registration: Registration,
         times: time_limits.TimeLimits,
@@ -40,7 +40,7 @@ class WorkflowRuns:
         """Time limits of the runs."""
         self._registration = registration
         self._services = sorted(steps.equipment.services)
-        self._claims = claims
+        self._obstacles = obstacles
         self._steps = steps
         self._placing = placing
         self._equipment = steps.equipment
@@ -48,35 +48,20 @@ class WorkflowRuns:
         self._rested = rested
 
     async def take(self, run_id: str, *, again: bool) -> Slice:
-        """Take a run up and return its journal; of a run at rest, only that it rests, and of one whose workspace
-        another run holds, which one.
+        """Take a run up and return its journal; of a run at rest, only that it rests, and of one whose workspace or
+        concurrency key another run holds, which one.
 
         Args:
             again: Whether its workflow continues as new, so that no process has taken it up.
         """
         # Before the run is leased, since placing it writes to its journal.
-        holder = None if again else await self._claims.take(run_id)
-        async with self._steps.leases.of(run_id) as log:
-            if holder is not None:
-                return self._contents.of(
-                    log.loaded, Slice(run_id=run_id, facts={"busy": holder, **await self._shown(log.loaded)})
-                )
-            decided = log.loaded.decisions
-            rests = decided.ended is not None or (decided.paused is not None and decided.cancel_requested_at is None)
-            if rests or log.loaded.missing is not None:
-                return self._contents.of(
-                    log.loaded, Slice(run_id=run_id, facts={"rests": True, **await self._shown(log.loaded)})
-                )
-            # One that was sent on while its workflow was settling a pause is taken up anew, too.
-            if decided.cancel_requested_at is None and (not again or decided.let_go is not None):
-                await self._take(log)
-            dead = decisions.ranges(decided.dead)
-            facts = {**_facts(log.loaded), **self._placing.facts(decided), "dead": dead}
-            facts |= {"services": self._services} if self._services else {}
-            facts |= {"priority": level} if (level := priorities.level(log.loaded.start.priority)) else {}
-            facts |= await self._shown(log.loaded)
-            wanted = Slice(run_id=run_id, count=len(log.loaded.records), facts=facts, whole=True)
-            return self._contents.of(log.loaded, wanted)
+        obstacle = None if again else await self._obstacles.workspace(run_id)
+        async with self._steps.leases.of(run_id) as log, self._obstacles.key(log.loaded, obstacle) as obstacle:
+            if obstacle is None:
+                return await self._taken(log, again=again)
+            start, found = log.loaded.start, await self._aside(log, obstacle)
+        await self._obstacles.stood_aside(start, obstacle)
+        return found
 
     async def look(self, run_id: str, after: int) -> Slice:
         """Return the lines from a position on, and the decisions since."""
@@ -111,6 +96,32 @@ class WorkflowRuns:
         if state is not RunState.RUNNING:
             await self._rested(start, state)
         return state.value
+
+    async def _aside(self, log: stores.RunLog, obstacle: Obstacle) -> Slice:
+        run_id = log.loaded.start.run_id
+        await self._obstacles.stand_aside(log, obstacle, clock.stamp(self._equipment.clock.now()))
+        facts = {"busy": obstacle.holder, "look_seconds": obstacle.look_seconds, **await self._shown(log.loaded)}
+        return self._contents.of(log.loaded, Slice(run_id=run_id, facts=facts))
+
+    async def _taken(self, log: stores.RunLog, *, again: bool) -> Slice:
+        run_id = log.loaded.start.run_id
+        decided = log.loaded.decisions
+        rests = decided.ended is not None or (decided.paused is not None and decided.cancel_requested_at is None)
+        if rests or log.loaded.missing is not None:
+            return self._contents.of(
+                log.loaded, Slice(run_id=run_id, facts={"rests": True, **await self._shown(log.loaded)})
+            )
+        # One that was sent on while its workflow was settling a pause or an ending is taken up anew, too.
+        anew = not again or decided.let_go is not None or not decided.taken_since_resume
+        if decided.cancel_requested_at is None and anew:
+            await self._take(log)
+        dead = decisions.ranges(decided.dead)
+        facts = {**_facts(log.loaded), **self._placing.facts(decided), "dead": dead}
+        facts |= {"services": self._services} if self._services else {}
+        facts |= {"priority": level} if (level := priorities.level(log.loaded.start.priority)) else {}
+        facts |= await self._shown(log.loaded)
+        wanted = Slice(run_id=run_id, count=len(log.loaded.records), facts=facts, whole=True)
+        return self._contents.of(log.loaded, wanted)
 
     async def _shown(self, loaded: stores.Loaded) -> dict[str, Any]:
         return {"attributes": attributes.of(loaded.start)} if await self._registration.are_known() else {}

@@ -98,9 +98,10 @@ class RunWorkflow:
             self._shown.show("pending")
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(args=[self._run_id, again])
-            # The claim signals when the workspace is this run's.
+            # A signal comes when the workspace or the key may be this run's.
+            longest = timedelta(seconds=journal["facts"].get("look_seconds", _LOOK.seconds))
             with contextlib.suppress(TimeoutError):
-                await workflow.wait_condition(lambda wakeups=wakeups: self._wakeups != wakeups, timeout=_LOOK)  # type: ignore[misc]
+                await workflow.wait_condition(lambda wakeups=wakeups: self._wakeups != wakeups, timeout=longest)  # type: ignore[misc]
 
     # A signal only says that the journal has something. One that is lost or repeated changes nothing that counts.
 

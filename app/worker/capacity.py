@@ -8,12 +8,10 @@ import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from app.engine import run_engine, stores
-from app.worker.concurrency_keys import Age, ConcurrencyKeys
+from app.engine import concurrency_keys, run_engine, stores
 from app.worker.fair_rounds import FairRounds
 from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
 
-CONCURRENCY = "concurrency"  # Reason of a run that waits for its concurrency key.
 _KEY = "\0key "  # Prefix that distinguishes a concurrency key from a folder.
 _HOLDERS_NAMED = 5
 
@@ -34,7 +32,7 @@ class CapacityRequest:
     """Its ancestors, whose workspace it may share, and whose key does not exclude it."""
     key: str | None = None  # Concurrency key that it must hold; None: it shares none.
     key_limit: int = 1  # Runs of the key that may be under way, itself included.
-    age: Age = ("", "")  # When it was created, and its id.
+    age: concurrency_keys.Age = ("", "")  # When it was created, and its id.
     label: str | None = None
     """Value of the label by which capacity is shared fairly; None: runs go by arrival."""
     round: int = 0  # Its round, set when it joins the queue.
@@ -72,7 +70,7 @@ class WorkerCapacity:
         self.limit = limit
         self._changed = changed
         self._workspaces = WorkspaceReservations()
-        self._keys = ConcurrencyKeys()
+        self._keys = concurrency_keys.ConcurrencyKeys()
         self._rounds = FairRounds()
         self._workspaces_known = False
         self._open = True
@@ -150,15 +148,14 @@ class WorkerCapacity:
         self._workspaces.hold(workspace, run_id)
         self._tell(workspace)
 
-    def hold_key(self, key: str, run_id: str, age: Age) -> None:
+    def hold_key(self, key: str, run_id: str, age: concurrency_keys.Age) -> None:
         """Note that a run found at the start holds a concurrency key."""
         self._keys.hold(key, run_id, age)
 
-    def superseded(self, key: str, age: Age, ancestors: Collection[str], *, running: bool) -> set[str]:
+    def superseded(self, key: str, age: concurrency_keys.Age, ancestors: Collection[str], *, running: bool) -> set[str]:
         """Return the runs of a key that were created before: those that have not begun, or all of them."""
         queued = {one.run_id for one in self._queued.values() if one.key == key and one.age < age}
-        started = set(self._keys.older(key, age))
-        return ((queued | started) if running else (queued - started)) - set(ancestors)
+        return self._keys.superseded(key, age, queued, running=running) - set(ancestors)
 
     def know_workspaces(self) -> None:
         """Note that all holders found at the start are known: from now on workspaces are granted."""
@@ -238,7 +235,7 @@ class WorkerCapacity:
             return None
         obstacle = self._obstacle(request)
         if obstacle is not None:
-            return places[-1] if obstacle.reason == CONCURRENCY else places[0]
+            return places[-1] if obstacle.reason == concurrency_keys.CONCURRENCY else places[0]
         if request.workspace is None or self._workspaces.lock(request.workspace):
             return None
         self._elsewhere.add(request.workspace)
@@ -255,7 +252,7 @@ class WorkerCapacity:
         if request.key is None:
             return None
         holder = self._keys.obstacle(request.key, request.key_limit, request.run_id, request.ancestors)
-        return None if holder is None else Obstacle(reason=CONCURRENCY, holder=holder)
+        return None if holder is None else Obstacle(reason=concurrency_keys.CONCURRENCY, holder=holder)
 
     def _dequeue(self, run_id: str) -> None:
         for place in self._queued.pop(run_id).places:

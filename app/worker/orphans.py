@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from app import clock, errors
 from app.domain import states
-from app.engine import stores
+from app.engine import stores, superseding
 from app.worker.loading import RELOAD_SECONDS
 
 _log = logging.getLogger(__name__)
@@ -44,12 +44,6 @@ async def doomed(store: stores.RunStore, children: Sequence[stores.RunSummary]) 
     return lost
 
 
-async def is_resumed_since(store: stores.RunStore, run_id: str, instant: str) -> bool:
-    """Return whether a person resumed a run later, which overrules its cancellation."""
-    resumed_at = (await store.read(run_id)).decisions.resumed_at
-    return resumed_at is not None and resumed_at > instant
-
-
 async def _is_looked_at(
     store: stores.RunStore, child: stores.RunSummary, cancel: Callable[[set[str]], Awaitable[None]]
 ) -> bool:
@@ -80,4 +74,6 @@ async def _cancelled_at(store: stores.RunStore, run_id: str) -> str | None:
 
 
 async def _ends_with(store: stores.RunStore, child: stores.RunSummary, cancelled_at: str) -> bool:
-    return child.created_at <= cancelled_at and not await is_resumed_since(store, child.run_id, cancelled_at)
+    return child.created_at <= cancelled_at and not await superseding.is_resumed_since(
+        store, child.run_id, cancelled_at
+    )

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from app import errors
-from app.domain import access, authors, operations, records, runs, states, views
+from app.domain import authors, operations, records, runs, states, views
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.domain.limits import RunLimits
-from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores
+from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores, superseding
 from app.worker import inputs, orphans, recovery, resting, stall_watch
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
@@ -118,9 +118,6 @@ class Pool:
     def elsewhere(self) -> bool:
         """Return False: runs are executed here."""
         return False
-
-    def refuse(self, start: runs.RunStart) -> None:
-        """Refuse nothing: this engine executes every run."""
 
     def expect(self, run_id: str) -> None:
         """Note that a run is about to be created."""
@@ -231,8 +228,8 @@ class Pool:
         """Return nothing: this process performs every step."""
         return {}
 
-    async def holder(self, run_id: str) -> str | None:
-        """Return None: `standing` has it."""
+    async def held_up(self, run_id: str) -> run_engine.Standing | None:
+        """Return None: how a run stands says it."""
         return None
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
@@ -331,26 +328,11 @@ class Pool:
     async def _cancel_earlier(self, run_id: str, earlier: set[str], again: bool) -> None:
         try:
             start = (await self._store.read(run_id)).start
-            concurrency = start.concurrency
-            scope = None if concurrency is None else concurrency.within
-            within = {each for each in earlier if scope is None or await self._is_covered(each, scope)}
-            if again:
-                within = {
-                    each for each in within if not await orphans.is_resumed_since(self._store, each, start.created_at)
-                }
+            superseded = await superseding.cancelled_by(self._store, start, earlier, again=again)
         except (errors.ControlRoomError, errors.StorageFault) as error:
             _log.warning("not superseded: %s", error.message, extra={"run_id": run_id, "code": error.code})
             return
-        await self._commands.supersede(within, start)
-
-    async def _is_covered(self, run_id: str, scope: access.Scope) -> bool:
-        # A caller must not cancel by a start what it could not cancel by an order. Its scope was compared before
-        # the run was created; a run that came or was resumed since, or whose labels changed, is compared here.
-        try:
-            row = await self._store.summary(run_id)
-        except errors.NotFound:
-            return False
-        return scope.covers(row.recipe_id, row.labels)
+        await self._commands.supersede(superseded, start)
 
     def _run_left(self, run_id: str, state: states.RunState) -> None:
         self._inputs.forget(run_id)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from app import clock, errors
 from app.domain import authors, decisions, plain, runs, states
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
-from app.engine import aio, marking, ports, resuming, run_engine, run_equipment, runner, stores
+from app.engine import aio, marking, ports, resuming, run_engine, run_equipment, runner, stores, superseding
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
@@ -87,14 +87,12 @@ class RunCommands:
             return
         await self.cancel_all({child.run_id for child in children if child.parent_run_id == run_id}, author)
 
-    async def supersede(self, run_ids: set[str], newer: runs.RunStart) -> None:
+    async def supersede(self, run_ids: Iterable[str], newer: runs.RunStart) -> None:
         """Cancel earlier runs of a newer run's concurrency key, in the name of its author."""
-        key = newer.concurrency.key if newer.concurrency is not None else ""
-        superseded_by = runs.Superseded(run_id=newer.run_id, key=key)
-        await self.cancel_all(run_ids, authors.named(newer.started_by), superseded_by)
+        await self.cancel_all(run_ids, authors.named(newer.started_by), superseding.newer_one(newer))
 
     async def cancel_all(
-        self, run_ids: set[str], author: Author | None = None, superseded_by: runs.Superseded | None = None
+        self, run_ids: Iterable[str], author: Author | None = None, superseded_by: runs.Superseded | None = None
     ) -> None:
         """Cancel those of the runs that have not ended."""
         for run_id in sorted(run_ids):

@@ -15,7 +15,7 @@ from app import clock
 from app.domain import budgets, operations, usage_sums
 from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
-from app.engine import spending, stores
+from app.engine import shared_turns, spending, stores
 from app.worker.accounts import Account
 from app.worker.ledger import Ledger
 from app.worker.reservations import Reservation
@@ -57,7 +57,7 @@ class SharedLedger(Ledger):
         store: spending.SpendingStore,
         quote: Callable[[operations.AgentCall], spending.Quote],
         time: clock.Clock,
-        shared: spending.SharedSpending,
+        shared: shared_turns.SharedTurns,
     ) -> None:
         super().__init__(store, quote, time)
         self._shared = shared

@@ -16,6 +16,7 @@ from app import clock, errors
 from app.domain import budgets, limits, operations
 from app.domain.decisions import DecisionKind
 from app.engine import run_equipment, spending
+from app.storage import layout
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.folder_log import FolderLog
 from app.worker import shared_ledger
@@ -248,7 +249,7 @@ async def test_a_run_taken_again_while_it_is_returned_keeps_its_lines(make: Make
 
 
 def _ledger(store: Any, quote: spending.Quote = QUOTE) -> shared_ledger.SharedLedger:
-    made = shared_ledger.SharedLedger(store, lambda _: quote, clock.SystemClock(), store.shared_spending)
+    made = shared_ledger.SharedLedger(store, lambda _: quote, clock.SystemClock(), store.turns(layout.SPENDING))
     made.set_budgets([BUDGET])
     return made
 

@@ -26,8 +26,8 @@ from temporalio.service import RPCError  # noqa: E402
 
 from app import bootstrap, clock, errors, settings  # noqa: E402
 from app.dialects import registry as dialects  # noqa: E402
-from app.domain import concurrency, operations, plans, states  # noqa: E402
 from app.domain import gates as answers  # noqa: E402
+from app.domain import operations, plans, states  # noqa: E402
 from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
@@ -661,24 +661,6 @@ async def test_a_failed_run_is_resumed_from_its_failure(scene: Scene):
     await scene.until(run_id, states.RunState.DONE)
     assert (scene.project.root / "first").read_text() == "x\n"
     assert (scene.project.root / "second").read_text() == "y\ny\n"
-
-
-@pytest.mark.parametrize(
-    ("field", "asked"),
-    [
-        ("concurrency", {"concurrency": concurrency.Concurrency(key="book-one")}),
-        ("concurrency", {"concurrency": concurrency.Concurrency(key="book-one", limit=2, policy="reject")}),
-    ],
-)
-async def test_what_this_engine_cannot_do_is_refused_by_name(scene: Scene, field: str, asked: dict[str, Any]):
-    """A run that asks for it is not made."""
-    with pytest.raises(errors.RequestInvalid) as refused:
-        await scene.start("quick", **asked)
-
-    assert refused.value.code == "unsupported_on_engine"
-    assert [flaw.path for flaw in refused.value.flaws] == [f"$.{field}"]
-    assert f"{field} is not supported on Temporal" in refused.value.message
-    assert await scene.service.store.list_runs(stores.RunQuery()) == []
 
 
 @pytest.mark.parametrize(("priority", "level"), [(100, 1), (1, 2), (0, 0), (-50, 4), (-51, 5)])

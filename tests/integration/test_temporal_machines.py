@@ -62,6 +62,8 @@ class Machines:
         self.address = address
         self.url = url
         self.running: list[subprocess.Popen[str]] = []
+        self.ports: dict[int, int] = {}
+        """Where services listen, by process."""
 
     def given(self, machine: str = "", **more: Any) -> dict[str, Any]:
         """Return the settings of a machine that differ from the usual ones, and give it the project's recipes."""
@@ -79,8 +81,11 @@ class Machines:
 
     async def serve(self, machine: str, **more: str) -> subprocess.Popen[str]:
         """Start a service as a process on a machine, and wait until it is ready."""
-        command = ("serve", "--engine", "temporal", "--port", str(ports.free_port()))
-        return await self._begin(machine, "Control Room", *command, **more)
+        port = ports.free_port()
+        command = ("serve", "--engine", "temporal", "--port", str(port))
+        begun = await self._begin(machine, "Control Room", *command, **more)
+        self.ports[begun.pid] = port
+        return begun
 
     async def _begin(self, machine: str, ready: str, *command: str, **more: str) -> subprocess.Popen[str]:
         self._equip(machine)

@@ -36,14 +36,6 @@ class PlanRuns:
         """Return the run that a plan is now, as far as it is known."""
         return self._known.get(session_id) or _run_id(session_id, 1)
 
-    def refuse(self, session_id: str) -> None:
-        """Refuse a plan that the engine cannot carry out; called before anything is done for it.
-
-        Raises:
-            errors.RequestInvalid: `unsupported_on_engine`.
-        """
-        self._engine.refuse(self._start(session_id, self.run_id(session_id), {}))
-
     async def make(self, plan: plans.Plan) -> None:
         """Make the run of a new plan, whose file it will write; where an earlier request made one, that is the plan.
 
@@ -122,7 +114,6 @@ class PlanRuns:
     async def _make(self, plan: plans.Plan, run_id: str, *, adopted: bool) -> None:
         known = await self._carried(plan.session_id, run_id)
         start = self._start(plan.session_id, run_id, {"plan": plan.to_json(), "adopted": adopted, **known})
-        self._engine.refuse(start)
         self._engine.expect(run_id)
         await self._store.create(start)
         self._known[plan.session_id] = run_id

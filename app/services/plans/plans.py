@@ -70,7 +70,7 @@ class Plans(PlanQueries):
             asked_by: Run whose agent or command asks, if the request names no parent.
 
         Raises:
-            errors.RequestInvalid, errors.Conflict: flaws, `unsupported_on_engine`; `idempotency_conflict`.
+            errors.RequestInvalid, errors.Conflict: flaws; `idempotency_conflict`.
             errors.DiskFull: it cannot be written.
         """
         with faults.as_errors():
@@ -80,7 +80,6 @@ class Plans(PlanQueries):
                     known = await self._repository.find(session_id)
                     if known is not None:
                         return _repeated(known, new)
-                    self._plan_runs.refuse(session_id)
                     if not await self._repository.was_removed(session_id):
                         plan = await self._maker.plan(session_id, new, self._repository.now(), asked_by)
                         plan = dataclasses.replace(self._reviews.announced(plan), changed_by=self._author.to_json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from app.storage.postgres.disk import PostgresDisk
 from app.storage.postgres.news import PostgresNews
 from app.storage.postgres.ownership import Ownership
 from app.storage.postgres.rates import PostgresRates
-from app.storage.postgres.spending import PostgresSpending
+from app.storage.postgres.shared_turns import PostgresTurns
 from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.runs.run_folders import Adopt
 
@@ -95,7 +96,7 @@ class PostgresStore(FolderStore):
         common.follow(self._others)
         self.common = common
         if self._target.shared:
-            self.shared_spending = PostgresSpending(self._database, self._disk, self._others)
+            self.turns = functools.partial(PostgresTurns, self._database, self._disk, self._others)
             self.shared_rates = PostgresRates(self._database, self._disk, self._others, self._clock)
 
     async def _clock_offset(self) -> float:

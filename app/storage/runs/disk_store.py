@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app import errors
-from app.engine import event_feed, probes, spending, stores
+from app.engine import event_feed, probes, shared_turns, stores
 from app.storage import layout
 from app.storage.committer import Committer, FileCommitter
 from app.storage.disk import disk_port, worker_threads
@@ -53,7 +53,7 @@ class DiskStore(StoredRuns, abc.ABC):
     """Returns whether this service leads those that share the store; None: it is not shared."""
     news: event_feed.News | None = None  # Announcements of what other processes write; None: nothing is announced.
     common: CommonFiles | None = None  # What all processes share beside the runs; None: files of the data directory.
-    shared_spending: spending.SharedSpending | None = None  # For processes with the same budgets; None: there is one.
+    turns: Callable[[str], shared_turns.SharedTurns] | None = None  # Turns by the folder held; None: one process.
     shared_rates: RateDocument | None = None  # What processes know of each other's prompts; None: there is one.
     clock_offset: Callable[[], Awaitable[float]] | None = None
     """Returns the seconds by which the clock here is ahead of the store's; None: it has no clock of its own."""
@@ -248,8 +248,8 @@ class DiskStore(StoredRuns, abc.ABC):
         layout.run_folder(start.run_id)
         if not (disk_health.free and disk_health.rows_free) and not await parts.admission.has_space():
             raise errors.DiskFull
-        rejects = start.concurrency is not None and start.concurrency.policy == "reject"
-        if start.idempotency_key is None and not (exclusive or rejects):
+        # A process that counts the runs of a key must see the row of each, wherever it was created.
+        if start.idempotency_key is None and not exclusive and start.concurrency is None:
             return await parts.opener.new_runs.create(start, taken_over)
         return await parts.admission.create(start, exclusive=exclusive, taken_over=taken_over)
 

@@ -1,4 +1,4 @@
-"""Spending of several processes over a database."""
+"""Turns of several processes over a database."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from app.storage.disk.worker_threads import Workers
 from app.storage.postgres import journals
 from app.storage.postgres.database import Database
 from app.storage.postgres.disk import PostgresDisk
-from app.storage.spending_turns import SpendingTurns
+from app.storage.shared_turns import DiskTurns
 
 
-class PostgresSpending(SpendingTurns):
+class PostgresTurns(DiskTurns):
     """Turns that ask the database once which journals have changed."""
 
-    def __init__(self, database: Database, disk: PostgresDisk, workers: Workers) -> None:
-        super().__init__(disk, workers)
+    def __init__(self, database: Database, disk: PostgresDisk, workers: Workers, folder: str) -> None:
+        super().__init__(disk, workers, folder)
         self._database = database
 
     async def versions(self, run_ids: Sequence[str]) -> Mapping[str, object]:

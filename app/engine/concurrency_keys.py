@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+CONCURRENCY = "concurrency"  # Reason of a run that waits for its concurrency key.
+
 Age = tuple[str, str]  # When a run was created, and its id.
 
 
@@ -41,6 +43,12 @@ class ConcurrencyKeys:
         """Return whether a run holds a key."""
         return run_id in self._held
 
-    def older(self, key: str, age: Age) -> list[str]:
-        """Return the holders of a key that were created before."""
-        return [run_id for run_id, holder_age in self._holders.get(key, {}).items() if holder_age < age]
+    def superseded(self, key: str, age: Age, waiting: Collection[str], *, running: bool) -> set[str]:
+        """Return the runs of a key that one of this age cancels.
+
+        Args:
+            waiting: Runs that were created before and may not have begun.
+            running: Whether it cancels the holders, too, that were created before.
+        """
+        begun = {run_id for run_id, holder_age in self._holders.get(key, {}).items() if holder_age < age}
+        return {*waiting, *begun} if running else set(waiting) - begun

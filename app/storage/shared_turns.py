@@ -1,4 +1,4 @@
-"""Spending of several processes: they reserve in turns, and see which journals have changed."""
+"""Turns of several processes: in which one of them decides, and which journals have changed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from app.storage.disk.disk_port import Disk, Lock, Signature
 from app.storage.disk.worker_threads import Workers
 
 
-class SpendingTurns:
-    """`spending.SharedSpending` over the disk that the processes share."""
+class DiskTurns:
+    """`shared_turns.SharedTurns` over the disk that the processes share."""
 
-    def __init__(self, disk: Disk, workers: Workers) -> None:
+    def __init__(self, disk: Disk, workers: Workers, folder: str) -> None:
+        """Args:
+        folder: Folder that the process holds whose turn it is.
+        """
         self._disk = disk
         self._workers = workers
+        self._folder = folder
 
     async def turn(self) -> Lock:
-        """Wait until no other process reserves, and keep the others from it."""
+        """Wait until no other process decides, and keep the others from it."""
         acquiring = asyncio.ensure_future(self._workers.run(self._acquire))
         try:
             return await asyncio.shield(acquiring)
@@ -41,8 +45,8 @@ class SpendingTurns:
             return None
 
     def _acquire(self) -> Lock:
-        self._disk.add_folder(layout.SPENDING)
-        lock = self._disk.lock(layout.SPENDING, wait=True)
+        self._disk.add_folder(self._folder)
+        lock = self._disk.lock(self._folder, wait=True)
         if lock is None:
             raise OSError("the store is closed")
         return lock

@@ -1,0 +1,135 @@
+"""Key lines: which unfinished runs hold a concurrency key, and which wait for it in what order.
+
+The journals alone say who holds a key: a run does from its `taken` line to its end. The rows only say who waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from app import errors
+from app.domain import states
+from app.engine import concurrency_keys, shared_turns, stores
+
+_UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
+_JOURNALS_KNOWN = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class KeyLine:
+    """The unfinished runs of one key, at one moment."""
+
+    key: str  # The key.
+    keys: concurrency_keys.ConcurrencyKeys = field(default_factory=concurrency_keys.ConcurrencyKeys)  # Who holds it.
+    rows: list[stores.RunSummary] = field(default_factory=list)  # All of them, oldest first.
+    ancestors: dict[str, frozenset[str]] = field(default_factory=dict)  # Runs above each.
+
+    def obstacle(self, asking: stores.RunSummary) -> tuple[str | None, int]:
+        """Return the run in the way of one that asks for the key, or None; and how many wait before it."""
+        before = [row for row in self._line() if row.run_id != asking.run_id and _turn(row) < _turn(asking)]
+        for row in before:
+            self._begins(row)
+        return self._obstacle(asking), len(before)
+
+    def next(self) -> list[str]:
+        """Return the runs in the line that may begin now."""
+        return [row.run_id for row in self._line() if self._begins(row)]
+
+    def superseded(self, newer: stores.RunSummary, *, running: bool) -> set[str]:
+        """Return the runs that a newer one cancels."""
+        age = age_of(newer)
+        waiting = {row.run_id for row in self.rows if age_of(row) < age and not self.keys.holds(row.run_id)}
+        return self.keys.superseded(self.key, age, waiting, running=running) - self.ancestors[newer.run_id]
+
+    def _line(self) -> list[stores.RunSummary]:
+        # Those that have not asked yet stand in no one's way, since nothing says that they will.
+        pending = [
+            row
+            for row in self.rows
+            if row.status == states.RunState.PENDING and row.reason == concurrency_keys.CONCURRENCY
+        ]
+        return sorted((row for row in pending if not self.keys.holds(row.run_id)), key=_turn)
+
+    def _obstacle(self, row: stores.RunSummary) -> str | None:
+        above = self.ancestors[row.run_id]
+        return self.keys.obstacle(self.key, row.concurrency_limit or 1, row.run_id, above)
+
+    def _begins(self, row: stores.RunSummary) -> bool:
+        if begins := self._obstacle(row) is None:
+            self.keys.hold(self.key, row.run_id, age_of(row))
+        return begins
+
+
+class KeyLines:
+    """Read the lines of keys from the store."""
+
+    def __init__(self, store: stores.RunStore) -> None:
+        self._store = store
+        self._holds: OrderedDict[str, tuple[object, bool]] = OrderedDict()
+        self.turns: shared_turns.SharedTurns | None = None
+        """Turns of the processes that share the store; None: there is one process."""
+
+    async def of(self, key: str, asking: stores.RunSummary | None = None) -> KeyLine:
+        """Return the line of a key.
+
+        Args:
+            asking: Run that is to be in it.
+
+        Raises:
+            errors.StorageFault: the rows cannot be read now.
+        """
+        query = stores.RunQuery(concurrency_key=key, status=_UNFINISHED)
+        found = {row.run_id: row async for row in stores.every_run(self._store, query) if row.owner == "service"}
+        found |= {} if asking is None else {asking.run_id: asking}
+        line = KeyLine(key=key, rows=sorted(found.values(), key=age_of))
+        # Read before the journals, so that what is kept is never older than its version.
+        versions = await self.turns.versions(list(found)) if self.turns is not None else {}
+        above: dict[str | None, frozenset[str]] = {}
+        for row in line.rows:
+            if await self._is_holder(row.run_id, versions.get(row.run_id)):
+                line.keys.hold(key, row.run_id, age_of(row))
+            if (parent := row.parent_run_id) not in above:
+                above[parent] = await self._above(parent)
+            line.ancestors[row.run_id] = above[parent]
+        return line
+
+    async def _above(self, run_id: str | None) -> frozenset[str]:
+        above: set[str] = set()
+        while run_id is not None and run_id not in above:
+            above.add(run_id)
+            try:
+                run_id = (await self._store.summary(run_id)).parent_run_id
+            except errors.NotFound:
+                break
+        return frozenset(above)
+
+    async def _is_holder(self, run_id: str, version: object) -> bool:
+        known = self._holds.get(run_id)
+        if known is None or version is None or known[0] != version:
+            try:
+                decided = (await self._store.read(run_id)).decisions
+            except (errors.NotFound, errors.JournalCorrupt) as error:
+                # A damaged run writes nothing, so that it holds nothing.
+                _log.error("it holds no key: %s", error.message, extra={"run_id": run_id})
+                return False
+            except errors.Unreadable:
+                # Whether it holds its key is unknown, so no other run gets it meanwhile.
+                return True
+            known = self._holds[run_id] = version, decided.taken_since_resume and decided.ended is None
+        self._holds.move_to_end(run_id)
+        if len(self._holds) > _JOURNALS_KNOWN:
+            self._holds.popitem(last=False)
+        return known[1]
+
+
+def age_of(row: stores.RunSummary) -> concurrency_keys.Age:
+    """Return the age of a run."""
+    return row.created_at, row.run_id
+
+
+def _turn(row: stores.RunSummary) -> tuple[int, str, str]:
+    return -row.priority, *age_of(row)
