@@ -101,6 +101,7 @@ def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
     return f"{point}:{nth} repeated {repeated}" if repeated else None
 
 
+@pytest.mark.slow
 def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
     """Killed between two writes, the service ends the conference the same way, with one issue, and repeats no step."""
     assert kills.sampled(tmp_path, SAMPLE, partial(judge, undisturbed=undisturbed)) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import smoke
 from tests.acceptance import programs
 
 
@@ -21,7 +22,7 @@ def test_issues_are_opened_listed_shown_changed_and_closed(tmp_path: Path, serve
         _walk(("--server", service.url))
 
 
-@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize("served", smoke.only(False, [False, True]))
 def test_receipts_are_listed_and_shown(tmp_path: Path, served: bool):
     """A run's receipts are listed by run and by session, and shown whole, in the folder and through its service."""
     project = programs.make_project(tmp_path / "project")

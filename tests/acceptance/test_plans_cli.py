@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from app.services.plans import plan_inputs
+from tests import smoke
 from tests.acceptance import processes, programs
 
 CHIEF = {"id": "chief-test", "archetype": "chief", "tier": "t3", "backend": "script", "role": "You split work."}
@@ -24,6 +25,7 @@ SPLIT = {
 }
 BROKEN = {"error": {"code": "model_crashed", "message": "the model broke"}}
 GATE = {"description": "A small task at the gate", "args": {"words": "gate"}}
+PLACES = ["folder", "service"]
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def project(tmp_path: Path) -> programs.Project:
     return made
 
 
-@pytest.fixture(params=["folder", "service"])
+@pytest.fixture(params=smoke.only("folder", PLACES))
 def place(request: pytest.FixtureRequest, project: programs.Project) -> Iterator[tuple[str, ...]]:
     """Return the options that name the folder, or its service."""
     with contextlib.ExitStack() as closing:
@@ -91,6 +93,7 @@ def cut_off(
         return line, process.wait(programs.STOP_SECONDS), err.read()
 
 
+@pytest.mark.parametrize("place", PLACES, indirect=True)
 def test_plan_is_made_looked_after_and_done(tmp_path: Path, place: tuple[str, ...]):
     """Tasks from a file are shown as a checklist, approved, begun, and followed line by line until all are done."""
     file = tmp_path / "plan.json"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from compose_spec import PyCompose
 
 from tests.architecture import deployments, sources
+
+if TYPE_CHECKING:
+    from compose_spec import PyCompose
 
 COMPOSE = (sources.ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 DOCKERFILE = (sources.ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -19,7 +21,7 @@ TOKEN = {"CONTROL_ROOM_API_TOKEN": "secret"}
 
 def test_compose_file_is_valid() -> None:
     """The file is accepted by the compose specification, with its variables filled in."""
-    composed = PyCompose.from_yaml(_merged(_filled_in(COMPOSE, TOKEN)))
+    composed = _read(_filled_in(COMPOSE, TOKEN))
 
     assert set(composed.service_names()) == {"control-room", "service-1", "service-2", "worker", "temporal", "database"}
 
@@ -39,7 +41,7 @@ def test_a_wrong_compose_file_is_seen(right: str, wrong: str) -> None:
 
     assert right in text
     with pytest.raises(ValueError, match=r".+"):
-        PyCompose.from_yaml(_merged(text.replace(right, wrong)))
+        _read(text.replace(right, wrong))
 
 
 def test_compose_refuses_to_start_without_a_token() -> None:
@@ -189,9 +191,11 @@ def test_image_is_built_from_what_is_there() -> None:
     assert {path for path in paths if not (sources.ROOT / path).exists()} == set()
 
 
-def _merged(text: str) -> str:
+def _read(text: str) -> PyCompose:
+    from compose_spec import PyCompose
+
     # The specification is checked without the merge keys of YAML, which Compose resolves first.
-    return yaml.safe_dump(yaml.safe_load(text))
+    return PyCompose.from_yaml(yaml.safe_dump(yaml.safe_load(text)))
 
 
 def _document() -> dict[str, Any]:

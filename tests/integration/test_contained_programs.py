@@ -37,7 +37,7 @@ def model() -> Iterator[FakeModel]:
         yield served
 
 
-@pytest.fixture(params=modes.ALL)
+@pytest.fixture(params=modes.EACH)
 async def running(
     request: pytest.FixtureRequest, model: FakeModel, tmp_path: Path
 ) -> AsyncIterator[supervisor.Supervisor]:

@@ -119,6 +119,7 @@ async def test_streams_go_on_where_they_were(pair: tuple[listening.Listening, li
     assert foreign == ("reset", {"reason": "unknown_cursor"})
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_followed_at_any_service(
     pair: tuple[listening.Listening, listening.Listening],
     machines: Machines,  # noqa: F811
@@ -205,6 +206,7 @@ async def test_a_key_counts_at_every_service(pair: tuple[listening.Listening, li
     assert [key["name"] for key in listed.json()] == ["0-0", *(f"{n}-{m}" for n in (1, 2, 3) for m in (0, 1)), "root"]
 
 
+@pytest.mark.slow
 async def test_a_budget_is_spent_by_all_workers_together(
     machines: Machines,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,

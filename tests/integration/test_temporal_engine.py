@@ -322,6 +322,7 @@ steps:
 """
 
 
+@pytest.mark.slow
 async def test_waiting_for_files_takes_no_capacity(project: projects.Project, temporal: temporal_server.DevServer):
     """A workflow that waits for its file leaves the only place of its worker to others, and ends once it is there."""
     await temporal_server.connected(temporal.address)
@@ -409,6 +410,7 @@ async def test_a_step_waits_for_a_worker_that_serves_its_capability(
     assert found.sentence == "Step nap cannot be performed: no worker serves commands."
 
 
+@pytest.mark.slow
 async def test_a_service_needs_no_program_of_its_workers(
     project: projects.Project, temporal: temporal_server.DevServer
 ):
@@ -429,6 +431,7 @@ async def test_a_service_needs_no_program_of_its_workers(
     assert lacks == {"backend:said": "no worker serves backend:said"}
 
 
+@pytest.mark.slow
 async def test_a_step_without_any_server_is_explained(project: projects.Project, tmp_path: Path):
     """While the Temporal server is away, `runs why` says so."""
     own = temporal_server.DevServer(tmp_path)
@@ -511,6 +514,7 @@ async def _is_searchable(scene: Scene) -> bool:
     return all(each.searchable for each in engines)
 
 
+@pytest.mark.slow
 async def test_a_run_of_another_driver_version_waits_for_a_worker_that_knows_it(
     project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -592,6 +596,7 @@ async def test_a_worker_that_cannot_serve_what_it_is_to_is_refused(
     assert refused.value.code == code
 
 
+@pytest.mark.slow
 async def test_lost_workflows_are_found_by_one_list(scene: Scene, monkeypatch: pytest.MonkeyPatch):
     """Runs at gates cost no request each; the one whose workflow was terminated gets another, and ends as usual."""
     described: list[str] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration import temporal_server
 
 temporal_server.require()
@@ -40,6 +42,7 @@ async def test_a_fork_performs_no_step_that_it_takes_over(scene: Scene):  # noqa
     assert (await scene.service.upkeep.verify(made.run_id))["ok"]
 
 
+@pytest.mark.slow
 async def test_a_fork_of_a_failed_run_executes_its_commands_once(scene: Scene):  # noqa: F811
     """What a failed run has executed is not executed again by its fork, which begins where the failure was."""
     scene.project.write("go", "")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import smoke
 from tests.acceptance.orchestrate import workspaces
 
 SECRET = "sk-acceptance-6f1d0c9b7a"
@@ -39,9 +40,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[workspaces.Serv
         yield serving
 
 
-@pytest.fixture(params=["cli", "http"])
+@pytest.fixture(params=smoke.only("http", ["cli", "http"]))
 def door(request: pytest.FixtureRequest) -> workspaces.Door:
-    """Execute workflows by the program, and through the service."""
+    """Execute workflows by the program, and through the service, which takes a fifth of the time."""
     if request.param == "cli":
         return workspaces.through_cli
     serving: workspaces.Serving = request.getfixturevalue("served")

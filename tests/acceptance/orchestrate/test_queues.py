@@ -8,6 +8,8 @@ import os
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance import processes
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import orchestrate, shell, step
@@ -30,6 +32,7 @@ STATUS = {
 }
 
 
+@pytest.mark.parametrize("door", ["cli", "http"], indirect=True)
 def test_04_status_schema(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
     """A status file is written and read by steps like any file; nothing follows from what it says."""
     workspace.write("status.json", STATUS)

@@ -91,6 +91,7 @@ def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
     assert len(judged) > 80
 
 
+@pytest.mark.slow
 def test_between_the_beginning_and_the_run(tmp_path: Path, undisturbed: Left) -> None:
     """Killed when a task is written down as begun and its run is not there, the next service makes that run, once."""
     project = working.make_project(tmp_path / "project")
@@ -247,7 +248,9 @@ def test_while_the_chief_speaks(tmp_path: Path) -> None:
     assert [task for task, *_ in left["runs"]] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("point", ["run.after_ended:1", "storage.plan.before_rename:3"])
+@pytest.mark.parametrize(
+    "point", ["run.after_ended:1", pytest.param("storage.plan.before_rename:3", marks=pytest.mark.slow)]
+)
 def test_between_the_end_of_the_chief_and_the_taking_over(tmp_path: Path, point: str) -> None:
     """Killed when the chief has spoken and the plan has no tasks yet, the next service takes them over, once."""
     project = working.make_project(tmp_path / "project")

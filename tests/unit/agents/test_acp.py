@@ -11,10 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from importlib import util
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from acp import schema
 
 from app import clock, errors
 from app.agents.configuration import BackendConfig
@@ -25,6 +24,9 @@ from app.processes import commands, supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import around, living
 from tests.unit.agents.prompts import prompt
+
+if TYPE_CHECKING:
+    from acp import schema
 
 PROGRAM = str(Path(__file__).with_name("acp_program.py"))
 PLAIN = (sys.executable, "-S", PROGRAM)
@@ -440,7 +442,7 @@ class TestTrouble:
         notice = {"type": "text", "text": "Info: Request failed due to a transient API error. Retrying..."}
         turn.feed("s", {"sessionUpdate": "agent_message_chunk", "content": notice})
         turn.feed("s", {"sessionUpdate": "agent_message_chunk", "content": content})
-        reply = acp_turns.reply("mine", turn, schema.PromptResponse(stop_reason="end_turn"), name.lower())
+        reply = acp_turns.reply("mine", turn, _ended(), name.lower())
 
         assert (reply.error.code if reply.error else None) == code
 
@@ -450,7 +452,7 @@ class TestTrouble:
         content = {"type": "text", "text": "[MODE_UPDATE] yolo\nYes."}
         turn.feed("s", {"sessionUpdate": "agent_message_chunk", "content": content})
         tokens = {"quota": {"token_count": {"input_tokens": 3, "output_tokens": 2}}}
-        response = schema.PromptResponse(stop_reason="end_turn", field_meta=tokens)
+        response = _ended(field_meta=tokens)
         reply = acp_turns.reply("mine", turn, response, "gemini-cli")
 
         assert reply.text == "Yes."
@@ -595,3 +597,10 @@ def outside(store: Path) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def _ended(**given: Any) -> schema.PromptResponse:
+    # Not at the top: each worker collects this file, and loading the package takes a second.
+    from acp import schema
+
+    return schema.PromptResponse(stop_reason="end_turn", **given)

@@ -183,6 +183,7 @@ async def test_a_cancelled_wait_disturbs_nobody(loaded: local.LocalBackend) -> N
     assert reply.error is None
 
 
+@pytest.mark.slow
 async def test_a_killed_model_fails_the_prompt_and_comes_back(backend: local.LocalBackend) -> None:
     """A process that dies while it speaks fails that prompt; one that dies idle is replaced unnoticed."""
     before = living.children()

@@ -63,9 +63,7 @@ class TestWhatItIsGiven:
         assert call["cwd"] == str(work)
         assert call["stdin"] == text
 
-    @pytest.mark.parametrize(
-        "text", ["Sesame", "x" * 300_000, "- an item\n", "--help", "\0"], ids=["short", "long", "item", "option", "nul"]
-    )
+    @pytest.mark.parametrize("text", ["Sesame", "--help\n- an item\n\0" + "x" * 300_000], ids=["short", "hostile"])
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
     async def test_a_prompt_is_no_argument(
         self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str, text: str

@@ -36,6 +36,7 @@ def _machine(outcomes, prompt="p", **fields):
     return whole | fields
 
 
+@pytest.mark.slow
 def test_references_in_place_of_other_kinds_of_values():
     """Tens of thousands of references, which no schema of a tool can judge, are let pass by it."""
     asked = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "string"}}}}
@@ -58,6 +59,7 @@ def test_slots_that_nobody_fills():
     assert len(refused.value.flaws) == MOST_TOLD
 
 
+@pytest.mark.slow
 def test_references_that_lead_nowhere():
     """For each of thousands of wrong names among thousands of steps no similar one is looked for."""
     steps = [_tool_step(number, {"x": [{"$ref": f"q{number}.x"}]}) for number in range(9_000)]
@@ -66,6 +68,7 @@ def test_references_that_lead_nowhere():
     assert ("$.phase_a[0].args.x[0].$ref", "unreachable_ref_root") in {(flaw.path, flaw.code) for flaw in told}
 
 
+@pytest.mark.slow
 def test_prompts_that_name_thousands_of_arguments():
     """What a machine's arguments are is found out once, not for each place that names one."""
     names = [f"a{number}" for number in range(5_000)]
@@ -75,6 +78,7 @@ def test_prompts_that_name_thousands_of_arguments():
     assert _flaws("agent_recipes", _machine(["ok"], prompt, args_schema=declared)) == []
 
 
+@pytest.mark.slow
 def test_outcomes_that_nothing_follows():
     """Of thousands of outcomes without a transition the first are told."""
     machine = _machine(["ok"])

@@ -15,6 +15,13 @@ NAMESPACES = (namespace_init.NAMESPACE, namespace_init.USER_NAMESPACE)
 ALL = (namespace_init.GUARD, *NAMESPACES)
 """Every one, by the name that forces it."""
 
+EACH = (
+    namespace_init.GUARD,
+    namespace_init.NAMESPACE,
+    pytest.param(namespace_init.USER_NAMESPACE, marks=[pytest.mark.slow] if os.geteuid() == 0 else []),
+)
+"""Every one, for tests that take each: root always tries the first two, and `scripts/ordinary_user.py` the others."""
+
 BEGUN_SECONDS = 2.5
 """Limit for a command that must have begun before it is over: a loaded machine takes a second to start a shell."""
 

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FAMILY = ("parent", *process_families.ALL)
 
 
-@pytest.fixture(params=modes.ALL)
+@pytest.fixture(params=modes.EACH)
 def mode(request: pytest.FixtureRequest) -> str:
     wanted: str = request.param
     modes.need(wanted)

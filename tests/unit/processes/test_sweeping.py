@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[3]
 MARK = process_markers.to_text(process_markers.marker(0xABC, 1))
 
 
-@pytest.fixture(params=modes.ALL)
+@pytest.fixture(params=modes.EACH)
 def mode(request: pytest.FixtureRequest) -> str:
     wanted: str = request.param
     modes.need(wanted)
