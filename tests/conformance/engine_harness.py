@@ -131,7 +131,7 @@ class Bench:
         await self.service.plans.approve(session_id)
         await self.service.plans.start(session_id)
         known: int | None = None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             while True:
                 plan = await self.service.plans.wait(session_id, 30, known)
                 if plan.status in (plans.PlanState.DONE, plans.PlanState.FAILED):

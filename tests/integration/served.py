@@ -20,7 +20,7 @@ from tests.integration.project import Project
 HOST = "127.0.0.1:8000"
 """Host that clients in process name."""
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 200
 """Time within which a run of a test must come where it should."""
 
 

@@ -52,7 +52,7 @@ class DevServer:
             file.unlink()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 200) -> None:
     """Wait until a condition holds that nothing tells of.
 
     Raises:

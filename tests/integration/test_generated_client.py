@@ -263,7 +263,9 @@ def _unattended(client: Generated) -> None:
     endpoint = {"endpoint_id": told.endpoint_id}
     client.call("try_endpoint", **endpoint)
     client.call("list_dead", **endpoint)
+    client.call("list_failing", **endpoint)
     client.call("replay", **endpoint, body={})
+    client.call("give_up", **endpoint, body={})
     client.call("remove_endpoint", **endpoint)
 
 

@@ -34,6 +34,7 @@ from app.services import gate_inbox, gates, requests  # noqa: E402
 from app.services.plans import requests as plan_requests  # noqa: E402
 from app.temporal import activities, codec, messages, registration, roll, slices, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
+from tests.integration import served  # noqa: E402
 
 SERVE = bootstrap.OpenMode(address="http://127.0.0.1:1")
 WORK = bootstrap.OpenMode(works=True)
@@ -84,7 +85,7 @@ class Scene:
         asked = {"description": "The arrival"} | asked
         return (await self.service.runs.start(requests.StartRequest(recipe_id=recipe_id, **asked))).run_id
 
-    async def ended(self, run_id: str, seconds: float = 60) -> states.RunState:
+    async def ended(self, run_id: str, seconds: float = served.WAIT_SECONDS) -> states.RunState:
         """Wait for the end of a run."""
         async with asyncio.timeout(seconds):
             return await self.service.engine.ended(run_id)
@@ -742,7 +743,7 @@ def tasks(*recipe_ids: str) -> tuple[plan_requests.NewTask, ...]:
 async def planned(scene: Scene, session_id: str, *wanted: plans.PlanState) -> plans.Plan:
     """Wait until a plan is in a state."""
     known: int | None = None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
             plan = await scene.service.plans.wait(session_id, 30, known)
             if plan.status in wanted:

@@ -345,7 +345,7 @@ async def test_services_over_one_store_are_one_service(machines: Machines):
         following = asyncio.create_task(_events(one, run_id))
         assert (await two.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": "approve"})).status_code == 200
         assert (await one.until(run_id, "done"))["status"] == "done"
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             heard = await following
         cancelled = await one.start("asking")
         await two.until(cancelled, "waiting")

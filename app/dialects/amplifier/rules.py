@@ -153,7 +153,7 @@ def _of_dependencies(spot: walk.Spot, document: plain.Object) -> _Flaws:
 def _of_type(spot: walk.Spot) -> _Flaws:
     step = spot.step
     kind = step.get("type", schema.TYPES[0]) if schema.body_of(step) is None else "substeps"
-    if kind not in _OF_TYPE:
+    if not isinstance(kind, str) or kind not in _OF_TYPE:
         return
     if kind == "substeps" and "type" in step:
         yield spot.flaw("exclusive_fields", "does not apply beside substeps", "type")

@@ -160,7 +160,7 @@ def _believed(line: Mapping[str, Any], slots: Mapping[str, Any], payloads: _Payl
     slot, digest = line.get("output_slot"), line.get("output_hash")
     if slot is None:
         return Kept(line=line, output=None) if digest is None else None
-    held = slots.get(slot)
+    held = slots.get(slot) if isinstance(slot, str) else None
     if not isinstance(held, dict) or not isinstance(digest, str):
         return None
     output = held.get("text") if held.get("type") == "artifact" else payloads.get(held.get("receipt_id"))

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app import errors
@@ -114,6 +114,7 @@ def test_starts_that_are_wrong(start: Any) -> None:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(manifests | values, st.lists(steps | values, max_size=3), st.dictionaries(st.just("a"), values))
+@example({"recipe_id": "a"}, [{"step_id": "a", "status": "done", "output_slot": [], "output_hash": ""}], {})
 def test_folders_by_hand_that_are_wrong(manifest: Any, lines: list[Any], slots: Any) -> None:
     """A folder written by hand of any shape is listed, and its believable beginning is found."""
     content = b"".join(plain.encode(line) + b"\n" for line in lines)

