@@ -20,9 +20,8 @@ WORKSPACE_BUSY = "workspace_busy"  # Reason of a run that waits for its workspac
 LOOK_SECONDS = 30  # Time after which a run that waits for its workspace asks again, if no signal comes.
 KEY_LOOK_SECONDS = 10  # The same for the first run in the line of a key.
 
-_LOOK_SECONDS_EACH = (
-    3  # More of it for each run before it, so that a long line asks hardly more often than a short one.
-)
+# More of it for each run before it, so that a long line asks hardly more often than a short one.
+_LOOK_SECONDS_EACH = 3
 
 _PENDING = states.RunState.PENDING
 
