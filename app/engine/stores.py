@@ -285,6 +285,9 @@ class RunStore(Readable, KeptUp, Protocol):
             errors.NotFound, errors.JournalCorrupt: as `open`.
         """
 
+    async def read_lines(self, run_id: str, first: int, count: int) -> list[Record]:
+        """Return lines of a run's steps by their position, fewer where they cannot be read without the others."""
+
     async def read_sound(self, run_ids: Sequence[str]) -> list[Loaded]:
         """Read runs together; left out are those that a repair, a person or a lost event of a gate concerns."""
 

@@ -86,8 +86,7 @@ class Contents:
         if known is not None:
             self._kept.move_to_end(wanted.sha256)
             return known
-        contents = await self._read(wanted)
-        content = next((each for each in contents if plain.sha256(each) == wanted.sha256), None)
+        content = _fitting(await self._read_lines(wanted), wanted) or _fitting(await self._read(wanted), wanted)
         if content is None:
             message = (
                 f"run {wanted.run_id}: lines {wanted.first + 1} to {wanted.first + wanted.count} of its journal are "
@@ -96,6 +95,12 @@ class Contents:
             raise errors.JournalCorrupt(message, code=DIFFERS, detail={"run_id": wanted.run_id})
         self._keep(wanted.sha256, content)
         return content
+
+    async def _read_lines(self, wanted: Slice) -> Sequence[bytes]:
+        # Reading a whole run for each of its lines would take ever longer.
+        if wanted.blob is not None or wanted.whole:
+            return ()
+        return [_content(None, await self._store.read_lines(wanted.run_id, wanted.first, wanted.count), wanted)]
 
     async def _read(self, wanted: Slice) -> Sequence[bytes]:
         if wanted.blob is not None:
@@ -123,10 +128,14 @@ def _unmarked(start: runs.RunStart) -> runs.RunStart:
     return dataclasses.replace(start, labels={}, pinned=False)
 
 
-def _content(start: runs.RunStart, lines: Sequence[records.Record], wanted: Slice) -> bytes:
+def _fitting(contents: Sequence[bytes], wanted: Slice) -> bytes | None:
+    return next((each for each in contents if plain.sha256(each) == wanted.sha256), None)
+
+
+def _content(start: runs.RunStart | None, lines: Sequence[records.Record], wanted: Slice) -> bytes:
     shown: dict[str, Any] = {
         "facts": dict(wanted.facts),
-        "start": start.to_json() if wanted.whole else None,
+        "start": start.to_json() if start is not None and wanted.whole else None,
         "lines": [[record.position, dict(record.line)] for record in lines],
     }
     return plain.encode(shown)

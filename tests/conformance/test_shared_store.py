@@ -17,6 +17,7 @@ from app.domain import budgets, limits, operations
 from app.domain.decisions import DecisionKind
 from app.engine import run_equipment, spending
 from app.storage import layout
+from app.storage.postgres.database import CHANNEL
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.folder_log import FolderLog
 from app.worker import shared_ledger
@@ -349,3 +350,30 @@ async def test_a_budget_is_given_away_once_by_processes_that_share_folders(
     assert outcomes.count(None) == 3
     assert set(outcomes) == {None, "budget_exhausted"}
     assert left == [0.0, 0.0]
+
+
+async def test_a_notification_is_heard_once_until_it_is_read(
+    make: Make, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop is not kept busy by news that are gathered for a moment before they are read."""
+    loop, calls, told = asyncio.get_running_loop(), list[int](), asyncio.Event()
+    add_reader = loop.add_reader
+
+    def counted(descriptor: int, callback: Callable[[], object]) -> None:
+        add_reader(descriptor, lambda: (calls.append(descriptor), callback()))
+
+    monkeypatch.setattr(loop, "add_reader", counted)
+    news = (await make().open()).news
+    assert news is not None
+    news.start(lambda run_id: told.set())
+    # It begins by saying that commits may have been missed.
+    await asyncio.wait_for(told.wait(), 30)
+    for _ in range(3):
+        told.clear()
+        await asyncio.to_thread(execute, url, f"NOTIFY {CHANNEL}, '{RUN}'")
+        async with asyncio.timeout(30):
+            while not told.is_set():  # noqa: ASYNC110 - each turn of the loop is one in which it could be called
+                await asyncio.sleep(0)
+    await news.stop()
+
+    assert 1 <= len(calls) <= 3

@@ -123,11 +123,17 @@ class PostgresNews:
 
     async def _follow(self, connection: Connection, on_write: Callable[[str | None], None]) -> None:
         loop, readable, descriptor = asyncio.get_running_loop(), asyncio.Event(), connection.fileno()
-        loop.add_reader(descriptor, readable.set)
+
+        def hear() -> None:
+            # It stays readable until `_gather`: the loop would call this without a pause until then.
+            loop.remove_reader(descriptor)
+            readable.set()
+
         try:
             while True:
                 readable.clear()
                 self._gather(connection, on_write)
+                loop.add_reader(descriptor, hear)
                 await self._publish()
                 # What could not be read is read again in a moment.
                 with contextlib.suppress(TimeoutError):

@@ -134,7 +134,7 @@ def _opening(context: StorageContext, kept: KeptRun, found: Authority, lock: Loc
     places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
     return FoundRun(
         opened=OpenedRun(authority=found, lock=lock, written=written, proven=kept.proven | places.keys()),
-        untold=opening.untold(found, written, len(kept.authority.records)),
+        untold=opening.untold(found, written, len(kept.authority.records), len(kept.authority.control.lines)),
         places=list(places.values()),
         unproven=[record for record in proven if record.receipt_id not in places],
     )

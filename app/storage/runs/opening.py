@@ -130,14 +130,15 @@ def _created(found: Authority, written: Written) -> Iterator[Event]:
         yield dataclasses.replace(event, run_id=found.run_id, seq=0 if event.seq in written.numbers else event.seq)
 
 
-def untold(found: Authority, written: Written, first: int = 0) -> list[Event]:
+def untold(found: Authority, written: Written, first: int = 0, first_decision: int = 0) -> list[Event]:
     """Return the events of lines that are missing, those that have their number first and in its order.
 
     Args:
         first: Position of the first step whose events may be missing.
+        first_decision: Position of the first decision whose event may be missing.
     """
     steps = (event for record in found.records[first:] for event in _untold_step(found.run_id, record, written))
-    missing = [*_created(found, written), *steps, *_untold_decisions(found, written)]
+    missing = [*_created(found, written), *steps, *_untold_decisions(found, written, first_decision)]
     return sorted(missing, key=lambda event: event.seq or math.inf)
 
 
@@ -148,19 +149,22 @@ def _untold_step(run_id: str, record: records.Record, written: Written) -> Itera
         yield from (event for event in made if not event.seq or event.seq not in written.numbers)
 
 
-def _untold_decisions(found: Authority, written: Written) -> Iterator[Event]:
+def _untold_decisions(found: Authority, written: Written, first: int) -> Iterator[Event]:
+    lines = found.control.lines
+    if not all(_number(line.fields, written) or not _has_event(line.fields, 0) for line in lines[first:]):
+        first = 0
     # Lines of earlier releases have no number that events could name, nor have ordered pauses: of each kind, the newest
     # are the missing ones.
     counts = Counter(written.counts)
     counts[_ORDERED] = written.ordered_pauses
     counts[EventType.RUN_PAUSED] -= written.ordered_pauses
     unnumbered: list[tuple[str, Event]] = []
-    taken = 0
-    for line in found.control.lines:
+    taken = sum(line.fields["kind"] == decisions.DecisionKind.TAKEN for line in lines[:first])
+    for line in lines[first:]:
         fields = line.fields
         taken += fields["kind"] == decisions.DecisionKind.TAKEN
         number = _number(fields, written)
-        if fields["kind"] not in decisions.EVENTS or (fields["kind"] == decisions.DecisionKind.STARTED and not number):
+        if not _has_event(fields, number):
             continue
         event = decisions.event(found.run_id, fields, taken, number)
         if not number:
@@ -175,6 +179,11 @@ def _untold_decisions(found: Authority, written: Written) -> Iterator[Event]:
         seen[kind] += 1
         if seen[kind] > counts[kind]:
             yield event
+
+
+def _has_event(fields: Mapping[str, Any], number: int) -> bool:
+    kind = fields["kind"]
+    return kind in decisions.EVENTS and (kind != decisions.DecisionKind.STARTED or number > 0)
 
 
 def _number(line: Mapping[str, Any], written: Written) -> int:

@@ -16,6 +16,7 @@ from app.storage.runs.archive import Archive
 from app.storage.runs.rechecks import Rechecks
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.runs.run_folders import RunFolders
+from app.storage.runs.step_lines import StepLines
 from app.storage.storage_context import StorageContext
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class ReadParts:
     reconciliation: Reconciliation  # Brings rows in line with folders.
     logs: dict[str, FolderLog]  # Runs that are open for writing in this store.
     folders: RunFolders  # Reads runs without locking them.
+    lines: StepLines  # Reads lines of runs.
     rechecks: Rechecks  # Keeps rows in line with folders that others have changed.
     archive: Archive  # Reads the folders of runs.
     issues: Issues  # The issues.
@@ -58,6 +60,7 @@ def read_parts(
         reconciliation=reconciliation,
         logs=logs,
         folders=RunFolders(context, identity, adopt),
+        lines=StepLines(context),
         rechecks=Rechecks(context, logs, reconciliation.renew),
         archive=Archive(context, logs),
         issues=issues,
@@ -83,6 +86,9 @@ class StoredRuns:
         if found is not None:
             await parts.rechecks.note_sound(found.summary, loaded)
         return loaded
+
+    async def read_lines(self, run_id: str, first: int, count: int) -> list[records.Record]:
+        return await self._parts.lines.read(run_id, first, count)
 
     async def read_sound(self, run_ids: Sequence[str]) -> list[stores.Loaded]:
         """Read runs together, in one job; left out are those that a repair or a person concerns."""

@@ -159,6 +159,34 @@ async def act(log: FolderLog, what: str, number: int) -> None:
             log.add_event(EventType.RECIPE_NOTE, f"note{number}", {})
 
 
+async def test_a_line_is_read_without_those_before(
+    keeper: FolderStore, other: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process reads each line that another one writes once, however long the run is."""
+    for number in range(30):
+        await step(other, f"s{number}", "x" * 1000)
+    await keeper.read_lines(RUN, 28, 1)
+    await step(other, "last")
+    reads = Reads(monkeypatch)
+
+    assert [line.key for line in await keeper.read_lines(RUN, 29, 2)] == ["s29", "last"]
+    assert reads.bytes["steps.jsonl"] < 3000
+
+
+async def test_lines_that_are_gone_are_not_remembered(keeper: FolderStore, other: FolderStore, tmp_path: Path) -> None:
+    """What was read before does not stand in for what is there now."""
+    for key in ("a", "b"):
+        await step(other, key)
+    assert [line.key for line in await keeper.read_lines(RUN, 0, 5)] == ["a", "b"]
+    file = tmp_path / "runs" / RUN / "steps.jsonl"
+    content = file.read_bytes()
+    file.write_bytes(content.partition(b"\n")[0] + b"\n")
+    assert await keeper.read_lines(RUN, 1, 5) == []
+    file.write_bytes(content)
+
+    assert [line.key for line in await keeper.read_lines(RUN, 0, 5)] == ["a", "b"]
+
+
 async def test_a_changed_line_is_found(keeper: FolderStore, other: FolderStore, tmp_path: Path) -> None:
     """A line behind those that are kept is damage, as in a whole reading."""
     await step(keeper, "a")
