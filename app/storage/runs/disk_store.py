@@ -117,14 +117,14 @@ class DiskStore(StoredRuns, abc.ABC):
             _log.error("the commit log is left for the next start: %s", error)
         parts.context.committer.close()
         await parts.context.index.close()
-        self._found = self._plans = self._audit = None
+        self._found = self._plans = self._audit = self._lines = None
         self._release_log()
         self._let_go()
 
     def abandon(self) -> None:
         """Drop everything as a killed process does."""
         parts = self._found
-        self._found = self._plans = self._audit = None
+        self._found = self._plans = self._audit = self._lines = None
         self._stopping.set()
         if self._sweeping is not None:
             self._sweeping.cancel()

@@ -16,7 +16,6 @@ from app.storage.runs.archive import Archive
 from app.storage.runs.rechecks import Rechecks
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.runs.run_folders import RunFolders
-from app.storage.runs.step_lines import StepLines
 from app.storage.storage_context import StorageContext
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from app.storage.plans import Plans
     from app.storage.runs.folder_log import FolderLog
     from app.storage.runs.run_folders import Adopt
+    from app.storage.runs.step_lines import StepLines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,6 @@ class ReadParts:
     reconciliation: Reconciliation  # Brings rows in line with folders.
     logs: dict[str, FolderLog]  # Runs that are open for writing in this store.
     folders: RunFolders  # Reads runs without locking them.
-    lines: StepLines  # Reads lines of runs.
     rechecks: Rechecks  # Keeps rows in line with folders that others have changed.
     archive: Archive  # Reads the folders of runs.
     issues: Issues  # The issues.
@@ -60,7 +59,6 @@ def read_parts(
         reconciliation=reconciliation,
         logs=logs,
         folders=RunFolders(context, identity, adopt),
-        lines=StepLines(context),
         rechecks=Rechecks(context, logs, reconciliation.renew),
         archive=Archive(context, logs),
         issues=issues,
@@ -74,6 +72,7 @@ class StoredRuns:
         self._adopt = adopt
         self._found: ReadParts | None = None
         self._plans: Plans | None = None
+        self._lines: StepLines | None = None
         self._audit: AuditLog | None = None
 
     # -- runs
@@ -88,7 +87,11 @@ class StoredRuns:
         return loaded
 
     async def read_lines(self, run_id: str, first: int, count: int) -> list[records.Record]:
-        return await self._parts.lines.read(run_id, first, count)
+        if self._lines is None:
+            from app.storage.runs.step_lines import StepLines
+
+            self._lines = StepLines(self._parts.context)
+        return await self._lines.read(run_id, first, count)
 
     async def read_sound(self, run_ids: Sequence[str]) -> list[stores.Loaded]:
         """Read runs together, in one job; left out are those that a repair or a person concerns."""
