@@ -360,7 +360,11 @@ async def test_a_notification_is_heard_once_until_it_is_read(
     add_reader = loop.add_reader
 
     def counted(descriptor: int, callback: Callable[[], object]) -> None:
-        add_reader(descriptor, lambda: (calls.append(descriptor), callback()))
+        def called() -> None:
+            calls.append(descriptor)
+            callback()
+
+        add_reader(descriptor, called)
 
     monkeypatch.setattr(loop, "add_reader", counted)
     news = (await make().open()).news
