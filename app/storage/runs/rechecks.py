@@ -24,6 +24,7 @@ from app.storage.runs.events_file import BLOCK
 from app.storage.storage_context import StorageContext
 
 _BELIEVED = 10_000
+_SHARE = 20  # Of the time, one part is spent on checks of a run that another process executes.
 _FILES = (layout.START, layout.STEPS, layout.CONTROL)
 _BLOBS = "blobs"
 _CORRUPT = errors.JournalCorrupt.default_code
@@ -49,6 +50,7 @@ class Rechecks:
         self._renew = renew
         self._believed: OrderedDict[str, _Mark] = OrderedDict()
         self._doubted: dict[str, _Mark] = {}
+        self._next_at: OrderedDict[str, float] = OrderedDict()
 
     async def touched(self, run_ids: Sequence[str]) -> list[str]:
         """Return the runs whose folders were changed after their manifest and have not been checked since."""
@@ -59,7 +61,10 @@ class Rechecks:
         """Read those of these folders that were changed, and return whether a row has changed."""
         known, changed = {row.run_id: row for row in rows}, False
         for run_id in await self.touched(list(known)):
-            changed |= await self._check(known[run_id])
+            if known[run_id].status != states.RunState.RUNNING:
+                changed |= await self._check(known[run_id])
+            elif self._context.clock.monotonic() >= self._next_at.get(run_id, 0.0):
+                changed |= await self._check_growing(known[run_id])
         return changed
 
     async def note_sound(self, row: stores.RunSummary, found: stores.Loaded) -> None:
@@ -89,6 +94,17 @@ class Rechecks:
             with contextlib.suppress(OSError, errors.Unreadable):
                 await self._context.workers.run(lambda: self._show_failed(run_id, error))
         return True
+
+    async def _check_growing(self, row: stores.RunSummary) -> bool:
+        # Its journal has new lines whenever a list is shown, and all of them are read.
+        began = self._context.clock.monotonic()
+        changed = await self._check(row)
+        now = self._context.clock.monotonic()
+        self._next_at[row.run_id] = now + _SHARE * (now - began)
+        self._next_at.move_to_end(row.run_id)
+        while len(self._next_at) > _BELIEVED:
+            self._next_at.popitem(last=False)
+        return changed
 
     async def _check(self, row: stores.RunSummary) -> bool:
         run_id, files = row.run_id, self._context.disk

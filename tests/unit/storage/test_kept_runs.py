@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from app import errors
+from app import clock, errors
+from app.domain import runs
 from app.domain.decisions import DecisionKind
 from app.domain.events import EventType
 from app.engine import stores
@@ -171,6 +173,25 @@ async def test_a_line_is_read_without_those_before(
 
     assert [line.key for line in await keeper.read_lines(RUN, 29, 2)] == ["s29", "last"]
     assert reads.bytes["steps.jsonl"] < 3000
+
+
+async def test_lists_read_a_run_that_another_process_executes_for_a_share_of_the_time(
+    keeper: FolderStore, other: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal grows with each step, and is read as a whole to check its row."""
+    times = itertools.count()
+    monkeypatch.setattr(clock.SystemClock, "monotonic", lambda _: float(next(times)))
+    log = await other.open(RUN)
+    await log.move(runs.Transition.begin(RUN, AT))
+    await log.set_aside()
+    reads, whole = Reads(monkeypatch), 0
+    for number in range(40):
+        await step(other, f"s{number}")
+        reads.bytes.clear()
+        await keeper.list_runs(stores.RunQuery())
+        whole += "control.jsonl" in reads.bytes
+
+    assert 1 <= whole <= 20
 
 
 async def test_lines_that_are_gone_are_not_remembered(keeper: FolderStore, other: FolderStore, tmp_path: Path) -> None:
