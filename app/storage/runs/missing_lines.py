@@ -41,7 +41,10 @@ _DECIDED = {
 
 def find(files: Disk, found: Authority, written: Written) -> missing_lines.MissingLines | None:
     """Return what a run's journals are known to lack, unless a person has been told of it and let the run continue."""
-    manifest = _manifest(files, found.run_id)
+    return _find(found, written, _manifest(files, found.run_id))
+
+
+def _find(found: Authority, written: Written, manifest: dict[str, Any]) -> missing_lines.MissingLines | None:
     have = len(found.steps.lines)
     for known, told_by in _counts(found, written, manifest):
         if known > have:
@@ -84,12 +87,17 @@ def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, mi
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `authority.read`.
     """
-    found = authority.read(files, run_id, deep=deep)
+    found, lost = authority.read(files, run_id, deep=deep), None
+    evidence: tuple[Written, dict[str, Any]] | None = None
     for _ in range(_MOST_LOOKS):
-        lost = _lost(files, found)
+        if found.damages or found.decisions.ended is not None:
+            return found, None
+        evidence = evidence or (_written(files, run_id), _manifest(files, run_id))
+        lost = _find(found, *evidence)
         if lost is None:
             break
-        # A reader does not exclude writers, and the evidence of lines is read after them.
+        # A reader does not exclude writers. Lines are durable before they are evident, so journals that are read after
+        # the evidence have them. Newer evidence would be ahead of each reading of a run that grows.
         before, found = found, authority.read(files, run_id, deep=deep)
         if before.sizes == found.sizes:
             break
@@ -151,11 +159,9 @@ def _manifest(files: Disk, run_id: str) -> dict[str, Any]:
     return {}
 
 
-def _lost(files: Disk, found: Authority) -> missing_lines.MissingLines | None:
-    if found.damages or found.decisions.ended is not None:
-        return None
+def _written(files: Disk, run_id: str) -> Written:
     try:
-        content = files.read(f"{layout.run_folder(found.run_id)}/{layout.EVENTS}")
+        content = files.read(f"{layout.run_folder(run_id)}/{layout.EVENTS}")
     except OSError:
         content = b""
-    return find(files, found, events_file.written(content))
+    return events_file.written(content)
