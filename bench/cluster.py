@@ -122,7 +122,9 @@ class Cluster:
         """Wait until a run is done, looking at its row: each answer about the run itself reads its whole journal."""
         while True:
             [shown] = (await self.http.get("/api/runs", params={"limit": 1})).json()
-            if shown["status"] == "done" or shown["run_id"] != run_id:
+            if shown["run_id"] != run_id:
+                raise RuntimeError(f"{shown['run_id']} was started beside {run_id}")
+            if shown["status"] == "done":
                 return
             if shown["status"] in ("failed", "cancelled", "paused"):
                 raise RuntimeError(f"{run_id} is {shown['status']}: {shown['error_code']}")

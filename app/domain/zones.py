@@ -11,7 +11,7 @@ from importlib import resources
 
 
 def fault(name: object) -> str | None:
-    """Return what is wrong with the name of a time zone, with the nearest one; None: there is one."""
+    """Return why a name is not that of a time zone, with the nearest name; None if it is one."""
     if isinstance(name, str) and name in _names():
         return None
     region = str(name)[:80].partition("/")[0].casefold()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Protocol
 
+from app import errors
 from app.domain import plain, shapes
 from app.domain.access import Scope
 from app.domain.authors import Shown
@@ -364,6 +365,18 @@ class RunStore(Readable, KeptUp, Protocol):
 
     async def has_space(self) -> bool:
         """Return whether new runs are accepted: no write has failed since the last success."""
+
+
+async def ancestors(store: RunStore, run_id: str | None) -> frozenset[str]:
+    """Return a run, the run that started it, and so on; one that was deleted ends the line."""
+    above: set[str] = set()
+    while run_id is not None and run_id not in above:
+        above.add(run_id)
+        try:
+            run_id = (await store.summary(run_id)).parent_run_id
+        except errors.NotFound:
+            break
+    return frozenset(above)
 
 
 async def every_run(store: RunStore, query: RunQuery) -> AsyncIterator[RunSummary]:

@@ -123,7 +123,7 @@ class WorkspaceClaims:
             errors.Conflict: `workspace_busy`; `detail` says which run has it.
         """
         begun = [summary async for summary in self._begun(workspace) if summary.run_id != run_id]
-        above = await self._above(parent_run_id)
+        above = await stores.ancestors(self._store, parent_run_id)
         strangers = [summary for summary in begun if summary.run_id not in above]
         serving = [summary for summary in strangers if summary.owner == "service"]
         if serving:
@@ -138,16 +138,6 @@ class WorkspaceClaims:
             async for summary in stores.every_run(self._store, stores.RunQuery(status=status)):
                 if summary.exclusive_workspace and summary.working_dir == workspace:
                     yield summary
-
-    async def _above(self, run_id: str | None) -> set[str]:
-        found: set[str] = set()
-        while run_id is not None and run_id not in found:
-            found.add(run_id)
-            try:
-                run_id = (await self._store.summary(run_id)).parent_run_id
-            except errors.NotFound:
-                break
-        return found
 
 
 def _busy(workspace: str, holder: stores.RunSummary | None = None) -> errors.Conflict:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from app import clock, errors
 from app.domain import plain
-from app.storage import layout
+from app.storage import layout, shared_turns
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
 from app.storage.disk.worker_threads import Workers
@@ -83,10 +83,7 @@ class RateDocument:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        self._disk.add_folder(layout.RATES)
-        lock = self._disk.lock(layout.RATES, wait=True)
-        if lock is None:
-            raise OSError("the store is closed")
+        lock = shared_turns.acquire(self._disk, layout.RATES)
         try:
             yield
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping, Sequence
 
 from app.storage import layout
@@ -45,13 +44,22 @@ class DiskTurns:
             return None
 
     def _acquire(self) -> Lock:
-        self._disk.add_folder(self._folder)
-        lock = self._disk.lock(self._folder, wait=True)
-        if lock is None:
-            raise OSError("the store is closed")
-        return lock
+        return acquire(self._disk, self._folder)
+
+
+def acquire(disk: Disk, folder: str) -> Lock:
+    """Wait until no other process holds a folder, which is made if it is missing, and hold it.
+
+    Raises:
+        OSError: the store is closed, or away.
+    """
+    disk.add_folder(folder)
+    lock = disk.lock(folder, wait=True)
+    if lock is None:
+        raise OSError("the store is closed")
+    return lock
 
 
 def _release(acquiring: asyncio.Future[Lock]) -> None:
-    with contextlib.suppress(BaseException):
+    if not acquiring.cancelled() and acquiring.exception() is None:
         acquiring.result().release()

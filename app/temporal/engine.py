@@ -64,8 +64,7 @@ class TemporalEngine:
         self.spending = equipment.spending
         """Keeps calls of agents within limits and budgets, as far as this process makes them."""
         self._clock = equipment.clock
-        self.contents = Contents(store)
-        """Messages to workflows."""
+        self.contents = Contents(store)  # Messages to workflows.
         children = {operations.ChildRun.kind: steps.ChildStarts(start_child)}
         equipment = dataclasses.replace(equipment, performers={**equipment.performers, **children})
         config: Any = {**client.config(), "data_converter": codec.converter(self.contents, self._differs)}
@@ -92,13 +91,14 @@ class TemporalEngine:
         """Called when a run has come to rest here, or waits for an input."""
         self.keeper = Keeper(self._client, bounds.queue, equipment.clock, store, self._look)
         """Gives runs whose workflow is lost another one."""
-        self.follower = Follower(store, equipment.clock)
-        """Reports changes of runs."""
+        self.follower = Follower(store, equipment.clock)  # Reports changes of runs.
         self._helpers = aio.BackgroundTasks(self._died)
         self._recovery: asyncio.Task[int] | None = None
         self._working = AsyncExitStack()
         self._death: BaseException | None = None
-        self._anew, self._stopping, self._over = set[str](), False, asyncio.Event()
+        self._anew: set[str] = set()
+        self._stopping = False
+        self._over = asyncio.Event()
 
     # -- start and stop
 

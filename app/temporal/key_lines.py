@@ -93,19 +93,9 @@ class KeyLines:
             if await self._is_holder(row.run_id, versions.get(row.run_id)):
                 line.keys.hold(key, row.run_id, age_of(row))
             if (parent := row.parent_run_id) not in above:
-                above[parent] = await self._above(parent)
+                above[parent] = await stores.ancestors(self._store, parent)
             line.ancestors[row.run_id] = above[parent]
         return line
-
-    async def _above(self, run_id: str | None) -> frozenset[str]:
-        above: set[str] = set()
-        while run_id is not None and run_id not in above:
-            above.add(run_id)
-            try:
-                run_id = (await self._store.summary(run_id)).parent_run_id
-            except errors.NotFound:
-                break
-        return frozenset(above)
 
     async def _is_holder(self, run_id: str, version: object) -> bool:
         known = self._holds.get(run_id)

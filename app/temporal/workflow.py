@@ -60,7 +60,8 @@ class RunWorkflow:
         self._parking: messages.Parking | None = None
         self._performing = Performing("", None, (), None)
         self._shown = attributes.Shown()
-        self._timing, self._is_watched = Timing(), False
+        self._timing = Timing()
+        self._is_watched = False
         self._taken_at = 0
         self._loaded: stores.Loaded
 

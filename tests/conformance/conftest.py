@@ -50,6 +50,27 @@ def databases() -> Iterator[Callable[[], str]]:
         yield made
 
 
+@pytest.fixture
+def url(postgres: postgres_server.Postgres, request: pytest.FixtureRequest) -> str:
+    """Return the address of a new database."""
+    return postgres.new_database(request.node.nodeid)
+
+
+@pytest.fixture
+async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[store_harness.Make]:
+    """Give what makes the store of a process of its own, and close all of them in the end."""
+    made: list[store_harness.PostgresStoreHarness] = []
+
+    def make(*, shared: bool = True) -> store_harness.PostgresStoreHarness:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(store_harness.PostgresStoreHarness(folder, migrated, url, shared=shared, index_url=url))
+        return made[-1]
+
+    yield make
+    await store_harness.close_all(made)
+
+
 @pytest.fixture(params=FILES)
 async def file_harness(
     request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes

@@ -498,6 +498,10 @@ def types(told: list[Any]) -> list[str]:
     return [event.type for event in told]
 
 
+Make = Callable[..., PostgresStoreHarness]
+"""Makes the store of a process of its own."""
+
+
 async def close_all(made: Iterable[StoreHarness]) -> None:
     """Close stores of which some cannot write any more."""
     for harness in made:

@@ -4,38 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from app.storage import layout, project_file
 from app.storage.disk.os_disk import OsDisk
 from app.storage.rate_document import RateDocument
 from app.storage.runs.disk_store import DiskStore
-from tests.conformance.store_harness import FolderStoreHarness, PostgresStoreHarness, close_all
-from tests.postgres_server import Postgres
-
-Make = Callable[[], PostgresStoreHarness]
-
-
-@pytest.fixture
-async def make(
-    tmp_path: Path, migrated: bytes, postgres: Postgres, request: pytest.FixtureRequest
-) -> AsyncIterator[Make]:
-    """Give what makes the store of a process of its own on one database, and close all of them in the end."""
-    url = postgres.new_database(request.node.nodeid)
-    made: list[PostgresStoreHarness] = []
-
-    def make() -> PostgresStoreHarness:
-        folder = tmp_path / str(len(made))
-        folder.mkdir()
-        made.append(PostgresStoreHarness(folder, migrated, url, shared=True, index_url=url))
-        return made[-1]
-
-    yield make
-    await close_all(made)
+from tests.conformance.store_harness import FolderStoreHarness, Make
 
 
 def _rates(store: DiskStore) -> RateDocument:

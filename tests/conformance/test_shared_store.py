@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,34 +22,11 @@ from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.folder_log import FolderLog
 from app.worker import shared_ledger
 from tests.conformance import store_harness
-from tests.conformance.store_harness import RUN, FolderStoreHarness, PostgresStoreHarness, close_all
-from tests.postgres_server import Postgres
+from tests.conformance.store_harness import RUN, FolderStoreHarness, Make, PostgresStoreHarness
 
-Make = Callable[..., PostgresStoreHarness]
 BUDGET = budgets.Budget(name="all", limits=limits.RunLimits(cost_usd=3))
 QUOTE = spending.Quote(cost_usd=1.0)
 OPERATION = operations.AgentCall(agent_id="a", backend="said", prompt=("Write it.",))
-
-
-@pytest.fixture
-def url(postgres: Postgres, request: pytest.FixtureRequest) -> str:
-    """Return the address of a new database."""
-    return postgres.new_database(request.node.nodeid)
-
-
-@pytest.fixture
-async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[Make]:
-    """Give what makes the store of a process of its own, and close all of them in the end."""
-    made: list[PostgresStoreHarness] = []
-
-    def make(*, shared: bool = True) -> PostgresStoreHarness:
-        folder = tmp_path / str(len(made))
-        folder.mkdir()
-        made.append(PostgresStoreHarness(folder, migrated, url, shared=shared, index_url=url))
-        return made[-1]
-
-    yield make
-    await close_all(made)
 
 
 def execute(url: str, statement: str) -> list[Any]:

@@ -151,6 +151,7 @@ def _untold_step(run_id: str, record: records.Record, written: Written) -> Itera
 
 def _untold_decisions(found: Authority, written: Written, first: int) -> Iterator[Event]:
     lines = found.control.lines
+    # Events of lines without a number are counted, from the first line on.
     if not all(_number(line.fields, written) or not _has_event(line.fields, 0) for line in lines[first:]):
         first = 0
     # Lines of earlier releases have no number that events could name, nor have ordered pauses: of each kind, the newest

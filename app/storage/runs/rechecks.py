@@ -24,7 +24,7 @@ from app.storage.runs.events_file import BLOCK
 from app.storage.storage_context import StorageContext
 
 _BELIEVED = 10_000
-_SHARE = 20  # Of the time, one part is spent on checks of a run that another process executes.
+_PAUSE_FACTOR = 20  # Least pause between two checks of a growing run, in durations of the check.
 _FILES = (layout.START, layout.STEPS, layout.CONTROL)
 _BLOBS = "blobs"
 _CORRUPT = errors.JournalCorrupt.default_code
@@ -100,7 +100,7 @@ class Rechecks:
         began = self._context.clock.monotonic()
         changed = await self._check(row)
         now = self._context.clock.monotonic()
-        self._next_at[row.run_id] = now + _SHARE * (now - began)
+        self._next_at[row.run_id] = now + _PAUSE_FACTOR * (now - began)
         self._next_at.move_to_end(row.run_id)
         while len(self._next_at) > _BELIEVED:
             self._next_at.popitem(last=False)
