@@ -50,9 +50,10 @@ def project(tmp_path) -> Project:
 class Screen:
     """The program on a screen, and what a person sees there."""
 
-    def __init__(self, pilot: Pilot[None]) -> None:
+    def __init__(self, pilot: Pilot[None], source: Source) -> None:
         self.pilot = pilot
         self.app = pilot.app
+        self.source = source
 
     def text(self) -> str:
         """Return the characters on the screen."""
@@ -81,15 +82,43 @@ class Screen:
         await self.pilot.press(*keys)
 
 
+class Client(http_client.HttpClient):
+    """A client whose answers can be held back."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address, None)
+        self.answers = asyncio.Event()
+        """Set while answers to single requests are passed on."""
+        self.answers.set()
+
+    async def call(self, use_case, *args, **options):
+        """Return an answer once answers are passed on, or raise the refusal then."""
+        try:
+            return await super().call(use_case, *args, **options)
+        finally:
+            await self.answers.wait()
+
+
+class Source(feeds.Source):
+    """A source that remembers whom it tells of changes."""
+
+    changed: Callable[[], None]
+
+    async def follow(self, feed: feeds.Feed, changed: Callable[[], None]) -> None:
+        """Keep one field of the board up to date."""
+        self.changed = changed
+        await super().follow(feed, changed)
+
+
 @contextlib.asynccontextmanager
 async def opened(address: str, size: tuple[int, int] = (120, 30)) -> AsyncIterator[Screen]:
     """Open the screen over a service."""
-    async with http_client.HttpClient(address, None) as client:
-        source = feeds.Source(client, clock.SystemClock())
+    async with Client(address) as client:
+        source = Source(client, clock.SystemClock())
         await source.check()
         app = screen.TopApp(source, address)
-        async with app.run_test(size=size) as pilot:
-            yield Screen(pilot)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            yield Screen(pilot, source)
 
 
 async def waiting(service: served.Served) -> str:
@@ -169,6 +198,32 @@ async def test_an_answer_that_came_too_late_is_told(project: Project) -> None:
         await service.http.post(f"/api/gates/{gate_id}", json={"decision": "deny"})
         await top.press("enter")
         await top.sees("[gate_decided]")
+
+
+async def test_an_answer_that_was_left_before_it_was_told_is_told(project: Project) -> None:
+    """Who presses Escape while the service still answers learns what became of the answer, be it a refusal."""
+    async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
+        await waiting(service)
+        await top.until(lambda: len(top.rows("gates")) == 1)
+        (gate_id,) = top.rows("gates")
+        await top.press("a")
+        await top.sees("Enter answers 'approve', for good")
+        await service.http.post(f"/api/gates/{gate_id}", json={"decision": "deny"})
+        top.source.client.answers.clear()
+        await top.press("enter", "escape")
+        await top.until(lambda: len(top.app.screen_stack) == 1)
+        top.source.client.answers.set()
+        await top.sees("[gate_decided]")
+
+
+async def test_a_change_while_the_program_ends_is_left_alone(project: Project) -> None:
+    """A feed that is answered once the screens are gone, before its worker is cancelled, draws nothing."""
+    async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
+        await waiting(service)
+        await top.until(lambda: len(top.rows("gates")) == 1)
+
+    assert not top.app.screen_stack
+    top.source.changed()
 
 
 async def test_hostile_texts_are_only_text(project: Project) -> None:

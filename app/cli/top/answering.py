@@ -94,16 +94,29 @@ class AnswerScreen(ModalScreen[None]):
             shown_sha256=self._gate["shown_sha256"],
             idempotency_key=self._key,
         )
-        self.run_worker(self._send(reply), exclusive=True)
+        # The program's worker: who goes back before the service has answered still learns what it answered.
+        self.app.run_worker(self._send(reply), group="answer", exclusive=True)
 
     async def _send(self, reply: gates.Reply) -> None:
         try:
             answered = await self._client.call(use_cases.answer_gate, self._gate["gate_id"], reply)
         except errors.ControlRoomError as error:
-            self._tell(f"{error.message} [{error.code}]")
+            fault = f"{error.message} [{error.code}]"
+            if self._is_open():
+                self._tell(fault)
+            else:
+                self._notify(fault)
             return
-        self.app.notify(columns.line(f"{answered['key']}: {answered['decision']}"), markup=False)
-        self.dismiss()
+        self._notify(f"{answered['key']}: {answered['decision']}")
+        if self._is_open():
+            self.dismiss()
+
+    def _is_open(self) -> bool:
+        return self in self.app.screen_stack
+
+    def _notify(self, line: str) -> None:
+        if self.app.is_running:
+            self.app.notify(columns.line(line), markup=False)
 
     def _tell(self, fault: str | None = None) -> None:
         hint = f"Enter answers {self._decision!r}, for good" if self._decision is not None else "choose an option"

@@ -150,7 +150,8 @@ class TopApp(App[None]):
         self.call_later(self._notify, line)
 
     def _notify(self, line: str) -> None:
-        self.notify(columns.line(line), markup=False)
+        if self.is_running:
+            self.notify(columns.line(line), markup=False)
 
     async def _show_gate(self, gate: JsonObject, decision: str | None) -> None:
         try:
@@ -158,7 +159,7 @@ class TopApp(App[None]):
         except errors.ControlRoomError as error:
             self._notify(error.message)
             return
-        self.push_screen(AnswerScreen(self._source.client, shown, decision))
+        self._open(AnswerScreen(self._source.client, shown, decision))
 
     async def _show_run(self, run: JsonObject) -> None:
         try:
@@ -166,7 +167,12 @@ class TopApp(App[None]):
         except errors.ControlRoomError as error:
             self._notify(error.message)
             return
-        self.push_screen(TextScreen(columns.detail(shown)))
+        self._open(TextScreen(columns.detail(shown)))
+
+    def _open(self, screen: ModalScreen[None]) -> None:
+        # The answer of the service may come while the program ends.
+        if self.is_running:
+            self.push_screen(screen)
 
     def _has_focus(self, table: str) -> bool:
         return self.focused is not None and self.focused.id == table
@@ -179,8 +185,9 @@ class TopApp(App[None]):
         return next((row for row in rows if row[name] == key), None)
 
     def _draw(self) -> None:
-        # An answer may come before the first screen has its parts, and after it has lost them.
-        if not self.is_attached or not self._laid_out or not self.screen_stack[0].query("#status"):
+        # An answer may come before the first screen has its parts, and while the program ends: its workers are
+        # cancelled only after its screens are gone.
+        if not self.is_running or not self._laid_out:
             return
         board, now = self._source.board, self._source.clock.now()
         self._draw_status(board)
