@@ -20,11 +20,15 @@ Task = Mapping[str, Any]
 Gate = Mapping[str, Any]
 
 
+def _about(plan: Plan) -> str | None:
+    # A service of 0.1.0 shows no error.
+    return f"{error['message']} [{error['code']}]" if (error := plan.get("error")) else plan["intent"]
+
+
 def plans(found: Sequence[Plan]) -> str:
     """Return a list of plans."""
     rows = [
-        (plan["session_id"], plan["status"], counts(plan["tasks"]), plan["created_at"], plan["intent"])
-        for plan in found
+        (plan["session_id"], plan["status"], counts(plan["tasks"]), plan["created_at"], _about(plan)) for plan in found
     ]
     return formats.table(
         ("session_id", "status", "tasks", "created_at", "intent"), rows, none="there are no such plans"

@@ -278,13 +278,17 @@ class PlanSummary(shapes.Shape):
 
     session_id: SessionId  # Work session.
     status: Annotated[str, PlanState]  # State of the plan.
-    created_by: str  # `chief` or `user`.
+    created_by: str  # `chief` or `user`; empty where that cannot be read.
     intent: str | None  # The intent; only the beginning of a long text.
     tasks: Annotated[Mapping[str, int], Mapping[TaskState, int]]
     """How many tasks are in each state; states without a task are left out."""
     created_at: shapes.Instant  # When it was made.
     updated_at: shapes.Instant  # When it was last changed.
-    revision: int  # Number of its changes.
+    revision: int  # Number of its changes; 0 where that cannot be read.
+    error: Failure | None = None
+    """Why its file cannot be read as a plan; the other fields say what was last read. Where nothing ever was, the plan
+    is shown as paused since the fault was noticed.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +300,21 @@ class PlanQuery:
     cursor: tuple[str, str] | None = None  # `(created_at, session_id)` of the last plan of the page before.
     scope: Scope | None = None  # Only plans of this scope; None: of any.
     partial: bool = False  # Whether plans that cannot be read now are left out.
+
+
+def damaged(session_id: str, error: Failure, noticed_at: str) -> PlanSummary:
+    """Return a plan as lists show it if its file was never a plan that could be read."""
+    return PlanSummary(
+        session_id=session_id,
+        status=PlanState.PAUSED.value,
+        created_by="",
+        intent=None,
+        tasks={},
+        created_at=noticed_at,
+        updated_at=noticed_at,
+        revision=0,
+        error=error,
+    )
 
 
 def summary(plan: Plan) -> PlanSummary:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TypeVar
+from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
-from app import errors
-from app.domain import plain, plan_files, plans
+from app import clock, errors
+from app.domain import plain, plan_files, plans, records
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk, Signature
@@ -111,7 +113,7 @@ class Plans:
             _log.error("%s/%s/%s is gone, and nobody deleted the plan here", layout.PLANS, name, layout.PLAN)
 
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
-        """Return plans, newest first; of one whose file can no longer be read, the last known state.
+        """Return plans, newest first; of one whose file cannot be read or is damaged, the last known state.
 
         Raises:
             errors.Unreadable: a file that was never read cannot be read now.
@@ -212,7 +214,9 @@ class Plans:
         }
         names = iter(stale)
         while chunk := list(islice(names, _CHUNK)):
-            heads, more = await run(partial(_heads, files, chunk))
+            noticed_at = clock.stamp(self._context.clock.now())
+            known = {name: stale[name].summary for name in chunk}
+            heads, more = await run(partial(_heads, files, known, noticed_at))
             unread |= more
             for name, head in heads.items():
                 # A plan put meanwhile is newer than the one read.
@@ -227,8 +231,8 @@ class Plans:
 
 
 def _tell_damage(name: str, head: _Head) -> None:
-    if head.summary is None:
-        _log.warning("not listed: %s/%s/%s cannot be read as a plan", layout.PLANS, name, layout.PLAN)
+    if head.summary is None or head.summary.error is not None:
+        _log.warning("%s/%s/%s cannot be read as a plan", layout.PLANS, name, layout.PLAN)
 
 
 def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
@@ -260,18 +264,29 @@ def _says_the_same(one: plans.Plan, other: plans.Plan) -> bool:
 def _read(files: Disk, session_id: str) -> plans.Plan | None:
     path = layout.plan_file(session_id)
     try:
-        plan = plan_files.read(files.read(path))
+        plan = _load(files, path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        raise _damaged(path, f"it cannot be loaded as a file ({error.strerror})", []) from error
-    except errors.InputRefused as error:
-        raise _damaged(path, error.message, error.flaws) from error
+    _expect_of(path, plan, session_id)
+    return plan
+
+
+def _expect_of(path: str, plan: plans.Plan, session_id: str) -> None:
     if plan.session_id != session_id:
         told = f"is {plan.session_id!r:.80}, and its folder belongs to {session_id!r:.80}"
         flaw = errors.Flaw(path="$.session_id", code="other_session", message=told)
         raise _damaged(path, f"{flaw.path}: {told}", [flaw])
-    return plan
+
+
+def _load(files: Disk, path: str) -> plans.Plan:
+    try:
+        return plan_files.read(files.read(path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise _damaged(path, f"it cannot be loaded as a file ({error.strerror})", []) from error
+    except errors.InputRefused as error:
+        raise _damaged(path, error.message, error.flaws) from error
 
 
 def check(files: Disk, name: str) -> str | None:
@@ -300,13 +315,23 @@ def _signatures(files: Disk) -> tuple[dict[str, Signature], dict[str, errors.Unr
     return _looked_at(files.names(layout.PLANS), lambda name: files.signature(f"{layout.PLANS}/{name}/{layout.PLAN}"))
 
 
-def _heads(files: Disk, names: list[str]) -> tuple[dict[str, _Head], dict[str, errors.Unreadable]]:
+def _heads(
+    files: Disk, known: Mapping[str, plans.PlanSummary | None], noticed_at: str
+) -> tuple[dict[str, _Head], dict[str, errors.Unreadable]]:
     def head(name: str) -> _Head:
         # Read first: a file that changes during the read is read again the next time.
-        signature = files.signature(f"{layout.PLANS}/{name}/{layout.PLAN}")
-        return _Head(signature, _summary(files, name))
+        path = f"{layout.PLANS}/{name}/{layout.PLAN}"
+        signature, before = files.signature(path), known[name]
+        try:
+            plan = _load(files, path)
+            if before is not None:
+                _expect_of(path, plan, before.session_id)
+        except errors.Conflict as error:
+            return _Head(signature, _damaged_summary(name, before, error, noticed_at))
+        # A copy in a folder of another name does not count.
+        return _Head(signature, plans.summary(plan) if _belongs(plan.session_id, name) else None)
 
-    return _looked_at(names, head)
+    return _looked_at(known, head)
 
 
 def _looked_at(names: Iterable[str], look: Callable[[str], T]) -> tuple[dict[str, T], dict[str, errors.Unreadable]]:
@@ -322,15 +347,19 @@ def _looked_at(names: Iterable[str], look: Callable[[str], T]) -> tuple[dict[str
     return found, unread
 
 
-def _summary(files: Disk, name: str) -> plans.PlanSummary | None:
-    try:
-        plan = plan_files.read(files.read(f"{layout.PLANS}/{name}/{layout.PLAN}"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except (OSError, errors.InputRefused):
-        return None
-    belongs = layout.can_have_plan(plan.session_id) and layout.file_name(plan.session_id) == name
-    return plans.summary(plan) if belongs else None
+def _damaged_summary(
+    name: str, known: plans.PlanSummary | None, error: errors.Conflict, noticed_at: str
+) -> plans.PlanSummary | None:
+    failure = records.StepError(code=error.code, message=error.message).to_json()
+    if known is not None:
+        return dataclasses.replace(known, error=failure)
+    # A shortened name does not tell the session.
+    session_id = unquote(name)
+    return plans.damaged(session_id, failure, noticed_at) if _belongs(session_id, name) else None
+
+
+def _belongs(session_id: str, name: str) -> bool:
+    return layout.can_have_plan(session_id) and layout.file_name(session_id) == name
 
 
 def _place(summary: plans.PlanSummary) -> tuple[str, str]:

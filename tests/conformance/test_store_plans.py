@@ -415,20 +415,24 @@ class TestByHand:
         ],
     )
     async def test_a_damaged_one_is_told_and_stays(self, harness: StoreHarness, content: bytes, path: str) -> None:
-        """A file that cannot be trusted is told with the place of the fault, listed nowhere, and left as it is."""
+        """A file that cannot be trusted is told with the place of the fault, listed with it, and left as it is."""
         store = await harness.open()
         await store.plans.put(made("sp_2"))
         by_hand(harness, content)
         with pytest.raises(errors.Conflict) as refused:
             await store.plans.get("sp_1")
+        shown = [each for each in await store.plans.list(PlanQuery()) if each.session_id != "sp_2"]
 
         assert (refused.value.code, refused.value.detail["file"]) == ("plan_damaged", PATH)
         assert [flaw["path"] for flaw in refused.value.detail["flaws"]] == [path]
-        assert await listed(harness) == [("sp_2", "draft", 1)]
         assert harness.files().read(PATH) == content
+        # A sound plan in the folder of another is a copy.
+        assert path == "$.session_id" or [
+            (each.session_id, each.status, each.error and each.error["message"]) for each in shown
+        ] == [("sp_1", "paused", refused.value.message)]
 
     async def test_a_damaged_one_is_logged_once(self, harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
-        """Whoever lists plans learns from the log which file is left out, and again only when it has changed."""
+        """Whoever lists plans learns from the log which file is no plan, and again only when it has changed."""
         store = await harness.open()
         await store.plans.put(made())
         for content in (b"{", b"[12"):
@@ -436,9 +440,7 @@ class TestByHand:
             await listed(harness)
             await listed(harness)
 
-        assert [record.getMessage() for record in caplog.records] == [
-            f"not listed: {PATH} cannot be read as a plan"
-        ] * 2
+        assert [record.getMessage() for record in caplog.records] == [f"{PATH} cannot be read as a plan"] * 2
 
     async def test_a_change_by_hand_is_listed_at_once(self, harness: StoreHarness) -> None:
         """Files that come, change, break and go are listed as they are, without a restart."""
@@ -448,7 +450,8 @@ class TestByHand:
         by_hand(harness, json.dumps(BY_HAND | {"revision": 7}).encode())
         assert await listed(harness) == [("sp_1", "running", 7)]
         by_hand(harness, b"{")
-        assert await listed(harness) == []
+        assert await listed(harness) == [("sp_1", "running", 7)]
+        assert [each.error and each.error["code"] for each in await store.plans.list(PlanQuery())] == ["plan_damaged"]
         by_hand(harness, json.dumps(BY_HAND).encode())
         by_hand(harness, json.dumps(BY_HAND | {"session_id": "sp_3"}).encode(), "sp_3")
         assert await listed(harness) == [("sp_3", "running", 1), ("sp_1", "running", 1)]
@@ -504,7 +507,7 @@ class TestLists:
         await store.plans.put(made("sp_0", revision=2))
         await store.plans.put(made("sp_9"))
         by_hand(harness, b"{", "sp_2")
-        assert len(await listed(harness)) == 3
+        assert len(await listed(harness)) == 4
         await listed(harness)
 
         read = [path.split("/")[1] for path in counting.read_files]

@@ -172,7 +172,7 @@ async def test_removing_races_with_beginning(service: Planned) -> None:
     "content", ["", "{", "[]", "null", '{"session_id": "other", "tasks": []}', "[" * 100_000, "\ud800"]
 )
 async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) -> None:
-    """A file that is no plan is a 409 `plan_damaged` for whoever asks for it, and is not in the way of others."""
+    """A file that is no plan is a 409 `plan_damaged` for whoever asks for it; lists show it as it was, and why."""
     plan, other = await service.plan(*sweeping(2)), await service.plan(*sweeping(1))
     whole = service.file(plan).read_bytes()
     service.by_hand(plan, content)
@@ -189,7 +189,10 @@ async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) 
     healed = await service.shown(plan)
 
     assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(409, "plan_damaged")] * 4
-    assert [row["session_id"] for row in listed] == [other["session_id"]]
+    assert [(row["session_id"], row["status"], row["error"] and row["error"]["message"]) for row in listed] == [
+        (other["session_id"], "draft", None),
+        (plan["session_id"], "draft", answers[0].json()["detail"]),
+    ]
     assert (left, healed) == (kept, plan)
 
 
@@ -288,6 +291,31 @@ async def test_a_file_that_is_damaged_while_its_plan_runs(service: Planned) -> N
     assert torn == whole[: len(whole) // 2]
     assert states(ended) == {1: "done", 2: "done"}
     assert len(await service.runs_of(plan)) == 2
+
+
+async def test_a_file_that_is_damaged_at_a_start(project: Project) -> None:
+    """The plan is listed with the reason, and goes on by itself once its file is put right."""
+    toolbox = chores.Toolbox()
+    toolbox.hold(1)
+    async with planning.in_process(project, toolbox) as service:
+        plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
+        await toolbox.begun(1)
+        await service.comes_to(plan, "running", "blocked")
+    file = service.file(plan)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-9])
+    toolbox.release(1)
+    async with planning.in_process(project, toolbox) as service:
+        (listed,) = (await service.http.get("/api/sessions")).json()
+        file.write_bytes(whole)
+        ended = await service.ends(plan)
+
+    assert (listed["session_id"], listed["status"], listed["error"]["code"]) == (
+        plan["session_id"],
+        "paused",
+        "plan_damaged",
+    )
+    assert states(ended) == {1: "done", 2: "done"}
 
 
 async def test_a_run_of_a_plan_that_is_damaged_can_go(project: Project) -> None:

@@ -20,7 +20,7 @@ export function Plans() {
 
 /** @type {[string, (plan: any) => any, string?][]} */
 const PLANS = [
-  ["Status", (plan) => html`<${Status} of=${plan.status} />`],
+  ["Status", (plan) => html`<${Status} of=${plan.status} note=${plan.error?.message} />`],
   ["Plan", (plan) => html`<a class="row-link" dir="auto" href=${`/plans/${plan.session_id}`}>${plan.intent || plan.session_id}</a>`, "wide"],
   ["Tasks", (plan) => Object.entries(plan.tasks).map(([state, count]) => `${count} ${state.replace("_", " ")}`).join(", ") || "none yet"],
   ["Changed", (plan) => html`<${Ago} at=${plan.updated_at} />`, "right"],
