@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from types import NoneType
 from typing import Any
@@ -140,6 +140,11 @@ class Decisions:
     overrides: dict[str, plain.Json] = field(default_factory=dict)
     """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …), and the marks."""
 
+    def copy(self) -> Decisions:
+        """Return decisions that further lines are folded into without changing these."""
+        copied = {name: dict(getattr(self, name)) for name in _GROWING}
+        return replace(self, **copied)  # type: ignore[arg-type]
+
     def apply(self, line: Mapping[str, Any]) -> None:
         """Fold one line in.
 
@@ -178,7 +183,7 @@ class Decisions:
             case DecisionKind.ENDED:
                 self.ended = _ended(line)
             case DecisionKind.VOTED:
-                self.votes.setdefault(line["gate_id"], []).append(Vote.in_line(line))
+                self.votes[line["gate_id"]] = [*self.votes.get(line["gate_id"], ()), Vote.in_line(line)]
                 return
             case DecisionKind.LABELLED:
                 self._label(line)
@@ -215,7 +220,7 @@ class Decisions:
             due_at=line.get("due_at"),
             branch=line.get("branch") or "",
         )
-        self.attempts.setdefault(begun.key, []).append(begun)
+        self.attempts[begun.key] = [*self.attempts.get(begun.key, ()), begun]
         if self.paused is None:
             self.let_go = None
         if begun.due_at is not None:
@@ -269,6 +274,9 @@ class Decisions:
         self.overrides["labels"] = {**(known if isinstance(known, dict) else {}), **changed}
         if "pinned" in line:
             self.overrides["pinned"] = pinned
+
+
+_GROWING = tuple(each.name for each in fields(Decisions) if each.default_factory is dict)
 
 
 def event(run_id: str, line: Mapping[str, Any], taken: int, number: int) -> Event:

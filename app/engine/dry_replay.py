@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import dataclasses
+import weakref
+from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from app import errors
-from app.domain import gates, usage_sums, views
+from app.domain import gates, runs, usage_sums, views
 from app.domain.gates import OpenGate
 from app.domain.operations import Gate
+from app.domain.records import Record
 from app.domain.slots import Board, Progress
 from app.engine import open_steps, ports
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
-from app.engine.replay import ReadBlob, replay
+from app.engine.replay import ReadBlob, hand_out_all, replay
 from app.engine.stores import Loaded
 
 
+class Rehearsals:
+    """Drivers of unfinished runs that were shown: of one that has grown since, only the new lines are replayed."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, _Rehearsal] = OrderedDict()
+        # A branch that has not begun must be closed before it is collected.
+        weakref.finalize(self, _close_all, self._kept)
+
+    def take(self, loaded: Loaded) -> _Rehearsal | None:
+        """Remove and return the driver of a run whose further lines it can be given."""
+        kept = self._kept.pop(loaded.start.run_id, None)
+        if kept is not None and not kept.fits(loaded):
+            kept.scheduler.close()
+            return None
+        return kept
+
+    def keep(self, rehearsal: _Rehearsal) -> None:
+        """Keep a driver until its run is shown again, or until others were shown later."""
+        run_id = rehearsal.start.run_id
+        if (former := self._kept.pop(run_id, None)) is not None:
+            former.scheduler.close()
+        self._kept[run_id] = rehearsal
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)[1].scheduler.close()
+
+
 async def review(
-    loaded: Loaded, driver: ports.Driver | None, read_blob: ReadBlob, *, elsewhere: bool = False
+    loaded: Loaded,
+    driver: ports.Driver | None,
+    read_blob: ReadBlob,
+    *,
+    elsewhere: bool = False,
+    rehearsals: Rehearsals | None = None,
 ) -> views.RunView:
     """Return a run by its authority.
 
@@ -25,6 +62,7 @@ async def review(
 
     Args:
         elsewhere: Whether another process may be executing it, so that its open steps are shown.
+        rehearsals: Keeps the driver for the next review of the run.
 
     Raises:
         errors.JournalCorrupt: a blob that the driver reads is missing or wrong.
@@ -33,12 +71,12 @@ async def review(
     if driver is None:
         return views.on_board(view, _bare(view))
     try:
-        context, asks = await _rehearsed(loaded, driver, read_blob)
+        board, asks = await _rehearsed(loaded, driver, read_blob, rehearsals)
     except errors.Unreadable:
         raise
     except errors.Fault:
         return views.on_board(view, _bare(view))
-    view = views.on_board(view, context.board())
+    view = views.on_board(view, board)
     return open_steps.executed_elsewhere(view, loaded, asks) if elsewhere else view
 
 
@@ -80,16 +118,58 @@ async def open_asks(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -
         return {}
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Rehearsal:
+    start: runs.RunStart
+    dead: frozenset[int]
+    context: DriverContext
+    scheduler: DriverScheduler
+    handed_out: int = 0
+    last: Record | None = None
+
+    def fits(self, loaded: Loaded) -> bool:
+        # Lines that were read once stay the same values as long as only new ones are read.
+        known = loaded.records[self.handed_out - 1 : self.handed_out] if self.handed_out else [None]
+        same = self.start == loaded.start and self.dead == loaded.decisions.dead
+        return same and len(known) == 1 and known[0] is self.last
+
+    async def advance(self, loaded: Loaded, read_blob: ReadBlob) -> None:
+        new = loaded.records[self.handed_out :]
+        if self.handed_out:
+            await hand_out_all(self.scheduler, new, loaded, read_blob)
+        else:
+            await replay(self.scheduler, loaded, read_blob)
+        if new:
+            self.handed_out, self.last = self.handed_out + len(new), new[-1]
+
+
 async def _rehearsed(
-    loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob
-) -> tuple[DriverContext, Mapping[str, Ask]]:
+    loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob, rehearsals: Rehearsals | None = None
+) -> tuple[Board, Mapping[str, Ask]]:
+    rehearsal = (rehearsals and rehearsals.take(loaded)) or _begun(loaded, driver)
+    is_kept = False
+    try:
+        await rehearsal.advance(loaded, read_blob)
+        board = rehearsal.context.board()
+        found = dataclasses.replace(board, slots=dict(board.slots)), dict(rehearsal.scheduler.asks)
+        is_kept = bool(rehearsals and rehearsal.handed_out) and loaded.decisions.ended is None
+    finally:
+        if not is_kept:
+            rehearsal.scheduler.close()
+    if rehearsals is not None and is_kept:
+        rehearsals.keep(rehearsal)
+    return found
+
+
+def _begun(loaded: Loaded, driver: ports.Driver) -> _Rehearsal:
     context = DriverContext(loaded.start, lambda key, facts: None)
     scheduler = DriverScheduler(lambda: driver.drive(context))
-    try:
-        await replay(scheduler, loaded, read_blob)
-        return context, dict(scheduler.asks)
-    finally:
-        scheduler.close()
+    return _Rehearsal(start=loaded.start, dead=loaded.decisions.dead, context=context, scheduler=scheduler)
+
+
+def _close_all(kept: Mapping[str, _Rehearsal]) -> None:
+    for rehearsal in kept.values():
+        rehearsal.scheduler.close()
 
 
 def _bare(view: views.RunView) -> Board:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from app import clock, errors
 from app.domain import allowed_orders, budgets, plain, records, runs, shapes, slots, states, views
 from app.domain.limits import NO_LIMITS
-from app.engine import aio, stores
+from app.engine import aio, dry_replay, stores
 from app.services import output_times, requests
 
 if TYPE_CHECKING:
     from app.engine import ports, run_engine
 
 READY_ANSWERS = 256  # Runs whose last answer is kept as bytes.
-REVIEWS = 16  # Runs at rest whose review is kept.
+REVIEWS = 16  # Runs at rest whose review is kept, and runs that grow whose driver is.
 
 COUNTED_SECONDS = 1.0
 """How long an answer about a run with limits is kept whose calls, and those of runs below it, are made elsewhere."""
@@ -65,6 +65,7 @@ class RunReader:
         self._drivers = drivers
         self._answers: OrderedDict[str, _Cached] = OrderedDict()
         self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
+        self._rehearsals = dry_replay.Rehearsals(REVIEWS)
         self._forgotten = 0
         self._outputs = output_times.OutputTimes(engine, clock)
 
@@ -266,7 +267,7 @@ class RunReader:
         from app.services import stored_views
 
         try:
-            return await stored_views.read(self._store, self._engine, self._drivers, run_id)
+            return await stored_views.read(self._store, self._engine, self._drivers, run_id, self._rehearsals)
         except errors.JournalCorrupt as error:
             # One that is queued or asleep here would only be found damaged when its turn comes.
             await self._engine.reload(run_id)

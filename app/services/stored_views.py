@@ -13,16 +13,23 @@ from app.engine import dry_replay, ports, run_engine, stores
 
 
 async def read(
-    store: stores.RunStore, engine: run_engine.RunEngine, drivers: Mapping[str, ports.Driver], run_id: str
+    store: stores.RunStore,
+    engine: run_engine.RunEngine,
+    drivers: Mapping[str, ports.Driver],
+    run_id: str,
+    rehearsals: dry_replay.Rehearsals,
 ) -> views.RunView:
     """Return a run as its journal shows it.
+
+    Args:
+        rehearsals: Keeps the drivers of runs that grow.
 
     Raises:
         errors.JournalCorrupt: it is damaged.
     """
     loaded = await store.read(run_id)
     driver, read_blob = drivers.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
-    view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True)
+    view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True, rehearsals=rehearsals)
     if engine.elsewhere:
         return await _parked(store, view)
     # A run that waits for people does so whether a process has it or not; any other open step was only cut off.

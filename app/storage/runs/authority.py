@@ -159,6 +159,25 @@ def judge(run_id: str, start: runs.RunStart, steps: Reading, control: Reading) -
     )
 
 
+def continued(former: Authority, steps: Reading, control: Reading, folded: int) -> Authority | None:
+    """Return a run whose journals have grown; its decisions are folded on in place. None: read it as a whole.
+
+    Args:
+        folded: Control lines that its decisions contain.
+    """
+    known = former.records
+    try:
+        new = [records.read(len(known) + count, line.fields) for count, line in enumerate(steps.lines[len(known) :])]
+        for line in control.lines[folded:]:
+            former.decisions.apply(line.fields)
+            check_types(former.decisions)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+    if (new and not output_fits(new[-1])) or former.decisions.known_lines > len(steps.lines):
+        return None
+    return dataclasses.replace(former, steps=steps, control=control, records=[*known, *new])
+
+
 def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
     """Read start.json.
 

@@ -38,6 +38,18 @@ class Written:
     counts: Mapping[str, int] = field(default_factory=dict)  # Number of events by type.
     ordered_pauses: int = 0  # Pauses among them that a person asked for, each of which has its control line.
 
+    def followed_by(self, more: Written) -> Written:
+        """Return the content of a file of which this was read before the rest."""
+        return Written(
+            last=max(self.last, more.last),
+            numbers=self.numbers | more.numbers,
+            refused=self.refused | more.refused,
+            notes=self.notes | more.notes,
+            positions=self.positions | more.positions,
+            counts=Counter(self.counts) + Counter(more.counts),
+            ordered_pauses=self.ordered_pauses + more.ordered_pauses,
+        )
+
 
 def encoded(*told: events.Event) -> bytes:
     """Write events as lines."""

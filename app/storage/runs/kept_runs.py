@@ -6,11 +6,10 @@ before. Whatever does not fit that is read as a whole, as after a crash.
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass
 
-from app.domain import decisions, records
+from app.domain import decisions
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
@@ -88,7 +87,7 @@ def reopen(context: StorageContext, kept: KeptRun, lock: Lock) -> FoundRun | Non
     fresh = control.lines[len(former.control.lines) :]
     if any(line.fields["kind"] in _REJUDGED for line in fresh):
         return None
-    found = _judged(former, steps, control, control.lines[position.control :])
+    found = authority.continued(former, steps, control, position.control)
     if found is None or any(authority.missing_blobs(context.disk, found, len(former.records))):
         return None
     return _opening(context, kept, found, lock)
@@ -112,20 +111,6 @@ def _read_on(files: Disk, path: str, former: Reading, count: int) -> Reading | N
     return reading if whole else None
 
 
-def _judged(former: Authority, steps: Reading, control: Reading, unfolded: list[chain.Line]) -> Authority | None:
-    known = former.records
-    try:
-        new = [records.read(len(known) + count, line.fields) for count, line in enumerate(steps.lines[len(known) :])]
-        for line in unfolded:
-            former.decisions.apply(line.fields)
-            authority.check_types(former.decisions)
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return None
-    if (new and not authority.output_fits(new[-1])) or former.decisions.known_lines > len(steps.lines):
-        return None
-    return dataclasses.replace(former, steps=steps, control=control, records=[*known, *new])
-
-
 def _opening(context: StorageContext, kept: KeptRun, found: Authority, lock: Lock) -> FoundRun:
     written = _written(context.disk, kept)
     new = found.records[len(kept.authority.records) :]
@@ -144,13 +129,4 @@ def _written(files: Disk, kept: KeptRun) -> Written:
     path = f"{layout.run_folder(kept.authority.run_id)}/{layout.EVENTS}"
     if disk_port.mend(files, path) < kept.events_end:
         return events_file.read_written(files, kept.authority.run_id)
-    more, former = events_file.written(files.read(path, kept.events_end)), kept.written
-    return Written(
-        last=max(former.last, more.last),
-        numbers=former.numbers | more.numbers,
-        refused=former.refused | more.refused,
-        notes=former.notes | more.notes,
-        positions=former.positions | more.positions,
-        counts=Counter(former.counts) + Counter(more.counts),
-        ordered_pauses=former.ordered_pauses + more.ordered_pauses,
-    )
+    return kept.written.followed_by(events_file.written(files.read(path, kept.events_end)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from app import clock, errors
@@ -13,6 +14,7 @@ from app.storage import layout
 from app.storage.journal import chain, damage
 from app.storage.runs import adoption, authority, census
 from app.storage.runs import missing_lines as missing
+from app.storage.runs.growing_runs import GrowingRuns
 from app.storage.storage_context import StorageContext
 
 Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]]
@@ -26,6 +28,7 @@ class RunFolders:
         self._context = context
         self._identity = identity
         self._adopt = adopt
+        self._growing = GrowingRuns(context.disk)
 
     async def look(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
         """Read a run without taking or changing it.
@@ -36,8 +39,10 @@ class RunFolders:
         Raises:
             errors.NotFound, errors.JournalCorrupt: as the port says.
         """
+        disk, growing = self._context.disk, self._growing
+        read = partial(missing.read, disk, run_id, deep=True) if deep else partial(growing.read, run_id)
         try:
-            return await self._context.workers.run(lambda: missing.read(self._context.disk, run_id, deep=deep).loaded())
+            return await self._context.workers.run(lambda: read().loaded())
         except errors.NotFound:
             found, start = await self.by_hand(run_id)
         converted = adoption.convert(found, start, clock.stamp(self._context.clock.now()), inline=True)

@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import clock, errors
-from app.domain import decisions, slots, states, views
-from app.engine import stores
+from app.domain import decisions, records, slots, states, views
+from app.engine import driver_scheduler, replay, stores
 from app.services import run_reader
 from app.storage import memory_store
 from tests.unit.worker import pools, toys
 
 DONE = states.RunState.DONE
+ADDED = ("batch", "prev", "crc32", "event")  # Fields of a line that its journal has added.
 
 
 class CountingStore(memory_store.MemoryStore):
@@ -135,6 +136,42 @@ async def test_a_run_in_the_hands_of_another_process_is_read_afresh(bench: pools
     after = await shown(reading_room, run_id)
 
     assert (before["status"], after["status"]) == ("pending", "paused")
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+async def test_each_line_of_a_run_in_the_hands_of_another_process_is_replayed_once(
+    bench: pools.Bench, monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    """However long the run is, a poll gives its driver the new lines only; after a resume it begins anew."""
+    keys = [f"s{number}" for number in range(20)]
+    # With the limit, a branch has not begun while the run is shown.
+    program: list[toys.Step] = [{"gather": {"a": toys.tools(*keys[:12]), "b": toys.tools(*keys[12:])}, "limit": limit}]
+    done = await bench.submit(*program)
+    await bench.ended(done)
+    run_id, reading_room = await bench.create(*program, owner="process"), reader(bench)
+    handed, hand_out = list[str](), replay.hand_out
+
+    def counted(scheduler: driver_scheduler.DriverScheduler, record: records.Record, loaded: stores.Loaded) -> None:
+        handed.append(record.key)
+        hand_out(scheduler, record, loaded)
+
+    monkeypatch.setattr(replay, "hand_out", counted)
+    log = await bench.store.open(run_id)
+    lines = [record.line for record in (await bench.store.read(done)).records]
+    for count, line in enumerate(lines, 1):
+        await log.append_step({name: line[name] for name in line if name not in ADDED})
+        handed.clear()
+        answer = await shown(reading_room, run_id)
+
+        assert handed == [line["key"]]
+        assert set(answer["cache_summary"]) == {line["key"] for line in lines[:count]}
+    await log.decide(decisions.DecisionKind.RESUMED, {"dead": [[19, 19]]})
+    await log.close()
+    handed.clear()
+    answer = await shown(reading_room, run_id)
+
+    assert handed == [line["key"] for line in lines[:19]]
+    assert set(answer["cache_summary"]) == set(handed)
 
 
 async def test_a_queued_run_says_what_it_waits_for(bench: pools.Bench) -> None:

@@ -1,0 +1,136 @@
+"""Growing runs: of a run that grows each line is read once, and what is found is what a whole reading finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.domain import decisions, records
+from app.domain.decisions import DecisionKind
+from app.engine import stores
+from app.storage.journal import chain
+from app.storage.runs.folder_log import FolderLog
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, StoreHarness
+
+
+async def grow(log: FolderLog, key: str) -> None:
+    """Begin and record a step."""
+    facts = {"key": key, "attempt": 1, "operation": f"sha256:{key}"}
+    await log.decide(DecisionKind.STARTED, facts)
+    await log.append_step(store_harness.step(key))
+    await log.flush()
+
+
+async def outcome(reading: Awaitable[stores.Loaded]) -> stores.Loaded | str:
+    """Return what is read of the run, or why it cannot be read."""
+    try:
+        return await reading
+    except errors.ControlRoomError as error:
+        return error.message
+
+
+def whole(harness: StoreHarness) -> Awaitable[stores.Loaded]:
+    """Read the whole run."""
+    return harness.store._parts.folders.look(RUN, deep=True)
+
+
+async def test_each_line_of_a_run_that_grows_is_read_once(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the run is, a reading costs its new lines; one that finds nothing new costs none."""
+    log = await store_harness.begun(harness)
+    for number in range(30):
+        await grow(log, f"s{number}")
+    await harness.store.read(RUN)
+    read: list[str] = []
+    of_line, apply = records.read, decisions.Decisions.apply
+
+    def counted(position: int, line: dict[str, Any]) -> records.Record:
+        read.append("step")
+        return of_line(position, line)
+
+    def applied(decided: decisions.Decisions, line: dict[str, Any]) -> None:
+        read.append("decision")
+        apply(decided, line)
+
+    monkeypatch.setattr(records, "read", counted)
+    monkeypatch.setattr(decisions.Decisions, "apply", applied)
+    for number in range(30, 34):
+        await grow(log, f"s{number}")
+        read.clear()
+        found = await harness.store.read(RUN)
+        assert read == ["step", "decision"]
+        assert await harness.store.read(RUN) == found
+        assert len(read) == 2
+
+    assert [record.key for record in found.records] == [f"s{number}" for number in range(34)]
+    assert found.decisions.highest_attempt == {f"s{number}": 1 for number in range(34)}
+
+
+async def test_a_reading_after_any_decision_finds_what_a_whole_one_does(harness: StoreHarness) -> None:
+    """Decisions that change the meaning of earlier lines are among them."""
+    log = await store_harness.begun(harness)
+    acts: list[tuple[DecisionKind, dict[str, Any]]] = [
+        (DecisionKind.TAKEN, {}),
+        (DecisionKind.LABELLED, {"labels": {"book": "one"}}),
+        (DecisionKind.VOTED, {"gate_id": "g", "decision": "approve", "message": None}),
+        (DecisionKind.PAUSED, {"reason": "paused_by_person"}),
+        (DecisionKind.UNPAUSED, {}),
+        (DecisionKind.RELEASED, {}),
+        (DecisionKind.CANCEL_REQUESTED, {}),
+        (DecisionKind.RESUMED, {"dead": [[0, 1]]}),
+        (DecisionKind.TAKEN, {}),
+        (DecisionKind.PLACED, {"worker": "w"}),
+    ]
+    for number, (kind, facts) in enumerate(acts):
+        await grow(log, f"s{number}")
+        await harness.store.read(RUN)
+        await log.decide(kind, facts)
+        await log.flush()
+
+        assert (kind, await harness.store.read(RUN)) == (kind, await whole(harness))
+
+
+def cut(content: bytes) -> bytes:
+    """Return a journal without its last line."""
+    return content[: content.rfind(b"\n", 0, -1) + 1]
+
+
+def anew(content: bytes) -> bytes:
+    """Return a journal with other lines, of which there are more."""
+    lines = [json.loads(line) for line in content.splitlines()]
+    anchor = lines[0]["prev"]
+    bare = [{name: line[name] for name in line if name not in ("batch", "prev", "crc32")} for line in lines]
+    return chain.sealed([*({**line, "title": "changed"} for line in bare), bare[-1]], anchor)[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("steps.jsonl", cut),
+        ("control.jsonl", cut),
+        ("steps.jsonl", anew),
+        ("steps.jsonl", lambda content: content.replace(b"output of s0", b"output of S0")),
+        ("start.json", lambda content: content + b" "),
+    ],
+)
+async def test_a_change_of_what_was_read_is_found(
+    harness: StoreHarness, file: str, change: Callable[[bytes], bytes]
+) -> None:
+    """A file that does not continue what was read before is read as a whole."""
+    log = await store_harness.begun(harness)
+    for number in range(3):
+        await grow(log, f"s{number}")
+        await harness.store.read(RUN)
+    await log.close()
+    before = await harness.store.read(RUN)
+    harness.change(file, change)
+    found = await outcome(harness.store.read(RUN))
+
+    assert found != before
+    assert found == await outcome(whole(harness))
