@@ -51,7 +51,7 @@ async def limit(
     """
     decided, run_id = log.loaded.decisions, log.loaded.start.run_id
     if decided.ended or decided.cancel_requested_at:
-        raise errors.WrongState(f"the run {run_id} is {decided.status} and cannot be limited any more")
+        raise run_engine.wrong_state(run_id, decided.status, "limit", run_engine.cancelling(decided))
     facts = {"limits": limits.to_json(), **authors.facts(author)}
     await _decide(log, decisions.DecisionKind.LIMITED, facts, reach, "limit")
     if spends is not None:

@@ -17,6 +17,7 @@ from app.domain.states import RunState
 from app.domain.views import OpenStep, RunView
 
 if TYPE_CHECKING:
+    from app.domain.decisions import Decisions
     from app.domain.inputs import Delivery
     from app.domain.operations import Operation
     from app.engine.open_steps import PerformedStep, StepWait
@@ -261,6 +262,25 @@ class RunEngine(RunAdmission, RunOrders, RunViews, RunChanges, Protocol):
         """Return what keeps calls of agents within limits and budgets; None: nothing does."""
 
 
-def wrong_state(run_id: str, state: str, asked: str) -> errors.WrongState:
-    """Return the refusal of a command that does not fit the state of its run."""
-    return errors.WrongState(f"the run {run_id} is {state} and cannot be {asked}", detail={"status": str(state)})
+FOREIGN = "it is from another data directory, and a resume takes it over"
+_TAKES = {
+    "cancel": "only an unfinished run is cancelled",
+    "pause": "only a pending, running or waiting run is paused",
+    "unpause": "only a paused run is unpaused",
+    "limit": "the limits of an ended run are final",
+    "resume": "only a failed or cancelled run is resumed",
+}
+
+
+def wrong_state(run_id: str, state: str, order: str, why: str = "") -> errors.WrongState:
+    """Return the refusal of an order that does not fit the state of its run.
+
+    Args:
+        why: Reason where the state does not explain it.
+    """
+    return errors.WrongState(f"run {run_id} is {state}; {why or _TAKES[order]}", detail={"status": str(state)})
+
+
+def cancelling(decided: Decisions) -> str:
+    """Return why a run takes no order during its cancellation; empty without one, or after it."""
+    return "it is being cancelled" if decided.cancel_requested_at and not decided.ended else ""

@@ -36,7 +36,7 @@ class Orders:
         async with self._steps.leases.of(run_id) as log:
             written = await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, authors.facts(author))
             if not written and log.loaded.decisions.ended is not None:
-                raise _wrong(run_id, log.loaded.decisions.status, "cancelled")
+                raise _wrong(run_id, log.loaded.decisions.status, "cancel")
         await self._tell_cancel(run_id, author)
         return states.RunState.CANCELLED
 
@@ -87,7 +87,7 @@ class Orders:
             found = log.loaded.decisions
             again = interrupt and found.paused is not None and found.cancel_requested_at is None
             if found.ended or found.cancel_requested_at or (found.paused and not again):
-                raise _wrong(run_id, found.status, "paused")
+                raise _wrong(run_id, found.status, "pause", run_engine.cancelling(found))
             if not again:
                 facts = {"reason": decisions.PAUSED_BY_PERSON, **authors.facts(author)}
                 await log.decide(decisions.DecisionKind.PAUSED, facts)
@@ -101,7 +101,7 @@ class Orders:
             found, row = log.loaded.decisions, await self._store.summary(run_id)
             parked = found.paused is None and row.status == states.RunState.PAUSED
             if found.ended or found.cancel_requested_at or not (found.paused or parked):
-                raise _wrong(run_id, found.status, "unpaused")
+                raise _wrong(run_id, row.status, "unpause", run_engine.cancelling(found))
             if not parked:
                 await log.decide(decisions.DecisionKind.UNPAUSED, facts)
             await resuming.queue(log, self._steps.drivers, self._now())
@@ -113,7 +113,7 @@ class Orders:
         async with self._steps.leases.of(run_id) as log:
             found = log.loaded.decisions
             if found.ended is None or found.ended.status is states.RunState.DONE:
-                raise _wrong(run_id, found.status, "resumed")
+                raise _wrong(run_id, found.status, "resume")
             if log.loaded.start.owner != "service":
                 how = dataclasses.replace(how, overrides={**how.overrides, "owner": "service"})
             await resuming.resume(log, how, self._steps.drivers, self._steps.equipment)

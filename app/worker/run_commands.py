@@ -131,7 +131,7 @@ class RunCommands:
     ) -> states.RunState:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
-            active_run = self._admitted(await self._unfinished(run_id))
+            active_run = self._admitted(await self._unfinished(run_id, "cancel"))
         log = await self._active.load_now(active_run)
         try:
             await self._write_cancel(log, author, superseded_by)
@@ -159,16 +159,18 @@ class RunCommands:
         is_first = await _decide(log, decisions.DecisionKind.CANCEL_REQUESTED, facts)
         self._reach("pool.after_cancel")
         if not is_first and log.loaded.decisions.ended is not None:
-            raise _wrong(log.loaded.start.run_id, log.loaded.decisions.status, "cancelled")
+            raise _wrong(log.loaded.start.run_id, log.loaded.decisions.status, "cancel")
 
     # -- pause, unpause
 
     async def _pause(self, run_id: str, author: Author | None, interrupt: bool) -> states.RunState:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
-            summary = await self._unfinished(run_id)
-            if summary.status == states.RunState.PAUSED or summary.owner == "foreign":
-                raise _wrong(run_id, summary.status, "paused")
+            summary = await self._unfinished(run_id, "pause")
+            if summary.status == states.RunState.PAUSED:
+                raise _wrong(run_id, summary.status, "pause")
+            if summary.owner == "foreign":
+                raise _wrong(run_id, summary.status, "pause", run_engine.FOREIGN)
             active_run = self._admitted(summary)
         log = await self._active.load_now(active_run)
         try:
@@ -183,22 +185,22 @@ class RunCommands:
     async def _write_pause(self, log: stores.RunLog, author: Author | None) -> None:
         decided = log.loaded.decisions
         if decided.ended or decided.paused or decided.cancel_requested_at:
-            raise _wrong(log.loaded.start.run_id, decided.status, "paused")
+            raise _wrong(log.loaded.start.run_id, decided.status, "pause", run_engine.cancelling(decided))
         self._reach("pool.before_pause")
         facts = {"reason": decisions.PAUSED_BY_PERSON, **authors.facts(author)}
         if not await _decide(log, decisions.DecisionKind.PAUSED, facts):
-            raise _wrong(log.loaded.start.run_id, decided.status, "paused")
+            raise _wrong(log.loaded.start.run_id, decided.status, "pause")
         self._reach("pool.after_pause")
 
     async def _unpause(self, run_id: str, author: Author | None) -> states.RunState:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
-            return await self._unpause_resting(await self._unfinished(run_id), author)
+            return await self._unpause_resting(await self._unfinished(run_id, "unpause"), author)
         log = await self._active.load_now(active_run)
-        parked = log.loaded.decisions.paused is None and _runner(active_run).view().status is states.RunState.PAUSED
+        shown = _runner(active_run).view().status
         try:
-            if not parked:
-                await self._write_unpause(log, author)
+            if log.loaded.decisions.paused is not None or shown is not states.RunState.PAUSED:
+                await self._write_unpause(log, author, shown)
             active_run.sent_on = True
         finally:
             self._active.advance(active_run)
@@ -208,7 +210,7 @@ class RunCommands:
         run_id = summary.run_id
         if summary.owner != "service":
             if summary.status != states.RunState.PAUSED:
-                raise _wrong(run_id, summary.status, "unpaused")
+                raise _wrong(run_id, summary.status, "unpause")
             # Nothing else continues it, so the command takes it over.
             return await self._resume(run_id, run_engine.Resume(author=author))
         async with self._opened(run_id) as log:
@@ -218,14 +220,14 @@ class RunCommands:
                 raise errors.WrongState(log.loaded.missing.error(run_id).message, detail={"status": "paused"})
             parked = summary.status == states.RunState.PAUSED or run_id in self._active.parked
             if log.loaded.decisions.paused is not None or not parked:
-                await self._write_unpause(log, author)
+                await self._write_unpause(log, author, summary.status)
             await resuming.queue(log, self._drivers, self._now())
         return self._queue(summary)
 
-    async def _write_unpause(self, log: stores.RunLog, author: Author | None) -> None:
+    async def _write_unpause(self, log: stores.RunLog, author: Author | None, shown: str) -> None:
         decided = log.loaded.decisions
         if decided.paused is None or decided.ended or decided.cancel_requested_at:
-            raise _wrong(log.loaded.start.run_id, decided.status, "unpaused")
+            raise _wrong(log.loaded.start.run_id, shown, "unpause", run_engine.cancelling(decided))
         self._reach("pool.before_unpause")
         facts = authors.facts(author)
         await _decide(log, decisions.DecisionKind.UNPAUSED, facts)
@@ -236,9 +238,9 @@ class RunCommands:
     async def _limit(self, run_id: str, limits: RunLimits, author: Author | None) -> states.RunState:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
-            summary = await self._unfinished(run_id)
+            summary = await self._unfinished(run_id, "limit")
             if summary.owner == "foreign":
-                raise _wrong(run_id, summary.status, "limited: it is from another data directory, resume takes it over")
+                raise _wrong(run_id, summary.status, "limit", run_engine.FOREIGN)
             async with self._opened(run_id) as log:
                 await marking.limit(log, limits, author, self._reach, self._spending)
                 self._active.changes.note(run_id)
@@ -272,7 +274,7 @@ class RunCommands:
         state = states.RunState(summary.status)
         lost = not state.finished and summary.owner != "service"
         if run_id in self._active.active_runs or state is states.RunState.DONE or not (state.finished or lost):
-            raise _wrong(run_id, state, "resumed")
+            raise _wrong(run_id, state, "resume")
         self._refuse_while_stopping()
         async with self._opened(run_id) as log:
             self._refuse_done(run_id, log.loaded.decisions.ended)
@@ -283,7 +285,7 @@ class RunCommands:
 
     def _refuse_done(self, run_id: str, end_line: decisions.Ended | None) -> None:
         if end_line is not None and end_line.status is states.RunState.DONE:
-            raise _wrong(run_id, end_line.status, "resumed")
+            raise _wrong(run_id, end_line.status, "resume")
 
     # -- labels and pins
 
@@ -319,10 +321,10 @@ class RunCommands:
         # It may have been queued while its row was read.
         return self._active.active_runs.get(summary.run_id) or self._active.admit(summary)
 
-    async def _unfinished(self, run_id: str) -> stores.RunSummary:
+    async def _unfinished(self, run_id: str, order: str) -> stores.RunSummary:
         summary = await self._store.summary(run_id)
         if states.RunState(summary.status).finished:
-            raise _wrong(run_id, summary.status, "changed any more")
+            raise _wrong(run_id, summary.status, order)
         self._refuse_while_stopping()
         return summary
 

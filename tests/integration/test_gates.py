@@ -21,6 +21,16 @@ async def asked(project: Project) -> AsyncIterator[asking.Asked]:
         yield service
 
 
+async def test_an_unpause_of_a_waiting_run_names_its_state(asked: asking.Asked) -> None:
+    """A run that waits for an answer refuses an unpause as waiting, which it is, and not as running."""
+    run_id = await asked.start("ship")
+    await asked.asks(run_id)
+    answer = await asked.http.post(f"/api/runs/{run_id}/unpause")
+
+    assert answer.json()["detail"] == f"run {run_id} is waiting; only a paused run is unpaused"
+    assert answer.json()["facts"]["status"] == "waiting"
+
+
 async def test_a_question_is_shown_and_answered(asked: asking.Asked) -> None:
     """The run waits and shows the gate's id; the answer is told back, durable, and the run goes on to its end."""
     run_id = await asked.start("ship", labels={"book": "one"})

@@ -61,6 +61,12 @@ async def test_orders_to_an_ended_run_are_refused(service: served.Served) -> Non
     assert {verb: status for verb, (status, _) in answered.items()} == dict.fromkeys(answered, 409)
     assert {body["code"] for _, body in answered.values()} == {"wrong_state"}
     assert {body["facts"]["status"] for _, body in answered.values()} == {"done"}
+    assert {verb: body["detail"].removeprefix(f"run {run_id} is done; ") for verb, (_, body) in answered.items()} == {
+        "cancel": "only an unfinished run is cancelled",
+        "pause": "only a pending, running or waiting run is paused",
+        "unpause": "only a paused run is unpaused",
+        "resume": "only a failed or cancelled run is resumed, and it is done; fork it, or start it again",
+    }
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "unpause", "resume"])

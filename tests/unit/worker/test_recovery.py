@@ -249,7 +249,7 @@ async def test_an_interrupted_run_of_another_process_is_not_unpaused() -> None:
     await bench.crash()
     await bench.restart()
 
-    with pytest.raises(errors.WrongState, match="running and cannot be unpaused"):
+    with pytest.raises(errors.WrongState, match="is running; only a paused run is unpaused"):
         await bench.pool.unpause(run_id)
 
     await bench.close()
