@@ -20,7 +20,8 @@ SILENT_SECONDS = 5.0
 """Silence of a run under way after which its cause is looked up; each further look waits twice as long."""
 
 _OVER = ("done", "failed", "cancelled")
-_AT_REST = (*_OVER, "paused", "waiting")
+_HALTED = ("paused", "waiting")
+_AT_REST = (*_OVER, *_HALTED)
 
 _RESTING = (events.EventType.RUN_PAUSED, events.EventType.RUN_WAITING)
 _LONGEST_SILENCE_SECONDS = 60.0
@@ -98,7 +99,8 @@ async def _until_rest(
         coming = asyncio.ensure_future(anext(stream))
         try:
             while resting and not (await asyncio.wait({coming}, timeout=_QUIET_SECONDS))[0]:
-                if (await client.call(use_cases.show_run, run_id))["status"] in _AT_REST:
+                # The stream of an ended run ends by itself, however long its first event takes.
+                if (await client.call(use_cases.show_run, run_id))["status"] in _HALTED:
                     return
             wait = SILENT_SECONDS
             while silent is not None and not (await asyncio.wait({coming}, timeout=wait))[0]:
@@ -127,7 +129,7 @@ def _tell_rest(detail: JsonObject, output: Shown, client: Client) -> int:
     interrupted = client.executes and left
     if output is Shown.DETAIL:
         terminal.say_json(detail)
-    elif output is Shown.TEXT and status in ("paused", "waiting"):
+    elif output is Shown.TEXT and status in _HALTED:
         terminal.say(f"run {detail['run_id']} {status}: {detail.get('reason') or 'it needs an answer'}")
     if detail.get("error"):
         terminal.warn(f"{status}: {formats.error(detail['error'])}")

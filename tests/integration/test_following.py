@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
 from app import errors
-from app.cli import http_client
+from app.cli import following, http_client, use_cases
 from app.domain import events
 from tests.integration import project as projects
 from tests.integration import served
@@ -222,6 +222,39 @@ async def test_a_command_reads_events_that_hold_ends_of_lines(service: served.Se
 
     assert failed["data"]["error"]["detail"]["path"] == "Story/a\u2028b\x85c.md"
     assert read == await whole(service, run_id)
+
+
+class LateStream(http_client.HttpClient):
+    """A client whose stream brings nothing until it has been looked whether the run rests."""
+
+    def __init__(self, service: served.Served) -> None:
+        super().__init__(str(service.http.base_url), None)
+        self._looked = asyncio.Event()
+
+    async def call(self, wanted: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the answer of a use case."""
+        found = await super().call(wanted, *args, **kwargs)
+        if wanted is use_cases.show_run:
+            self._looked.set()
+        return found
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the run's events."""
+        await self._looked.wait()
+        async for event in super().follow(run_id, after):
+            yield event
+
+
+async def test_an_ended_run_is_shown_however_late_its_stream_begins(
+    service: served.Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command that follows an ended run shows its events, also where the first of them takes its time."""
+    run_id = (await service.run("quick"))["run_id"]
+    async with LateStream(service) as client:
+        code = await following.follow(client, run_id, following.Shown.TEXT)
+
+    assert code == 0
+    assert f"run {run_id} done" in capsys.readouterr().out
 
 
 async def test_a_command_tells_that_a_stream_is_none(project: projects.Project) -> None:
