@@ -177,7 +177,7 @@ class Explanations:
         if view.start.owner != "service":
             text = "A command of the command line executes it; if that has ended, nothing does"
         elif service is None:
-            text, act = "Nothing executes it, because no service runs", "control-room serve"
+            text, act = "Nothing executes it, because no service runs", _SERVE
         elif service.get("pid") == os.getpid():
             return [_cause(run_id, "recovering", "The service has just started and will take it up", None)]
         elif view.status is states.RunState.PENDING:
@@ -198,6 +198,8 @@ class Explanations:
             run_id, [wait.operation for wait in waits if step_causes.is_performed(wait.operation)]
         )
         found = step_causes.causes(run_id, waits, now, stalled_after, lacks)
+        if any(cause.act == _SERVE for cause in before):
+            found[0] = _left(found[0])
         first = found[0]
         if first.kind == "between_steps" and (place := self._engine.queue_place(run_id)) is not None and place.place:
             found[0] = dataclasses.replace(self._place(run_id, first.since), key=first.key)
@@ -255,6 +257,7 @@ class Explanations:
         return rows[-1].run_id if rows else None
 
 
+_SERVE = "control-room serve"
 _STOPPING: tuple[tuple[explanations.CauseKind, str], ...] = (
     ("pausing", "It pauses as soon as its open steps have ended"),
     ("cancelling", "It is being cancelled"),
@@ -282,6 +285,15 @@ def _sentence(run_id: str, chain: Sequence[Cause]) -> str:
     # What the run at the end does says nothing of why a call of another run waits for it.
     calls = [f" {cause.text}." for cause in chain if cause.kind == "budget" and cause.run_id != root]
     return f"It waits for run {root}: {text}.{''.join(calls)}"
+
+
+def _left(cause: Cause) -> Cause:
+    """Return the cause of a step that no process performs, whatever its journal alone shows."""
+    if cause.key is None or cause.kind not in ("agent", "agent_silent", "step", "between_steps"):
+        return cause
+    told = "is next" if cause.kind == "between_steps" else "was under way when the service ended"
+    text = f"Step {cause.key} {told}"
+    return dataclasses.replace(cause, kind="between_steps", text=text, act=None)
 
 
 def _cause(run_id: str, kind: explanations.CauseKind, text: str, since: str | None, *, act: str | None = None) -> Cause:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -310,6 +311,7 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
         running = await service.start("draft", args=ARRIVAL)
         await service.until(running, step="draft")
         shown = await why(service, run_id)
+        killed = shutil.copytree(project.root, project.root.parent / "killed", symlinks=True)
     before = {path: path.read_bytes() for path in (project.data / "runs").rglob("*") if path.is_file()}
     place = ["--project", str(project.root)]
 
@@ -317,6 +319,8 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
     local = json.loads(capsys.readouterr().out)
     assert await asyncio.to_thread(root.execute, ["runs", "why", running, *place]) == 0
     text = capsys.readouterr().out
+    assert await asyncio.to_thread(root.execute, ["runs", "why", running, "--project", str(killed)]) == 0
+    left = capsys.readouterr().out
     states = {}
     for each in (run_id, running):
         assert await asyncio.to_thread(root.execute, ["runs", "show", each, "--json", *place]) == 0
@@ -326,7 +330,8 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
     assert states == {run_id: ("waiting", [gate["key"]]), running: ("running", [])}
     assert local == shown
     assert local["chain"][0]["act"] == f"control-room gates answer {gate['gate_id']} approve"
-    assert "Nothing executes it, because no service runs" in text
+    assert "Nothing executes it, because no service runs; Step draft is next." in text
+    assert "Step draft was under way when the service ended." in left
     assert "control-room serve" in text
     assert {path: path.read_bytes() for path in (project.data / "runs").rglob("*") if path.is_file()} == before
 
