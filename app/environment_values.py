@@ -92,6 +92,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def flaw_of_folder(path: Path) -> str:
+    """Return what keeps a path from being a folder; empty if it is one."""
+    if os.path.isdir(path):
+        return ""
+    return f"{path} is not a folder" if os.path.lexists(path) else f"{path} does not exist"
+
+
 def flaw_of_bucket(url: str) -> str | None:
     """Say what is wrong with the address of object storage, without repeating it; None: nothing."""
     try:

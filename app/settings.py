@@ -378,7 +378,8 @@ def _check_token(server: ServerSettings, environ: Mapping[str, str]) -> list[Rem
 
 
 def _check_project(project: ProjectSettings) -> list[Remark]:
-    remarks = [] if os.path.isdir(project.project) else [_fatal("PROJECT", f"{project.project} is not a folder")]
+    places = [("PROJECT", project.project), *(("ALLOWED_ROOTS", root) for root in project.allowed_roots)]
+    remarks = [_fatal(name, flaw) for name, place in places if (flaw := environment_values.flaw_of_folder(place))]
     # Runs are written down with the folders that they are about.
     folders = {"PROJECT": project.project, "DATA_DIRECTORY": project.data_directory}
     unwritable = [name for name, folder in folders.items() if not environment_values.is_text(os.path.realpath(folder))]
@@ -390,9 +391,6 @@ def _check_project(project: ProjectSettings) -> list[Remark]:
     real, data = (Path(os.path.realpath(folders[name])) for name in ("PROJECT", "DATA_DIRECTORY"))
     if real.is_relative_to(data):
         remarks.append(_fatal("DATA_DIRECTORY", "must not be or contain the project: runs cannot work in it"))
-    remarks += [
-        _fatal("ALLOWED_ROOTS", f"{root} is not a folder") for root in project.allowed_roots if not os.path.isdir(root)
-    ]
     return remarks
 
 

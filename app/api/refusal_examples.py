@@ -10,7 +10,7 @@ _GATE = f"{_RUN}.738619ff239d"
 _ISSUE = "iss_5h2m9q0x7c1v8b3n"
 _PLAN = "sp_5h2m9q0x7c1v8b3n"
 _NEAREST = {"recipe_id": "creative_draft", "nearest": ["creative_draft_scene"]}
-_NO_RECIPE = "there is no recipe 'creative_draft'; the nearest are creative_draft_scene"
+_NO_RECIPE = "there is no recipe 'creative_draft'; did you mean creative_draft_scene?"
 _NOT_READY = "Claude Code cannot be used: it is not installed here."
 _UNREADABLE = {
     "run_id": _RUN,

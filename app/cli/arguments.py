@@ -51,13 +51,16 @@ def texts(given: Iterable[str], file: Path | None, option: str) -> dict[str, Any
     return values | _pairs(given, _pair, option)
 
 
-def labels(given: Iterable[str]) -> dict[str, str]:
+def labels(given: Iterable[str], option: str = "--label") -> dict[str, str]:
     """Return the labels of a run, which are written as `NAME=TEXT` or `NAME:TEXT`.
+
+    Args:
+        option: Option or argument that they were given by.
 
     Raises:
         errors.ArgsInvalid: naming every one that cannot be read.
     """
-    return _pairs(given, _label, "--label")
+    return _pairs(given, _label, option)
 
 
 def label(given: str) -> str:
@@ -82,7 +85,8 @@ def label_changes(given: Iterable[str]) -> dict[str, str | None]:
     """
     words = list(given)
     gone = [word for word in words if not _SIGN.search(word) and word.endswith("-")]
-    return {**labels(word for word in words if word not in gone), **{word[:-1]: None for word in gone}}
+    kept = labels((word for word in words if word not in gone), "NAME=TEXT|NAME-")
+    return {**kept, **{word[:-1]: None for word in gone}}
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -175,7 +179,8 @@ def _argument(text: str) -> tuple[str, Any]:
         return name[:-1], _json(value)
     except errors.InputRefused as error:
         flaw = error.flaws[0]
-        raise ValueError(flaw.message if flaw.path == "$" else f"{flaw.path} {flaw.message}") from error
+        what = flaw.message if flaw.path == "$" else f"{flaw.path} {flaw.message}"
+        raise ValueError(f"{what}; with = in place of := it is a text") from error
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -81,7 +81,7 @@ def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
     if any(flaw.get("code") == "args_type" for flaw in _flaws(error)):
         lines.append("""  pass any value but a text as JSON: --arg 'NAME:=["…"]'""")
     if isinstance(error, errors.DataDirectoryBusy) and error.detail.get("url"):
-        lines.append(f"  ask that one with --server {error.detail['url']}")
+        lines.append(f"  ask it with --server {error.detail['url']}; stop it for a command without that option")
     return lines
 
 

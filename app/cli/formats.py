@@ -342,7 +342,7 @@ def flaw(told: Mapping[str, Any]) -> str:
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return a hint at the names that resemble one; empty if none does."""
     near = difflib.get_close_matches(name, sorted(set(known)), _NEAREST, _RESEMBLANCE)
-    return f"; the nearest are {', '.join(near)}" if near else ""
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def _progress(detail: Mapping[str, Any]) -> str:

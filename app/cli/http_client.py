@@ -157,6 +157,8 @@ class HttpClient:
 
     def _unreachable(self, error: Exception) -> errors.ConfigurationError:
         reason = str(error) or type(error).__name__
+        if isinstance(error, httpx.ConnectError):
+            reason += "; is it running? control-room serve starts it"
         return errors.ConfigurationError(f"{self._server} cannot be reached: {reason}", code="server_unreachable")
 
     def _strange(self, answer: httpx.Response) -> errors.ConfigurationError:

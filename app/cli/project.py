@@ -23,7 +23,7 @@ _PLACES = (
     ),
     ("recipes/orchestrate/", "orchestrate: workflows of commands and programs, YAML (docs/reference/orchestrate.md)"),
     ("prompts/", "templates of prompts"),
-    ("agents.json", "agents, backends and `default_backend` (docs/reference/agents.md); not there until you write it"),
+    ("agents.json", "agents, backends and `default_backend` (docs/reference/agents.md)"),
 )
 _NEXT = """Agents speak through a small local model at first, which only shows the machinery. For real work, choose
 a backend: write {"default_backend": "claude-code"} to .control-room/agents.json. `control-room agents check`
@@ -45,11 +45,14 @@ def init(place: options.Place, as_json: bool, example: str | None) -> int:
         terminal.say_json({"data_directory": str(made), "example": written})
         return exit_codes.ExitCode.DONE
     terminal.say(f"{made} is ready:")
+    has_agents = (made / "agents.json").exists()
     for name, meaning in _PLACES:
-        terminal.say(f"  {name:<24} {meaning}")
+        absent = "; not there until you write it" if name == "agents.json" and not has_agents else ""
+        terminal.say(f"  {name:<24} {meaning}{absent}")
     if written:
         terminal.say(f"The example {example} is in {project.project}; EXAMPLE.md there describes it.")
-    terminal.say_block(_NEXT)
+    if not has_agents:
+        terminal.say_block(_NEXT)
     return exit_codes.ExitCode.DONE
 
 

@@ -363,7 +363,9 @@ def _first(named: Sequence[Entry]) -> Entry:
 
 def _unknown(recipe_id: str, known: list[str]) -> errors.UnknownRecipe:
     nearest = difflib.get_close_matches(recipe_id[:_SHOWN_CHARACTERS], sorted(set(known)), _NEAREST, _RESEMBLANCE)
-    hint = f"; the nearest are {', '.join(nearest)}" if nearest else ""
+    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+    if "/" in recipe_id or recipe_id.endswith((".json", ".yaml", ".yml")):
+        hint = "; give the id of a recipe, not its file"
     if " " in recipe_id[:_SHOWN_CHARACTERS]:
         hint += "; to find the recipe for a description, use the router (control-room route, POST /api/route)"
     return errors.UnknownRecipe(

@@ -279,7 +279,7 @@ def test_a_broken_recipe_is_exit_code_1(project: Project):
         (("small", *SAID, "--arg", "unheard=of"), "$.args.unheard"),
         (("small", *SAID, "--session-id", "--dangerous"), "$.args.agent_session_id"),
         (("document-design", *SAID), "document-design needs subject"),
-        (("smal", *SAID), "the nearest are small"),
+        (("smal", *SAID), "did you mean small?"),
         (("quick", *SAID), "start it with: control-room run"),
         (("small", "--backend", "sad"), "There is no backend 'sad'"),
         (("small", *SAID, "--working-dir", "nowhere"), "--working-dir 'nowhere' is not a folder"),

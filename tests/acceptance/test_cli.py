@@ -557,8 +557,13 @@ def test_init_makes_a_project_and_can_be_repeated(tmp_path: Path):
     folder.mkdir()
     made = programs.asked("init", "--project", folder)
     (folder / ".control-room" / "recipes" / "mine.json").write_text("{}")
-    programs.control_room("init", "--project", folder)
+    first = programs.control_room("init", "--project", folder).stdout
+    (folder / ".control-room" / "agents.json").write_text("{}")
+    again = programs.control_room("init", "--project", folder).stdout
 
+    assert "not there until you write it" in first
+    assert "not there until" not in again
+    assert "small local model" not in again
     assert made == {"data_directory": str(folder / ".control-room"), "example": []}
     assert (folder / ".control-room" / ".gitignore").exists()
     assert (folder / ".control-room" / "prompts" / "templates").is_dir()

@@ -38,7 +38,9 @@ def refused_settings(environ: dict[str, str]) -> list[str]:
     """Return what is fatal about settings, but for folders that only a container has."""
     chosen = settings.load(environ)
     remarks = [remark for remark in settings.check(chosen, environ) if remark.fatal]
-    flaws = [f"{remark.setting}: {remark.message}" for remark in remarks if "is not a folder" not in remark.message]
+    flaws = [
+        f"{remark.setting}: {remark.message}" for remark in remarks if not remark.message.endswith("does not exist")
+    ]
     if chosen.project.blobs_url and (flaw := environment_values.flaw_of_bucket(chosen.project.blobs_url)):
         flaws.append(flaw)
     return flaws

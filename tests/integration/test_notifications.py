@@ -656,7 +656,7 @@ async def test_an_endpoint_for_no_recipe_is_refused(tmp_path: Path) -> None:
         changed = await service.http.patch(f"{ADDRESS}/{added['endpoint_id']}", json={"kinds": ["done"]})
 
     assert [(answer.status_code, answer.json()["code"]) for answer in wrong] == [(400, "unknown_recipe")] * 5
-    assert all("the nearest are quick" in answer.json()["detail"] for answer in wrong), wrong[0].json()
+    assert all("did you mean quick?" in answer.json()["detail"] for answer in wrong), wrong[0].json()
     assert (own.status_code, changed.status_code) == (201, 200)
     assert receiver.posts[0].content["data"]["run_id"] == run_id
 

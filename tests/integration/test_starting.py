@@ -138,6 +138,15 @@ async def test_an_unknown_recipe_is_refused_with_the_nearest(service: served.Ser
     assert answer.status_code == 400
     assert answer.json()["code"] == "unknown_recipe"
     assert answer.json()["facts"]["nearest"][0] == "draft"
+    assert answer.json()["detail"].startswith("there is no recipe 'drafts'; did you mean draft")
+
+
+async def test_a_file_in_place_of_a_recipe_is_refused_as_one(service: served.Served) -> None:
+    """A path where the id of a recipe belongs is refused with what belongs there."""
+    answer = await post(service, {"recipe_id": ".control-room/recipes/draft.json"})
+
+    assert answer.status_code == 400
+    assert answer.json()["detail"].endswith("; give the id of a recipe, not its file")
 
 
 async def test_a_broken_recipe_keeps_no_other_from_running(service: served.Served) -> None:

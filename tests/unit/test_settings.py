@@ -238,3 +238,17 @@ def test_examined_settings_are_those_that_are_loaded():
     assert read is not None
     assert read.server.port == 9000
     assert [remark.setting for remark in remarks] == ["CONTROL_ROOM_API_TOKEN"]
+
+
+def test_a_folder_that_does_not_exist_is_distinguished_from_a_file(tmp_path: Path):
+    """A project that does not exist is refused as such, and not as something else than a folder."""
+    (tmp_path / "file").write_text("")
+    found = {
+        name: [
+            remark.message for remark in settings.check(settings.load({"CONTROL_ROOM_PROJECT": str(tmp_path / name)}))
+        ]
+        for name in ("none", "file")
+    }
+
+    assert f"{tmp_path / 'none'} does not exist" in found["none"]
+    assert f"{tmp_path / 'file'} is not a folder" in found["file"]

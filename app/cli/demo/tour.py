@@ -55,7 +55,7 @@ class Tour:
                 quote = statement["quote"] or statement["value"]
                 terminal.say(f"      “{_short(quote)}”  {statement['path']}:{statement['line']}")
         count = receipt["payload"]["conflict_count"]
-        terminal.say(f"   {count} contradictions; each is an issue now: {self._service.url}/api/issues")
+        terminal.say(f"   {count} contradictions; each is an issue now: {self._service.url}/issues")
 
     def draft_through_a_kill(self) -> str:
         """Draft a scene, kill the service in the middle, start it again, and return the draft's path."""

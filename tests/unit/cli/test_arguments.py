@@ -42,6 +42,7 @@ def test_json_argument_reads_back(name: str, value: object):
         ("scene", "NAME=VALUE"),
         ("=x", "name is missing"),
         (":=1", "name is missing"),
+        ("n:=Kael", "with = in place of := it is a text"),
         ("n:={", "not JSON"),
         ("n:=NaN", "not a number that JSON can represent"),
         ("n:=", "not JSON"),
@@ -98,6 +99,14 @@ def test_labels_are_typed_in_two_ways_and_shown_in_one():
     assert arguments.label_changes(["book:one-", "old-"]) == {"book": "one-", "old": None}
     assert arguments.label("book=one") == arguments.label("book:one") == "book:one"
     assert arguments.shown_label("at:12:30") == "at=12:30"
+
+
+def test_a_change_of_a_label_is_refused_under_its_own_name():
+    """The changes of `runs label` have no option, so that their refusal names none."""
+    with pytest.raises(errors.ArgsInvalid) as refused:
+        arguments.label_changes(["book"])
+
+    assert refused.value.message == "NAME=TEXT|NAME- cannot be read."
     with pytest.raises(errors.ArgsInvalid, match="--label"):
         arguments.label("book")
 

@@ -68,7 +68,10 @@ def test_held_data_directory_tells_whom_to_ask():
     """Where a service holds the directory, the option that reaches it is named."""
     busy = errors.DataDirectoryBusy(detail={"pid": 7, "url": "http://127.0.0.1:8000"})
 
-    assert exit_codes.sentences(busy)[1] == "  ask that one with --server http://127.0.0.1:8000"
+    assert (
+        exit_codes.sentences(busy)[1]
+        == "  ask it with --server http://127.0.0.1:8000; stop it for a command without that option"
+    )
     assert len(exit_codes.sentences(errors.DataDirectoryBusy(detail={"pid": 7, "url": None}))) == 1
 
 
