@@ -147,7 +147,10 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"run_id": _RUN, "file": "steps.jsonl", "line": 3, "reason": "is not sealed to the line before it"},
     ),
     _invalid(
-        "unknown_step", "$.from", "the run has no finished step 'drafts' to go back to", steps=["discover", "draft"]
+        "unknown_step",
+        "$.from",
+        "the run has no finished step 'drafts' to go back to; there are discover, draft",
+        steps=["discover", "draft"],
     ),
     _invalid(
         "recipe_differs",

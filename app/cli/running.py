@@ -56,6 +56,10 @@ def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **give
     request = _request(**given)
     try:
         return _carry_out(place, request, as_json, dry_run=dry_run, detach=detach)
+    except errors.UnknownRecipe:
+        if place.server is None:
+            terminal.warn(f"the project is {place.settings().project.project}; --project DIR names another")
+        raise
     except errors.InputRefused as error:
         if error.code != "options_invalid":
             raise

@@ -18,6 +18,8 @@ from app.domain.records import Record, Result, StepError
 from app.domain.states import StepState
 from app.engine.stores import Loaded
 
+_SHOWN_STEPS = 12  # In a message.
+
 
 class Rescue(Enum):
     """What happens to a step whose earlier attempt was cut off."""
@@ -155,9 +157,9 @@ def _named(living: list[Record], key: str) -> list[Record]:
     named = [record for record in living if record.key == key]
     if not named:
         steps = list(dict.fromkeys(record.key for record in living))
-        raise errors.RequestInvalid(
-            f"the run has no finished step {key!r} to go back to", code="unknown_step", detail={"steps": steps[:100]}
-        )
+        there = ", ".join(steps[:_SHOWN_STEPS]) + (", …" if len(steps) > _SHOWN_STEPS else "")
+        message = f"the run has no finished step {key!r} to go back to; there are {there or 'none yet'}"
+        raise errors.RequestInvalid(message, code="unknown_step", detail={"steps": steps[:100]})
     return named[:1]
 
 

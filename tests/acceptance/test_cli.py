@@ -129,8 +129,8 @@ def test_unknown_recipe_is_exit_code_4_with_the_nearest(project: programs.Projec
     """An unknown recipe is not found; the nearest name is told."""
     refused = programs.control_room("run", "smal", project=project, code=4)
 
-    assert "small" in refused.stderr
-    assert refused.stderr.startswith("control-room: ")
+    assert "control-room: there is no recipe 'smal'; did you mean small" in refused.stderr
+    assert f"the project is {project.path}; --project DIR names another" in refused.stderr
 
 
 def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):

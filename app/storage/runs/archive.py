@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _Events: TypeAlias = list[events.Event]
+_SHOWN_LOGS = 12  # In a message.
 _ENDED = events.EventType.RUN_ENDED.value
 _CORRUPT = errors.JournalCorrupt.default_code
 
@@ -90,7 +91,8 @@ class Archive:
         self._make_sure_of(run_id)
         if not self._context.disk.has_file(path):
             names = self._context.disk.names(path.rpartition("/")[0])
-            message = f"run {run_id} has no log {name!r:.80}"
+            there = ", ".join(names[:_SHOWN_LOGS]) + (", …" if len(names) > _SHOWN_LOGS else "")
+            message = f"run {run_id} has no log {name!r:.80}; there are {there or 'none yet'}"
             raise errors.NotFound(message, code="log_not_found", detail={"run_id": run_id, "logs": names[:100]})
         return path
 
