@@ -173,6 +173,8 @@ def message(item: Mapping[str, Any]) -> str:
         item: One of its errors, with the context; an error of an unknown kind keeps pydantic's message.
     """
     kind, limits = str(item["type"]), item.get("ctx") or {}
+    if kind == "missing" and tuple(item.get("loc", ())) == ("body",):
+        return "must be an object; the request has no body"
     if kind in _TYPES:
         return _TYPES[kind]
     return _LIMITS[kind](limits) if kind in _LIMITS else str(item["msg"])

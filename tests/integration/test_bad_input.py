@@ -91,6 +91,7 @@ async def test_a_field_of_the_wrong_kind_is_refused(
     assert problem["status"] == 400
     assert problem["flaws"][0]["path"] == path
     assert code is None or problem["flaws"][0]["code"] == code
+    assert body or problem["detail"] == "$: must be an object; the request has no body"
 
 
 async def test_every_wrong_field_is_told_at_once(service: served.Served) -> None:
