@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from app import errors
 from app.bootstrap import reading
-from app.cli import http_client
+from app.cli import http_client, use_cases
 from tests.integration.project import Project
 
 COMMANDS = Path(__file__).parents[2] / "app" / "cli"
@@ -88,6 +89,16 @@ async def test_a_service_that_dies_is_named() -> None:
                 await anext(client.follow("x"))
 
     assert caught.value.code == "server_unreachable"
+
+
+async def test_a_service_that_does_not_run_is_told_with_how_it_is_started() -> None:
+    """An address at which nothing listens is refused with the command that starts a service."""
+    # Bound and not listening: nothing else can take the port meanwhile.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        async with http_client.HttpClient(f"http://127.0.0.1:{bound.getsockname()[1]}", None) as client:
+            with pytest.raises(errors.ConfigurationError, match="control-room serve starts it"):
+                await client.call(use_cases.show_run, "x")
 
 
 def test_reading_use_cases_ask_for_what_reading_offers() -> None:
