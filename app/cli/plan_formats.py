@@ -63,12 +63,8 @@ def standing(found: Plan) -> str:
 
 def change(task: Task) -> str:
     """Return the state of a task on one line; its question is printed when the plan rests."""
-    told = {
-        "running": _under_way(task),
-        "done": took(task),
-        "failed": _error(task),
-        "blocked": after(task),
-    }.get(task["status"], "")
+    more = {"running": _under_way, "done": took, "failed": _error, "blocked": after}.get(task["status"])
+    told = more(task) if more is not None else ""
     line = f"  {task['id']:<4} {task['status']:<13} {formats.cell(task['description'])}"
     return f"{line}  {told}" if told else line
 
