@@ -31,20 +31,20 @@ _LastEventId = Annotated[
 
 
 class FeedStream(StreamingResponse):
-    """Send news until they end or the client goes away."""
+    """Send feed items until they end or the client goes away."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, news: AsyncGenerator[event_feeds.News, None]) -> None:
+    def __init__(self, items: AsyncGenerator[event_feeds.FeedItem, None]) -> None:
         super().__init__((), headers=streaming.HEADERS)
-        self._news = news
+        self._items = items
 
     async def stream_response(self, send: Send) -> None:
         """Send one portion after the other, each as soon as the client has taken the one before."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(self._news) as found:
-            async for news in found:
-                await send({"type": "http.response.body", "body": _written(news), "more_body": True})
+        async with aclosing(self._items) as found:
+            async for item in found:
+                await send({"type": "http.response.body", "body": _written(item), "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -53,7 +53,7 @@ async def _followed(
     query: Annotated[queries.FeedQuery, Query()],
     limits: LimitsDep,
     last_event_id: _LastEventId = None,
-) -> AsyncGenerator[event_feeds.News, None]:
+) -> AsyncGenerator[event_feeds.FeedItem, None]:
     return services.feed.follow(
         dataclasses.replace(query.filter(), scope=limits), last_event_id if last_event_id is not None else query.after
     )
@@ -67,7 +67,7 @@ async def _followed(
     responses=declared(None, "request_invalid", meaning="Events, until the client disconnects."),
 )
 async def follow_all(
-    following: Annotated[AsyncGenerator[event_feeds.News, None], Depends(_followed)],
+    following: Annotated[AsyncGenerator[event_feeds.FeedItem, None], Depends(_followed)],
 ) -> Response:
     """Stream events of all runs as Server-Sent Events, with the fields of a run's own stream; ids are opaque.
 
@@ -77,10 +77,10 @@ async def follow_all(
     return FeedStream(following)
 
 
-def _written(news: event_feeds.News) -> bytes:
-    if news.reset is not None:
-        return b"event: reset\ndata: %b\nid: %b\n\n" % (plain.encode({"reason": news.reset}), news.cursor.encode())
-    if news.encoded:
-        return news.encoded
+def _written(item: event_feeds.FeedItem) -> bytes:
+    if item.reset is not None:
+        return b"event: reset\ndata: %b\nid: %b\n\n" % (plain.encode({"reason": item.reset}), item.cursor.encode())
+    if item.encoded:
+        return item.encoded
     # An id without data moves the client's place and is not an event.
-    return b": ping\nid: %b\n\n" % news.cursor.encode()
+    return b": ping\nid: %b\n\n" % item.cursor.encode()

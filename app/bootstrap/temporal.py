@@ -61,7 +61,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         )
         raise errors.ConfigurationError(message, code="index_not_shared")
     try:
-        from app.temporal import engine, live, messages, server, worker
+        from app.temporal import engine, live_reports, messages, server, worker
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "temporalio":
             raise
@@ -95,10 +95,10 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             bounds=limits,
             works=mode.works,
         )
-        made.follower.news = parts.store.news
+        made.follower.commit_listener = parts.store.commit_listener
         if parts.store.turns is not None:
             made.obstacles.lines.turns = parts.store.turns(layout.CONCURRENCY)
-        made.live.documents = parts.store.documents(live.FOLDER)
+        made.live.documents = parts.store.documents(live_reports.FOLDER)
         return made
 
     return dataclasses.replace(platform, make_engine=make, elsewhere=True)

@@ -73,8 +73,8 @@ def conversation_service_of(
     platform: Platform,
 ) -> conversation_services.ConversationService:
     """Return the use cases of conversations."""
-    if store.news is not None:
-        store.news.on_begun = use_cases.note_begun_elsewhere
+    if store.commit_listener is not None:
+        store.commit_listener.on_begun = use_cases.note_begun_elsewhere
     return conversation_services.ConversationService(
         runs=use_cases,
         store=store,

@@ -49,7 +49,7 @@ class Run(Protocol):
         """Return its labels."""
 
 
-class News(Protocol):
+class CommitListener(Protocol):
     """Announcements of what other processes write to a shared store."""
 
     on_begun: Callable[[str], Awaitable[None]] | None

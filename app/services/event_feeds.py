@@ -42,7 +42,7 @@ class FeedFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class FeedItem:
     """The next portion for a client."""
 
     cursor: str  # Where it is then.
@@ -71,7 +71,7 @@ class FeedFollower:
         self._process = ids.token("")[:16]
         self._encoded: OrderedDict[tuple[int, int, FeedFilter], bytes] = OrderedDict()
 
-    async def follow(self, wanted: FeedFilter, cursor: str | None) -> AsyncGenerator[News, None]:
+    async def follow(self, wanted: FeedFilter, cursor: str | None) -> AsyncGenerator[FeedItem, None]:
         """Yield portions from the client's last position; a client that falls too far behind is reset and disconnected.
 
         Args:
@@ -82,19 +82,19 @@ class FeedFollower:
             place = self._feed.last if cursor is None else self._place(cursor)
             known = place is not None
             place = self._feed.last if place is None else place
-            yield News(cursor=self._cursor(place), reset=None if known else "unknown_cursor")
-            async for news in self._continued(wanted, place):
-                yield news
+            yield FeedItem(cursor=self._cursor(place), reset=None if known else "unknown_cursor")
+            async for item in self._continued(wanted, place):
+                yield item
         finally:
             self._feed.followers -= 1
 
-    async def _continued(self, wanted: FeedFilter, place: int) -> AsyncGenerator[News, None]:
+    async def _continued(self, wanted: FeedFilter, place: int) -> AsyncGenerator[FeedItem, None]:
         sent_at = self._clock.monotonic()
         while not self._stopping.is_set():
             if place < self._feed.first - 1:
                 interrupted = place < self._feed.interrupted
                 place = self._feed.last
-                yield News(cursor=self._cursor(place), reset="interrupted" if interrupted else "too_slow")
+                yield FeedItem(cursor=self._cursor(place), reset="interrupted" if interrupted else "too_slow")
                 if not interrupted:
                     return
             reached = min(self._feed.last, place + MOST_AT_ONCE)
@@ -102,7 +102,7 @@ class FeedFollower:
             place = reached
             now = self._clock.monotonic()
             if encoded or now - sent_at >= event_streams.SILENCE_SECONDS:
-                yield News(cursor=self._cursor(place), encoded=encoded)
+                yield FeedItem(cursor=self._cursor(place), encoded=encoded)
                 sent_at = now
             if place == self._feed.last:
                 silence = sent_at + event_streams.SILENCE_SECONDS - now

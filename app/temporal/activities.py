@@ -18,12 +18,12 @@ from app import errors
 from app.domain import decisions
 from app.engine import run_equipment
 from app.temporal import messages
-from app.temporal.beats import Beats
 from app.temporal.capacity import NoCapacity, StepCapacity
 from app.temporal.codec import reference
-from app.temporal.live import LiveReports
-from app.temporal.placing import Placing
-from app.temporal.rehearsal import Superseded
+from app.temporal.heartbeats import Heartbeats
+from app.temporal.live_reports import LiveReports
+from app.temporal.replayed_runs import Superseded
+from app.temporal.run_placement import RunPlacement
 from app.temporal.runs import WorkflowRuns
 from app.temporal.steps import Steps
 
@@ -39,23 +39,32 @@ class Activities:
     """The activities of one worker."""
 
     def __init__(
-        self, steps: Steps, runs: WorkflowRuns, placing: Placing, capacity: StepCapacity, live: LiveReports
+        self, steps: Steps, runs: WorkflowRuns, placement: RunPlacement, capacity: StepCapacity, live: LiveReports
     ) -> None:
         self._steps = steps
         self._runs = runs
-        self._placing = placing
+        self._placement = placement
         self._capacity = capacity
         self._live = live
 
     def short(self) -> list[Callable[..., Any]]:
         """Return those that read and write a journal, and take no capacity."""
-        return [self.take, self.look, self.read, self.announce, self.finish, self.wait, self.look_at_time, self.settle]
+        return [
+            self.load,
+            self.look,
+            self.read,
+            self.announce,
+            self.finish,
+            self.wait,
+            self.look_at_time,
+            self.complete,
+        ]
 
-    @activity.defn
-    async def take(self, run_id: str, again: bool) -> RawValue:
-        """Take a run up and return its journal."""
+    @activity.defn(name=messages.LOAD)
+    async def load(self, run_id: str, again: bool) -> RawValue:
+        """Load a run and return its journal."""
         async with self._reported(run_id):
-            return reference(await self._runs.take(run_id, again=again))
+            return reference(await self._runs.load(run_id, again=again))
 
     @activity.defn
     async def look(self, run_id: str, after: int) -> RawValue:
@@ -72,9 +81,9 @@ class Activities:
     @activity.defn
     async def perform(self, order: messages.StepOrder) -> RawValue:
         """Perform one try of a step."""
-        beats = Beats(self._steps.clock)
+        beats = Heartbeats(self._steps.clock)
         async with self._reported(order.run_id, beats.details):
-            with self._capacity.taken(), self._live.reported(order.run_id, beats.follow) as follow:
+            with self._capacity.hold(), self._live.reported(order.run_id, beats.follow) as follow:
                 return reference(await self._steps.perform(order, follow))
 
     @activity.defn(name="perform")
@@ -87,7 +96,7 @@ class Activities:
     async def place(self, run_id: str) -> str:
         """Return the worker that performs the steps of a run."""
         async with self._reported(run_id):
-            return await self._placing.place(run_id)
+            return await self._placement.place(run_id)
 
     @activity.defn
     async def here(self) -> None:
@@ -118,11 +127,11 @@ class Activities:
         async with self._reported(run_id):
             return await self._runs.times.look(run_id)
 
-    @activity.defn
-    async def settle(self, order: messages.Settle) -> str:
-        """Bring a run to rest."""
+    @activity.defn(name=messages.COMPLETE)
+    async def complete(self, order: messages.CompletionOrder) -> str:
+        """End, pause or release a run as its journal asks."""
         async with self._reported(order.run_id):
-            return await self._runs.settle(order)
+            return await self._runs.complete(order)
 
     @asynccontextmanager
     async def _reported(self, run_id: str, details: Details = tuple) -> AsyncIterator[None]:

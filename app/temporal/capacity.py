@@ -35,8 +35,8 @@ class StepCapacity(CustomSlotSupplier):
         self._is_free.set()
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Take capacity for a step.
+    def hold(self) -> Iterator[None]:
+        """Hold capacity for a step.
 
         Raises:
             NoCapacity: there is none.

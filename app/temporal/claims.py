@@ -18,7 +18,7 @@ from app import errors
 from app.domain import runs, states
 from app.engine import stores
 from app.temporal import messages
-from app.temporal.placing import Placing
+from app.temporal.run_placement import RunPlacement
 
 _ANSWER_SECONDS = 2.0
 
@@ -28,14 +28,14 @@ _log = logging.getLogger(__name__)
 class Claims:
     """Hold workspaces for runs, from their start to their end, pauses included."""
 
-    def __init__(self, store: stores.RunStore, client: Client, queue: str, placing: Placing) -> None:
+    def __init__(self, store: stores.RunStore, client: Client, queue: str, placement: RunPlacement) -> None:
         self._store = store
         self._client = client
         self._queue = queue
-        self._placing = placing
+        self._placement = placement
 
-    async def take(self, run_id: str) -> str | None:
-        """Hold the workspace of a run, if it is to hold it alone; return the other run that holds it, if one does.
+    async def claim(self, run_id: str) -> str | None:
+        """Claim the workspace of a run that needs it alone, and return the other run that holds it, or None.
 
         A run that waits is signalled when it holds the workspace.
         """
@@ -47,16 +47,16 @@ class Claims:
         rests = decided.ended or decided.paused or decided.cancel_requested_at
         if rests or await self._is_held_above(start):
             return None
-        place = await self._placing.place(run_id) if self._placing.places else None
-        claim = self._id(start, place)
-        holder = await self._holder(claim)
+        place = await self._placement.place(run_id) if self._placement.places else None
+        claim_id = self._id(start, place)
+        holder = await self._holder(claim_id)
         if holder is None:
-            holder = await self._hold(claim, await self._begun(start, place) or run_id)
+            holder = await self._hold(claim_id, await self._begun(start, place) or run_id)
         if holder == run_id:
             return None
         if await self._has_ended(holder):
-            await self._signal(claim, "release", holder)
-        await self._signal(claim, "wait", run_id)
+            await self._signal(claim_id, "release", holder)
+        await self._signal(claim_id, "wait", run_id)
         return holder
 
     async def holder(self, run_id: str) -> str | None:
@@ -64,7 +64,7 @@ class Claims:
         loaded = await self._store.read(run_id)
         if not loaded.start.exclusive_workspace:
             return None
-        place = loaded.decisions.placed if self._placing.places else None
+        place = loaded.decisions.placed if self._placement.places else None
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 holder = await self._holder(self._id(loaded.start, place))
@@ -77,7 +77,7 @@ class Claims:
         """Let the next run have the workspace of one that has ended."""
         if not start.exclusive_workspace:
             return
-        place = (await self._store.read(start.run_id)).decisions.placed if self._placing.places else None
+        place = (await self._store.read(start.run_id)).decisions.placed if self._placement.places else None
         try:
             await self._signal(self._id(start, place), "release", start.run_id)
         except RPCError as error:

@@ -19,19 +19,19 @@ from app.domain import gates, inputs, operations, plain, records, runs, states, 
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores
-from app.temporal import beats, codec, live, messages, registration, roll, steps, worker
+from app.temporal import codec, heartbeats, live_reports, messages, registration, steps, worker, worker_roster
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
 from app.temporal.claims import Claims
 from app.temporal.follower import LOOK_SECONDS, Follower
-from app.temporal.keeping import Keeper
 from app.temporal.obstacles import Obstacles
-from app.temporal.orders import Orders
-from app.temporal.placing import Placing
-from app.temporal.rehearsal import Superseded
+from app.temporal.replayed_runs import Superseded
+from app.temporal.run_commands import RunCommands
+from app.temporal.run_placement import RunPlacement
 from app.temporal.runs import WorkflowRuns
 from app.temporal.slices import Contents
 from app.temporal.time_limits import TimeLimits
+from app.temporal.workflow_recovery import WorkflowRecovery
 
 KEPT_LINES = 200_000  # Lines of journals that a process keeps in memory.
 
@@ -70,17 +70,17 @@ class TemporalEngine:
         config: Any = {**client.config(), "data_converter": codec.converter(self.contents, self._differs)}
         self._client = Client(**config)
         self._steps = steps.Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
-        self._placing = Placing(store, self._steps.leases, bounds.placement)
-        self._roll = roll.Roll(self._client, bounds.queue, equipment.clock, bounds.services)
-        self.live = live.LiveReports(equipment.clock)
-        self._orders = Orders(store, self._steps, equipment.clock, self.tell)
-        claims = Claims(store, self._client, bounds.queue, self._placing)
-        self.obstacles = Obstacles(store, claims, self._orders, self._look)
+        self._placement = RunPlacement(store, self._steps.leases, bounds.placement)
+        self._roster = worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services)
+        self.live = live_reports.LiveReports(equipment.clock)
+        self._commands = RunCommands(store, self._steps, equipment.clock, self.tell)
+        claims = Claims(store, self._client, bounds.queue, self._placement)
+        self.obstacles = Obstacles(store, claims, self._commands, self._look)
         """Keeps runs from beginning that others are in the way of."""
         self._registration = registration.Registration(self._client, equipment.clock)
         self._runs = WorkflowRuns(
             steps=self._steps,
-            placing=self._placing,
+            placement=self._placement,
             obstacles=self.obstacles,
             contents=self.contents,
             registration=self._registration,
@@ -89,7 +89,7 @@ class TemporalEngine:
         )
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
         """Called when a run has come to rest here, or waits for an input."""
-        self.keeper = Keeper(self._client, bounds.queue, equipment.clock, store, self._look)
+        self.workflow_recovery = WorkflowRecovery(self._client, bounds.queue, equipment.clock, store, self._look)
         """Gives runs whose workflow is lost another one."""
         self.follower = Follower(store, equipment.clock)  # Reports changes of runs.
         self._helpers = aio.BackgroundTasks(self._died)
@@ -179,14 +179,14 @@ class TemporalEngine:
         self.follower.note(run_id)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:
-        start = await self._orders.mark(run_id, marks, author)
+        start = await self._commands.mark(run_id, marks, author)
         await self._nudge(run_id)
         self.follower.note(run_id)
         return start
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
         """Put other limits of an unfinished run in force."""
-        await self._orders.limit(run_id, limits, author)
+        await self._commands.limit(run_id, limits, author)
         self.follower.note(run_id)
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
@@ -199,19 +199,19 @@ class TemporalEngine:
 
     async def cancel(self, run_id: str, author: Author | None = None) -> states.RunState:
         """Ask for a run's end."""
-        return await self._orders.cancel(run_id, author)
+        return await self._commands.cancel(run_id, author)
 
     async def pause(self, run_id: str, author: Author | None = None, *, interrupt: bool = False) -> states.RunState:
         """Stop a run at its next step boundary, or at once."""
-        return await self._orders.pause(run_id, author, interrupt=interrupt)
+        return await self._commands.pause(run_id, author, interrupt=interrupt)
 
     async def unpause(self, run_id: str, author: Author | None = None) -> states.RunState:
         """Continue a paused or parked run."""
-        return await self._orders.unpause(run_id, author)
+        return await self._commands.unpause(run_id, author)
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         """Continue a failed or cancelled run."""
-        return await self._orders.resume(run_id, how)
+        return await self._commands.resume(run_id, how)
 
     async def reload(self, run_id: str) -> None:
         """Let a run look at its journal, because its folder was changed."""
@@ -251,11 +251,11 @@ class TemporalEngine:
         return None
 
     async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, str]:
-        return await self._roll.lacks(asked, (await self._store.read(run_id)).decisions.placed)
+        return await self._roster.lacks(asked, (await self._store.read(run_id)).decisions.placed)
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:
         """Return when the open steps of a run had output last, by step; what is not known is left out."""
-        return await beats.outputs(self._client, run_id)
+        return await heartbeats.outputs(self._client, run_id)
 
     async def performed(self) -> Mapping[str, open_steps.PerformedStep]:
         """Return, by run, the newest step of each that workers perform."""
@@ -320,15 +320,15 @@ class TemporalEngine:
         if self._works:
             _log.info("serves %s", ", ".join(sorted(self._bounds.serves)))
             capacity = StepCapacity(self._bounds.steps)
-            activities = Activities(self._steps, self._runs, self._placing, capacity, self.live)
+            activities = Activities(self._steps, self._runs, self._placement, capacity, self.live)
             self._helpers.begin(self.live.keep(), "report steps")
             await self._working.enter_async_context(worker.working(self._client, activities, capacity, self._bounds))
         self._helpers.begin(self._registration.keep(), "search attributes")
         if not recover:
             return 0
         # None is opened here: one that is damaged or held elsewhere would keep the others from beginning.
-        found = await self.keeper.recover()
-        self._helpers.begin(self.keeper.keep(), "keep workflows")
+        found = await self.workflow_recovery.recover()
+        self._helpers.begin(self.workflow_recovery.keep(), "keep workflows")
         return found
 
     async def _look(self, run_id: str) -> None:
@@ -360,7 +360,7 @@ class TemporalEngine:
             listener(start)
         await self.obstacles.rested(start, state)
         if state is states.RunState.CANCELLED:
-            await self._orders.cancel_children(start.run_id)
+            await self._commands.cancel_children(start.run_id)
         if state.finished and start.parent_run_id is not None:
             await self._nudge(start.parent_run_id)
 

@@ -22,18 +22,18 @@ class Follower:
         self._numbers: dict[str, int] = {}
         self._newest: dict[str, int] = {}
         self._changed = asyncio.Event()
-        self.news: event_feed.News | None = None
+        self.commit_listener: event_feed.CommitListener | None = None
         """Announces what other processes commit; None: it must be looked for."""
 
     def listen(self) -> None:
         """Begin to listen to other processes, where they announce what they commit."""
-        if self.news is not None:
-            self.news.start(self._note_written)
+        if self.commit_listener is not None:
+            self.commit_listener.start(self._note_written)
 
     async def stop(self) -> None:
         """Stop listening."""
-        if self.news is not None:
-            await self.news.stop()
+        if self.commit_listener is not None:
+            await self.commit_listener.stop()
 
     def number(self, run_id: str) -> int:
         """Return a run's present change number; from now on the run is looked at."""
@@ -62,7 +62,7 @@ class Follower:
         while True:
             for run_id in list(self._numbers):
                 await self._look_at(run_id)
-            is_listening = self.news is not None and self.news.is_listening
+            is_listening = self.commit_listener is not None and self.commit_listener.is_listening
             await self._clock.sleep(LISTENING_LOOK_SECONDS if is_listening else LOOK_SECONDS)
 
     def _note_written(self, run_id: str | None) -> None:

@@ -16,7 +16,7 @@ from app.domain import decisions, plain
 from app.domain.records import Record
 from app.engine import ports, run_equipment, run_writer, space_retry, step_attempt, stores
 from app.temporal.leases import Leases
-from app.temporal.rehearsal import Superseded
+from app.temporal.replayed_runs import Superseded
 
 _FIRST_WAIT_SECONDS = 0.25
 _LONGEST_WAIT_SECONDS = 10.0

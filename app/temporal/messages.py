@@ -11,6 +11,8 @@ from app.domain import capabilities
 WORKFLOW = "control_room_run"  # Name of the workflow of a run.
 CLAIM = "control_room_claim"  # Name of the workflow of a workspace that a run holds alone.
 HOLDER = "run_id"  # Name in its memo of the run that holds it.
+LOAD = "take"  # Name of the activity that loads a run; recorded in histories, like all names of activities.
+COMPLETE = "settle"  # Name of the activity that completes it.
 SUPERSEDED = "superseded"  # Type of the failure of an activity that the run needs no more.
 
 NO_CAPACITY = "no_capacity"
@@ -67,7 +69,7 @@ class Parking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settle:
+class CompletionOrder:
     """A run that is to come to rest."""
 
     run_id: str  # The run.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from app.domain import runs, states
 from app.engine import concurrency_keys, run_engine, stores, superseding
 from app.temporal.claims import Claims
-from app.temporal.key_lines import KeyLines
-from app.temporal.orders import Orders
+from app.temporal.key_queues import KeyQueues
+from app.temporal.run_commands import RunCommands
 
 WORKSPACE_BUSY = "workspace_busy"  # Reason of a run that waits for its workspace.
 LOOK_SECONDS = 30  # Time after which a run that waits for its workspace asks again, if no signal comes.
@@ -39,23 +39,23 @@ class Obstacles:
     """Let runs begin that nothing keeps from it."""
 
     def __init__(
-        self, store: stores.RunStore, claims: Claims, orders: Orders, look: Callable[[str], Awaitable[None]]
+        self, store: stores.RunStore, claims: Claims, commands: RunCommands, look: Callable[[str], Awaitable[None]]
     ) -> None:
         """Args:
         look: Lets the workflow of a run ask again.
         """
         self._store = store
         self._claims = claims
-        self._orders = orders
+        self._commands = commands
         self._look = look
-        self.lines = KeyLines(store)
+        self.lines = KeyQueues(store)
         """Reads who holds and who waits for a key."""
         self._turn = asyncio.Lock()
 
     async def workspace(self, run_id: str) -> Obstacle | None:
         """Cancel the earlier runs of a run's key as its policy asks, and hold its workspace; None if it does now."""
         await self._supersede(run_id)
-        holder = await self._claims.take(run_id)
+        holder = await self._claims.claim(run_id)
         return None if holder is None else Obstacle(reason=WORKSPACE_BUSY, holder=holder)
 
     @asynccontextmanager
@@ -72,7 +72,7 @@ class Obstacles:
         if found is not None or start.concurrency is None or not _asks(loaded):
             yield found
             return
-        async with self._taken():
+        async with self._deciding():
             yield await self._of_key(start.run_id, start.concurrency.key)
 
     async def stand_aside(self, log: stores.RunLog, found: Obstacle, at: str) -> None:
@@ -106,7 +106,7 @@ class Obstacles:
         return None if found is None else run_engine.Standing(status=_PENDING, reason=found.reason, holder=found.holder)
 
     @asynccontextmanager
-    async def _taken(self) -> AsyncIterator[None]:
+    async def _deciding(self) -> AsyncIterator[None]:
         # Of a process only one waits for the others.
         async with self._turn:
             lock = await self.lines.turns.turn() if self.lines.turns is not None else None
@@ -128,7 +128,7 @@ class Obstacles:
         if start.concurrency is None:
             return
         # One that has just found an obstacle must be in the line by now.
-        async with self._taken():
+        async with self._deciding():
             woken = (await self.lines.of(start.concurrency.key)).next()
         for run_id in woken:
             await self._look(run_id)
@@ -144,7 +144,7 @@ class Obstacles:
         running = row.concurrency_policy == "cancel_running"
         earlier = (await self.lines.of(row.concurrency_key, row)).superseded(row, running=running)
         for each in await superseding.cancelled_by(self._store, loaded.start, earlier, again=True):
-            await self._orders.supersede(each, loaded.start, running=running)
+            await self._commands.supersede(each, loaded.start, running=running)
 
 
 def _asks(loaded: stores.Loaded) -> bool:

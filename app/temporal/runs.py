@@ -1,4 +1,4 @@
-"""Runs of workflows: opens runs, sends workflows the new lines of their journals, and brings runs to rest."""
+"""Runs of workflows: loads runs, sends workflows the new lines of their journals, and completes runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from app.domain.states import RunState
 from app.engine import stores
 from app.temporal import attributes, messages, priorities, time_limits
 from app.temporal.obstacles import Obstacle, Obstacles
-from app.temporal.placing import Placing
 from app.temporal.registration import Registration
-from app.temporal.rehearsal import rehearse
+from app.temporal.replayed_runs import replay_run
+from app.temporal.run_placement import RunPlacement
 from app.temporal.slices import Contents, Slice
 from app.temporal.steps import Steps
 
@@ -29,7 +29,7 @@ class WorkflowRuns:
         self,
         *,
         steps: Steps,
-        placing: Placing,
+        placement: RunPlacement,
         obstacles: Obstacles,
         contents: Contents,
         registration: Registration,
@@ -42,14 +42,14 @@ class WorkflowRuns:
         self._services = sorted(steps.equipment.services)
         self._obstacles = obstacles
         self._steps = steps
-        self._placing = placing
+        self._placement = placement
         self._equipment = steps.equipment
         self._contents = contents
         self._rested = rested
 
-    async def take(self, run_id: str, *, again: bool) -> Slice:
-        """Take a run up and return its journal; of a run at rest, only that it rests, and of one whose workspace or
-        concurrency key another run holds, which one.
+    async def load(self, run_id: str, *, again: bool) -> Slice:
+        """Load a run for its workflow and return its journal; of a run at rest only that fact, of a run whose workspace
+        or concurrency key is busy the run that holds it.
 
         Args:
             again: Whether its workflow continues as new, so that no process has taken it up.
@@ -58,7 +58,7 @@ class WorkflowRuns:
         obstacle = None if again else await self._obstacles.workspace(run_id)
         async with self._steps.leases.of(run_id) as log, self._obstacles.key(log.loaded, obstacle) as obstacle:
             if obstacle is None:
-                return await self._taken(log, again=again)
+                return await self._load(log, again=again)
             start, found = log.loaded.start, await self._aside(log, obstacle)
         await self._obstacles.stood_aside(start, obstacle)
         return found
@@ -85,10 +85,10 @@ class WorkflowRuns:
             start = log.loaded.start
         await self._rested(start, RunState.WAITING)
 
-    async def settle(self, order: messages.Settle) -> str:
-        """Bring a run to rest according to its journal, and return its state then."""
+    async def complete(self, order: messages.CompletionOrder) -> str:
+        """End, pause or release a run as its journal asks, and return its new state."""
         async with self._steps.leases.of(order.run_id) as log:
-            state = await self._settle(log, order)
+            state = await self._complete(log, order)
             start = log.loaded.start
             rests = log.loaded
         if state is RunState.PAUSED:
@@ -103,7 +103,7 @@ class WorkflowRuns:
         facts = {"busy": obstacle.holder, "look_seconds": obstacle.look_seconds, **await self._shown(log.loaded)}
         return self._contents.of(log.loaded, Slice(run_id=run_id, facts=facts))
 
-    async def _taken(self, log: stores.RunLog, *, again: bool) -> Slice:
+    async def _load(self, log: stores.RunLog, *, again: bool) -> Slice:
         run_id = log.loaded.start.run_id
         decided = log.loaded.decisions
         rests = decided.ended is not None or (decided.paused is not None and decided.cancel_requested_at is None)
@@ -114,9 +114,9 @@ class WorkflowRuns:
         # One that was sent on while its workflow was settling a pause or an ending is taken up anew, too.
         anew = not again or decided.let_go is not None or not decided.taken_since_resume
         if decided.cancel_requested_at is None and anew:
-            await self._take(log)
+            await self._begin(log)
         dead = decisions.ranges(decided.dead)
-        facts = {**_facts(log.loaded), **self._placing.facts(decided), "dead": dead}
+        facts = {**_facts(log.loaded), **self._placement.facts(decided), "dead": dead}
         facts |= {"services": self._services} if self._services else {}
         facts |= {"priority": level} if (level := priorities.level(log.loaded.start.priority)) else {}
         facts |= await self._shown(log.loaded)
@@ -126,7 +126,7 @@ class WorkflowRuns:
     async def _shown(self, loaded: stores.Loaded) -> dict[str, Any]:
         return {"attributes": attributes.of(loaded.start)} if await self._registration.are_known() else {}
 
-    async def _take(self, log: stores.RunLog) -> None:
+    async def _begin(self, log: stores.RunLog) -> None:
         start = log.loaded.start
         await log.decide(decisions.DecisionKind.TAKEN, await self.times.taken_facts(log))
         if log.loaded.decisions.taken > 1:
@@ -134,18 +134,18 @@ class WorkflowRuns:
         at = clock.stamp(self._equipment.clock.now())
         await log.move(runs.Transition.begin(start.run_id, at))
 
-    async def _settle(self, log: stores.RunLog, order: messages.Settle) -> RunState:
+    async def _complete(self, log: stores.RunLog, order: messages.CompletionOrder) -> RunState:
         try:
             driver = self._steps.driver(log)
             strict = log.loaded.decisions.cancel_requested_at is None and log.loaded.decisions.ended is None
             if strict:
-                found = await self._steps.rehearsals.of(log, driver)
+                found = await self._steps.replayed_runs.of(log, driver)
             else:
-                found = await rehearse(log, driver, self._equipment, strict=False)
-            state = await found.settle(order.parking)
+                found = await replay_run(log, driver, self._equipment, strict=False)
+            state = await found.complete(order.parking)
             if state is not RunState.RUNNING:
                 found.scheduler.close()
-                self._steps.rehearsals.forget(order.run_id)
+                self._steps.replayed_runs.forget(order.run_id)
             return state
         except errors.StorageFault:
             raise
@@ -153,7 +153,7 @@ class WorkflowRuns:
             return await self._park(log, fault)
 
     async def _park(self, log: stores.RunLog, fault: errors.Fault) -> RunState:
-        found = await rehearse(log, _Silent(), self._steps.hiding(log.loaded.start), strict=False)
+        found = await replay_run(log, _Silent(), self._steps.hiding(log.loaded.start), strict=False)
         return await found.completion.park(fault)
 
 

@@ -14,7 +14,7 @@ from app.engine import child_results, journal_lines, ports, run_equipment, step_
 from app.temporal import messages
 from app.temporal.leased_writer import LeasedWriter
 from app.temporal.leases import Leases
-from app.temporal.rehearsal import Rehearsal, Rehearsals, Superseded
+from app.temporal.replayed_runs import ReplayedRun, ReplayedRuns, Superseded
 from app.temporal.slices import Contents, Slice
 
 StartChild = Callable[[ports.Call], Awaitable[str]]
@@ -23,7 +23,7 @@ StartChild = Callable[[ports.Call], Awaitable[str]]
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _OpenStep:
-    found: Rehearsal
+    found: ReplayedRun
     writer: LeasedWriter
     attempt: step_attempt.StepAttempt
     executor: step_executor.StepExecutor
@@ -44,7 +44,7 @@ class Steps:
         """Leases of runs."""
         self.drivers = drivers
         """Drivers by name."""
-        self.rehearsals = Rehearsals(equipment)
+        self.replayed_runs = ReplayedRuns(equipment)
         """Runs whose drivers are kept."""
         self.equipment = equipment
         """What every run shares."""
@@ -149,7 +149,7 @@ class Steps:
             decided = log.loaded.decisions
             if decided.ended is not None or decided.cancel_requested_at is not None:
                 return None
-            found = await self.rehearsals.of(log, self.driver(log))
+            found = await self.replayed_runs.of(log, self.driver(log))
             for key, ask in found.scheduler.asks.items():
                 if type(ask.operation) is operations.Input and decided.highest_attempt.get(key):
                     return key, ask.operation.shown
@@ -183,7 +183,7 @@ class Steps:
             errors.NotFound: nothing of that key is open.
         """
         async with self.leases.of(run_id) as log:
-            found = await self.rehearsals.of(log, self.driver(log))
+            found = await self.replayed_runs.of(log, self.driver(log))
             ask, recorded = found.scheduler.asks.get(key), found.final_of(key)
         if recorded is not None:
             raise _decided(kind, key)
@@ -218,14 +218,14 @@ class Steps:
         writer = LeasedWriter(order.run_id, self.leases, self.equipment)
         try:
             owner = await writer.reach()
-            found = await self.rehearsals.of(owner.log, self.driver(owner.log))
+            found = await self.replayed_runs.of(owner.log, self.driver(owner.log))
             found.projection.touch()
             recorded = found.final_of(order.key)
             yield self._slice(found.log, recorded) if recorded else self._step(found, writer, order)
         finally:
             await writer.give_back()
 
-    def _step(self, found: Rehearsal, writer: LeasedWriter, order: messages.StepOrder) -> _OpenStep:
+    def _step(self, found: ReplayedRun, writer: LeasedWriter, order: messages.StepOrder) -> _OpenStep:
         attempt, loaded = found.attempt(order), found.log.loaded
         performers = {kind: writer.performs(each) for kind, each in found.equipment.performers.items()}
         executor = step_executor.StepExecutor(loaded.start, dataclasses.replace(found.equipment, performers=performers))

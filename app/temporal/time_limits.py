@@ -58,7 +58,7 @@ class TimeLimits:
         if not log.loaded.decisions.taken:
             return {}
         try:
-            found = await self._steps.rehearsals.of(log, self._steps.driver(log))
+            found = await self._steps.replayed_runs.of(log, self._steps.driver(log))
         except errors.StorageFault:
             raise
         except (errors.Fault, errors.JournalCorrupt):
@@ -70,7 +70,7 @@ class TimeLimits:
         loaded, decided = log.loaded, log.loaded.decisions
         if decided.paused is not None or decided.ended is not None or decided.cancel_requested_at is not None:
             return messages.TimeLeft(is_reached=decided.paused == decisions.TIME_LIMIT), None
-        found = await self._steps.rehearsals.of(log, self._steps.driver(log))
+        found = await self._steps.replayed_runs.of(log, self._steps.driver(log))
         open_tries = active_time.WithoutLine(loaded, decided.attempts, found.scheduler.asks)
         active = active_time.ActiveTime()
         active.read(loaded.records)

@@ -13,7 +13,7 @@ from temporalio.worker import FixedSizeSlotSupplier, PollerBehaviorSimpleMaximum
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from app.domain import capabilities
-from app.temporal import codec, messages, roll
+from app.temporal import codec, messages, worker_roster
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
 from app.temporal.claim_workflow import ClaimWorkflow
@@ -70,7 +70,7 @@ async def working(
         nexus_supplier=FixedSizeSlotSupplier(1),
     )
     few: Any = {"activity_task_poller_behavior": PollerBehaviorSimpleMaximum(_POLLERS), **shared}
-    entry = roll.Entry(worker=_identity(limits), serves=limits.serves)
+    entry = worker_roster.Entry(worker=_identity(limits), serves=limits.serves)
     async with AsyncExitStack() as working:
         await working.enter_async_context(entry.listed(client, limits.queue))
         for queue, performs in _step_queues(activities, limits).items():

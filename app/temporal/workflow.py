@@ -25,8 +25,8 @@ with workflow.unsafe.imports_passed_through():
     from app.engine import driver_context, driver_scheduler, ports, replay, stores
     from app.flows import registry as flows
     from app.temporal import attributes, messages, slices
-    from app.temporal.performing import Performing, ask, is_superseded
-    from app.temporal.timing import Timing
+    from app.temporal.step_dispatch import StepDispatch, ask, is_superseded
+    from app.temporal.time_limit_watch import TimeLimitWatch
 
 _LOOK = timedelta(seconds=30)
 
@@ -58,24 +58,24 @@ class RunWorkflow:
         # Raised by whatever the main loop must look at; its conditions compare it, so that none is missed.
         self._wakeups = 0
         self._parking: messages.Parking | None = None
-        self._performing = Performing("", None, (), None)
+        self._dispatch = StepDispatch("", None, (), None)
         self._shown = attributes.Shown()
-        self._timing = Timing()
+        self._time_limits = TimeLimitWatch()
         self._is_watched = False
-        self._taken_at = 0
+        self._loaded_lines = 0
         self._loaded: stores.Loaded
 
     @workflow.run
     async def run(self, run_id: str, again: bool = False) -> str:
         """Continue a run until it rests, and return its state then."""
         self._run_id = run_id
-        journal = await self._taken(again)
+        journal = await self._load(again)
         if journal["facts"].get("rests"):
-            return await self._settle()
+            return await self._complete()
         self._note(journal["facts"])
         self._shown.show("running")
         facts = journal["facts"]
-        self._performing = Performing(run_id, _placement(facts), facts.get("services", ()), facts.get("priority"))
+        self._dispatch = StepDispatch(run_id, _placement(facts), facts.get("services", ()), facts.get("priority"))
         scheduler = None
         if not self._cancelled:
             scheduler = await self._replayed(journal)
@@ -83,16 +83,16 @@ class RunWorkflow:
                 await self._drive(scheduler)
         await self._cut_all()
         wakeups = self._wakeups
-        state = await self._settle()
+        state = await self._complete()
         if state == "running" or self._wakeups != wakeups:
             # The journal had something new while the run came to rest.
             workflow.continue_as_new(args=[run_id, True])
         return state
 
-    async def _taken(self, again: bool) -> dict[str, Any]:
+    async def _load(self, again: bool) -> dict[str, Any]:
         while True:
             wakeups = self._wakeups
-            journal: dict[str, Any] = json.loads(await ask("take", self._run_id, again))
+            journal: dict[str, Any] = json.loads(await ask(messages.LOAD, self._run_id, again))
             self._shown.note(journal["facts"])
             if "busy" not in journal["facts"]:
                 return journal
@@ -130,7 +130,7 @@ class RunWorkflow:
     async def _replayed(self, journal: Mapping[str, Any]) -> driver_scheduler.DriverScheduler | None:
         start = runs.RunStart.from_json(journal["start"])
         self._records = slices.lines_of(journal)
-        self._taken_at = len(self._records)
+        self._loaded_lines = len(self._records)
         dead = frozenset(decisions.expand(journal["facts"]["dead"]))
         self._loaded = stores.Loaded(
             start=start, records=self._records, decisions=decisions.Decisions(dead=dead), emitted=frozenset()
@@ -141,7 +141,7 @@ class RunWorkflow:
             scheduler = driver_scheduler.DriverScheduler(lambda: driver.drive(context))
             await replay.replay(scheduler, self._loaded, self._read)
         except errors.Fault:
-            # Settling replays it, too, and says what does not fit.
+            # Completing the run replays it, too, and says what does not fit.
             return None
         return scheduler
 
@@ -171,7 +171,7 @@ class RunWorkflow:
             return
 
     def _drains(self) -> bool:
-        full = len(self._records) - self._taken_at >= messages.STEPS_OF_A_HISTORY
+        full = len(self._records) - self._loaded_lines >= messages.STEPS_OF_A_HISTORY
         return self._paused or full or self._parking is not None or workflow.info().is_continue_as_new_suggested()
 
     def _is_busy(self) -> bool:
@@ -191,7 +191,7 @@ class RunWorkflow:
         dropped, scheduler.dropped = scheduler.dropped, []
         for key in dropped:
             self._cut(key)
-        if self._drains() or self._timing.is_unknown:
+        if self._drains() or self._time_limits.is_unknown:
             return
         unopened, scheduler.unopened = scheduler.unopened, {}
         for asked in unopened.values():
@@ -235,13 +235,13 @@ class RunWorkflow:
         self._cancelled = self._cancelled or facts["cancelled"]
         self._paused = facts["paused"]
         self._ends_now = self._ends_now or facts["ended"]
-        self._timing.note(facts)
-        if self._timing.is_limited and not self._is_watched:
+        self._time_limits.note(facts)
+        if self._time_limits.is_limited and not self._is_watched:
             self._is_watched = True
             self._closing.append(asyncio.create_task(self._watch_time()))
 
     async def _watch_time(self) -> None:
-        if await self._timing.watch(self._run_id, self._wake):
+        if await self._time_limits.watch(self._run_id, self._wake):
             # The pause is in the journal already.
             self._paused = self._ends_now = True
             self._wake()
@@ -273,9 +273,9 @@ class RunWorkflow:
     async def _perform(self, asked: driver_scheduler.Ask, order: messages.StepOrder) -> None:
         while True:
             if not asked.operation.idle:
-                self._timing.begin(asked.key)
-            record = self._record_in(await self._performing.perform(order, asked.operation))
-            self._timing.end(asked.key)
+                self._time_limits.begin(asked.key)
+            record = self._record_in(await self._dispatch.perform(order, asked.operation))
+            self._time_limits.end(asked.key)
             self._land(record)
             if record.final or record.retry_at is None:
                 return
@@ -330,15 +330,15 @@ class RunWorkflow:
 
     def _fail(self, key: str, error: ActivityError) -> None:
         self._steps.pop(key, None)
-        self._timing.end(key)
-        self._parking = self._parking or self._performing.parking(key, error)
+        self._time_limits.end(key)
+        self._parking = self._parking or self._dispatch.parking(key, error)
 
     def _forget(self, key: str) -> None:
         self._collected.pop(key, None)
         self._idle.pop(key, None)
         self._announced.discard(key)
         self._steps.pop(key, None)
-        self._timing.end(key)
+        self._time_limits.end(key)
 
     def _cut(self, key: str) -> None:
         step = self._steps.get(key)
@@ -363,9 +363,9 @@ class RunWorkflow:
         if left > 0:
             await workflow.sleep(left)
 
-    async def _settle(self) -> str:
-        order = messages.Settle(run_id=self._run_id, parking=self._parking)
-        state = str(await ask("settle", order, result_type=str))
+    async def _complete(self) -> str:
+        order = messages.CompletionOrder(run_id=self._run_id, parking=self._parking)
+        state = str(await ask(messages.COMPLETE, order, result_type=str))
         self._shown.show(state)
         return state
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from app.domain import budgets, records, usage_sums
 from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
-from app.engine import stores
+from app.engine import spending, stores
 
 Call: TypeAlias = tuple[str, str, int]  # A call of an agent: run, step and attempt; 0 before it begins.
 
@@ -33,12 +33,12 @@ class Need:
 class Account:
     """Add up one limit or budget; a call counts once, however often it is reported."""
 
-    def __init__(self, name: Mapping[str, str], limits: RunLimits, period: budgets.Budget | None = None) -> None:
+    def __init__(self, name: Mapping[str, str], limits: RunLimits, budget: budgets.Budget | None = None) -> None:
         self.name = name
         """Its owner: `{kind: run, run_id}` or `{kind: budget, name}`."""
         self.limits = limits
         """The limits in force."""
-        self._period = period
+        self._budget = budget
         self._charged: dict[str, UsageSum] = {}
         self._held: dict[Call, _Held] = {}
         self._late: list[tuple[Call, records.Record, bool]] = []
@@ -47,7 +47,31 @@ class Account:
         self.is_counted = False
         """Whether the sums of the rows have been added; until then calls that end are kept for later."""
 
+    @classmethod
+    def of_run(cls, run_id: str, limits: RunLimits) -> Account:
+        """Return a new account of a run."""
+        return cls({"kind": "run", "run_id": run_id}, limits)
+
+    @classmethod
+    def of_budget(cls, budget: budgets.Budget) -> Account:
+        """Return a new account of a budget."""
+        return cls({"kind": "budget", "name": budget.name}, budget.limits, budget)
+
+    @property
+    def title(self) -> str:
+        """Return the name of its owner, for messages."""
+        return f"run {self.name['run_id']}" if self._budget is None else f"budget {self._budget.name}"
+
     # -- what was spent before
+
+    def query(self, now: datetime) -> spending.SpentQuery:
+        """Return which runs count in it: those below its run, or those that its budget covers."""
+        if (budget := self._budget) is None:
+            return spending.SpentQuery(runs=stores.RunQuery(parent_run_id=self.name["run_id"]))
+        name, _, value = (budget.label or "").partition(":")
+        label = None if budget.label is None else (name, value)
+        runs = stores.RunQuery(recipe_id=budget.recipe_id, session_id=budget.session_id, label=label)
+        return spending.SpentQuery(runs=runs, since=budget.since(now) or None)
 
     def begin(self) -> None:
         """Discard a count that was cut off; call this before anything is added."""
@@ -152,7 +176,7 @@ class Account:
 
     def state(self, now: datetime) -> budgets.BudgetState:
         """Return the account's state."""
-        since = "" if self._period is None else self._period.since(now)
+        since = "" if self._budget is None else self._budget.since(now)
         for quarter in [quarter for quarter in self._charged if quarter < since]:
             del self._charged[quarter]
         reserved_sums = [(each.is_open, each.reserved.as_sum()) for each in self._held.values()]
@@ -161,6 +185,6 @@ class Account:
         return budgets.BudgetState.of(self.limits, [*self._charged.values(), *cut_off], under_way)
 
     def _put(self, part: UsageSum) -> None:
-        quarter = part.quarter if self._period is not None and self._period.per else ""
+        quarter = part.quarter if self._budget is not None and self._budget.per else ""
         earlier = self._charged.get(quarter)
         self._charged[quarter] = part.alone(quarter) if earlier is None else earlier.plus(part)

@@ -12,15 +12,15 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from app import clock, errors
 from app.domain import budgets, operations, runs
 from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum
 from app.engine import aio, spending, stores
-from app.worker import reserving
 from app.worker.accounts import Account, Need
-from app.worker.reservations import Reservation, ReservationVerdict
+from app.worker.reservations import Reservation, ReservationVerdict, need_of
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Ledger:
             before, account = self._budgets.get(name, (None, None))
             same = before is not None and dataclasses.replace(before, limits=budget.limits) == budget
             if account is None or not same:
-                account = reserving.account_of_budget(budget)
+                account = Account.of_budget(budget)
             account.limits = budget.limits
             accounts[name] = budget, account
         self._budgets = accounts
@@ -149,7 +149,7 @@ class Ledger:
 
     async def _verdict(self, chain: list[str], key: str, quote: spending.Quote) -> ReservationVerdict:
         accounts = await self._counted(chain)
-        need, cap = reserving.need_of(quote, accounts, self._clock)
+        need, cap = need_of(quote, accounts, self._clock)
         return ReservationVerdict.of(chain, key, accounts, need, self._clock, cap)
 
     async def _chain(self, run_id: str) -> list[str]:
@@ -170,44 +170,42 @@ class Ledger:
 
     async def _counted(self, chain: list[str]) -> list[Account]:
         limiting = self._limiting(chain)
-        for account, query in limiting:
-            await self._make_sure(account, query)
-        return [account for account, _ in limiting]
+        for account in limiting:
+            await self._make_sure(account)
+        return limiting
 
-    async def _make_sure(self, account: Account, query: spending.SpentQuery) -> None:
+    async def _make_sure(self, account: Account) -> None:
         if not account.is_counted:
             async with self._counting.of(id(account)):
                 if not account.is_counted:
                     account.begin()
-                    await self._count(account, query)
+                    await self._count(account)
 
-    def _limiting(self, chain: list[str]) -> list[tuple[Account, spending.SpentQuery]]:
+    def _limiting(self, chain: list[str]) -> list[Account]:
         limiting = []
         for run_id in chain:
             # A parked run may end while its ancestors are read.
             facts = self._known.get(run_id)
             if facts is not None and run_id not in self._runs and budgets.limits_money(facts.limits):
-                self._runs[run_id] = reserving.account_of(run_id, facts.limits)
+                self._runs[run_id] = Account.of_run(run_id, facts.limits)
             if run_id in self._runs:
-                limiting.append((self._runs[run_id], reserving.below(run_id)))
-        for budget, account in self._budgets.values():
-            if any(self._is_covered(budget, run_id) for run_id in chain):
-                limiting.append((account, reserving.query_of(budget, self._clock)))
-        return limiting
+                limiting.append(self._runs[run_id])
+        covering = self._budgets.values()
+        return limiting + [each for budget, each in covering if any(self._is_covered(budget, one) for one in chain)]
 
     def _is_covered(self, budget: budgets.Budget, run_id: str) -> bool:
         facts = self._known.get(run_id)
         return facts is not None and budget.covers(facts.recipe_id, facts.labels, facts.session_id)
 
-    async def _count(self, account: Account, query: spending.SpentQuery) -> None:
-        for run_id, parts in (await self._add_finished(account, query)).items():
+    async def _count(self, account: Account) -> None:
+        for run_id, parts in (await self._add_finished(account)).items():
             loaded = await self._loaded(run_id)
             account.add(parts) if loaded is None else account.add_journal(run_id, loaded)
         account.count()
 
-    async def _add_finished(self, account: Account, query: spending.SpentQuery) -> dict[str, tuple[UsageSum, ...]]:
+    async def _add_finished(self, account: Account) -> dict[str, tuple[UsageSum, ...]]:
         """Add what ended runs spent, and return the other runs, with what their rows say."""
-        spent = await self._store.spent(query)
+        spent = await self._store.spent(account.query(self._clock.now()))
         account.add(spent.finished)
         unfinished = dict(spent.unfinished)
         if (run_id := account.name.get("run_id")) is not None:
@@ -252,14 +250,14 @@ class Ledger:
     async def counted(self, run_id: str, in_force: RunLimits) -> budgets.BudgetState:
         if (state := self.shown(run_id)) is not None:
             return state
-        account = reserving.account_of(run_id, in_force)
-        await self._count(account, reserving.below(run_id))
+        account = Account.of_run(run_id, in_force)
+        await self._count(account)
         return account.state(self._clock.now())
 
     async def standing(self, budget: budgets.Budget) -> budgets.BudgetState:
         # It may have been removed while the one before it was counted.
-        _, account = self._budgets.get(budget.name) or (budget, reserving.account_of_budget(budget))
-        await self._make_sure(account, reserving.query_of(budget, self._clock))
+        _, account = self._budgets.get(budget.name) or (budget, Account.of_budget(budget))
+        await self._make_sure(account)
         return account.state(self._clock.now())
 
     async def has_room(self, loaded: stores.Loaded) -> bool:
@@ -272,7 +270,12 @@ class Ledger:
         needed = detail.get("needed") if isinstance(detail, dict) else None
         if not isinstance(needed, dict):
             return None
-        need = Need(tokens=reserving.needed(needed.get("tokens")), cost_usd=reserving.needed(needed.get("cost_usd")))
+        need = Need(tokens=_amount(needed.get("tokens")), cost_usd=_amount(needed.get("cost_usd")))
         self._know(loaded)
         chain = await self._chain(loaded.start.run_id)
         return ReservationVerdict.of(chain, str(error.get("key")), await self._counted(chain), need, self._clock)
+
+
+def _amount(value: object) -> Any:
+    # The error of a parked run comes from its journal, where a person may have written anything.
+    return value if isinstance(value, int | float) else None

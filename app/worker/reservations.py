@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from app import clock
-from app.domain import operations, plain, records
+from app import clock, errors
+from app.domain import operations, plain, records, stop_reasons
+from app.domain.decisions import BUDGET_EXHAUSTED
 from app.engine import run_equipment, spending
-from app.worker import reserving
 from app.worker.accounts import Account, Call, Need
 
 
@@ -84,14 +84,14 @@ class ReservationVerdict:
         if not meant:
             return None
         (run_id, step, _), reserved = min(meant, key=lambda each: each[1].at)
-        of = reserving.named(account)
+        of = account.title
         return spending.Ahead(run_id=run_id, key=step, since=reserved.at, limit=limit, of=of, is_unknown=is_unknown)
 
     def exhausted(self, key: str, time: clock.Clock) -> run_equipment.Parked:
         """Return what parks the run of a call that does not fit."""
         limit_hit = self.lacking or self.behind
         assert limit_hit is not None
-        return reserving.exhausted(key, *limit_hit, self.need, time, waits=self.lacking is None)
+        return exhausted(key, *limit_hit, self.need, time, waits=self.lacking is None)
 
     def reservation(
         self, ledger: Accounts, run_id: str, key: str, quote: spending.Quote, release: Callable[[], None] | None = None
@@ -165,3 +165,57 @@ class Reservation:
         for account in self._ledger.accounts(self.call[0]):
             account.close(self.call) if self.call[2] else account.drop(self.call)
         self._ledger.wake_waiting()
+
+
+def need_of(quote: spending.Quote, accounts: list[Account], time: clock.Clock) -> tuple[Need, float | None]:
+    """Return the amounts to reserve for a call, and its cap: the remainder, if nothing else bounds it."""
+    remainders = (account.state(time.now()).left.cost_usd for account in accounts)
+    remaining = min((amount for amount in remainders if amount is not None), default=None)
+    cost, cap = quote.cost_usd, None
+    if quote.is_capped and remaining is not None:
+        cost = cap = max(0.0, remaining if cost is None else min(cost, remaining))
+    elif quote.is_capped:
+        cap = cost
+    return Need(tokens=quote.tokens, cost_usd=cost), cap
+
+
+def exhausted(
+    key: str, account: Account, name: str, need: Need, time: clock.Clock, *, waits: bool = False
+) -> run_equipment.Parked:
+    """Return what parks the run of a call that does not fit.
+
+    Args:
+        waits: Whether it would fit if no other call with an unknown amount were under way.
+    """
+    state = account.state(time.now())
+    limit, remaining = (getattr(each, name) for each in (state.limits, state.left))
+    of = account.title
+    rest = f"{_told(name, remaining)} of it is left" if remaining > 0 else "it is used up"
+    rest = f"it is overdrawn by {_told(name, -remaining)}" if remaining < 0 else rest
+    message = (
+        f"the limit of {of} is {_told(name, limit)}, {rest}, and the call of the step {key!r} needs"
+        f" {_told(name, wanted) if (wanted := getattr(need, name)) else 'more'}; raise it to let the run continue:"
+        f" {stop_reasons.raising(account.name, name)}"
+    )
+    if waits:
+        amount = "price" if name == "cost_usd" else "number of tokens"
+        message = (
+            f"the {amount} of the call of the step {key!r} is not known before it is made, and neither is that of"
+            f" another call under way; within the limit of {of} such calls are made one after another, and the run"
+            " continues once that call has ended"
+        )
+    detail: dict[str, plain.Json] = {
+        "budget": dict(account.name),
+        "limit": name,
+        "needed": {"calls": need.calls, "tokens": need.tokens, "cost_usd": need.cost_usd},
+        **state.to_json(),
+    }
+    return run_equipment.Parked(
+        BUDGET_EXHAUSTED, errors.StepError(message, code=BUDGET_EXHAUSTED, key=key, detail=detail)
+    )
+
+
+def _told(name: str, amount: float) -> str:
+    if name != "cost_usd":
+        return f"{amount:,.0f} {name.removesuffix('s') if amount == 1 else name}"
+    return f"${amount:.2f}" if amount >= 0.01 else f"${amount:.2g}"

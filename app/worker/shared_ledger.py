@@ -134,13 +134,10 @@ class SharedLedger(Ledger):
 
     def _count_anew(self) -> None:
         self._runs.clear()
-        self._budgets = {
-            name: (budget, Account(account.name, budget.limits, budget))
-            for name, (budget, account) in self._budgets.items()
-        }
+        self._budgets = {name: (budget, Account.of_budget(budget)) for name, (budget, _) in self._budgets.items()}
 
-    async def _count(self, account: Account, query: spending.SpentQuery) -> None:
-        unfinished = await self._add_finished(account, query)
+    async def _count(self, account: Account) -> None:
+        unfinished = await self._add_finished(account)
         # Read before the journals, so that a cached journal is never older than its version.
         versions = await self._shared.versions(list(unfinished))
         for run_id, parts in unfinished.items():

@@ -332,7 +332,7 @@ async def test_a_budget_is_given_away_once_by_processes_that_share_folders(
 async def test_a_notification_is_heard_once_until_it_is_read(
     make: Make, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop is not kept busy by news that are gathered for a moment before they are read."""
+    """The loop is not kept busy by notifications that are gathered for a moment before they are read."""
     loop, calls, told = asyncio.get_running_loop(), list[int](), asyncio.Event()
     add_reader = loop.add_reader
 
@@ -344,9 +344,9 @@ async def test_a_notification_is_heard_once_until_it_is_read(
         add_reader(descriptor, called)
 
     monkeypatch.setattr(loop, "add_reader", counted)
-    news = (await make().open()).news
-    assert news is not None
-    news.start(lambda run_id: told.set())
+    listener = (await make().open()).commit_listener
+    assert listener is not None
+    listener.start(lambda run_id: told.set())
     # It begins by saying that commits may have been missed.
     await asyncio.wait_for(told.wait(), 30)
     for _ in range(3):
@@ -355,6 +355,6 @@ async def test_a_notification_is_heard_once_until_it_is_read(
         async with asyncio.timeout(30):
             while not told.is_set():  # noqa: ASYNC110 - each turn of the loop is one in which it could be called
                 await asyncio.sleep(0)
-    await news.stop()
+    await listener.stop()
 
     assert 1 <= len(calls) <= 3

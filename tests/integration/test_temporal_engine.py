@@ -32,7 +32,7 @@ from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
 from app.services.plans import requests as plan_requests  # noqa: E402
-from app.temporal import activities, codec, messages, registration, roll, slices, worker  # noqa: E402
+from app.temporal import activities, codec, messages, registration, slices, worker, worker_roster  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
 
@@ -384,7 +384,7 @@ async def test_a_step_waits_for_a_worker_that_serves_its_capability(
     project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
     """`runs why` names the capability that no worker serves; the step is performed once one does, until it ends."""
-    monkeypatch.setattr(roll, "_PARTING", timedelta(seconds=60))
+    monkeypatch.setattr(worker_roster, "_PARTING", timedelta(seconds=60))
     async with serving(project, temporal.address, {"serve": ("tools", "backend:said")}) as scene:
         run_id = await scene.start("child")
         await asked_for(scene, run_id)
@@ -617,14 +617,14 @@ async def test_lost_workflows_are_found_by_one_list(scene: Scene, monkeypatch: p
 
     await temporal_server.until(are_listed)
     monkeypatch.setattr(WorkflowHandle, "describe", counted)
-    assert await engine.keeper.round() == []
+    assert await engine.workflow_recovery.round() == []
     assert described == []
 
     lost = runs[1]
     await scene.client.get_workflow_handle(messages.workflow_id(lost)).terminate()
 
     async def is_begun_again() -> bool:
-        return await engine.keeper.round() == [lost]
+        return await engine.workflow_recovery.round() == [lost]
 
     await temporal_server.until(is_begun_again)
     assert set(described) <= {messages.workflow_id(lost)}

@@ -107,7 +107,7 @@ class Harness:
         """Say that a child goes on."""
 
     @activity.defn
-    async def settle(self, order: messages.Settle) -> str:
+    async def settle(self, order: messages.CompletionOrder) -> str:
         """Return the recorded ending, if the driver is through."""
         play = self.plays[order.run_id]
         return str(play.run.ended["status"]) if len(play.asked) == len(play.lines) else "paused"

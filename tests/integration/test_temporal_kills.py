@@ -26,7 +26,7 @@ from app.dialects import registry  # noqa: E402
 from app.domain import limits, operations, plain, records, states  # noqa: E402
 from app.engine import ports, probes, run_equipment  # noqa: E402
 from app.services import gate_inbox, gates  # noqa: E402
-from app.temporal import engine, rehearsal, slices, steps, worker  # noqa: E402
+from app.temporal import engine, replayed_runs, slices, steps, worker  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration.test_temporal_engine import ASKING, SERVE, Scene, chosen  # noqa: E402
 
@@ -288,7 +288,7 @@ async def test_the_line_of_a_newer_try_is_the_record(scene: Scene):
     await waking.sleeps.wait()
     await there.perform(order)
     waking.wakes.set()
-    with pytest.raises(rehearsal.Superseded):
+    with pytest.raises(replayed_runs.Superseded):
         await early
 
     [line] = (await scene.service.store.read(run_id)).records

@@ -19,7 +19,7 @@ from temporalio.client import Client  # noqa: E402
 from app import bootstrap  # noqa: E402
 from app.engine import stores  # noqa: E402
 from app.services import budgets, output_times  # noqa: E402
-from app.temporal import live, messages, rehearsal, slices, steps, worker  # noqa: E402
+from app.temporal import live_reports, messages, replayed_runs, slices, steps, worker  # noqa: E402
 from app.worker import shared_ledger  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
@@ -70,8 +70,8 @@ async def test_a_step_of_another_process_shows_when_it_had_output(
 ) -> None:
     """Run and list have the time of a step's last output, and a poll of the run waits for more than output."""
     monkeypatch.setattr(output_times, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(live, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(live, "REPORT_SECONDS", 0.05)
+    monkeypatch.setattr(live_reports, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(live_reports, "REPORT_SECONDS", 0.05)
     command = "echo said; while [ ! -e go ]; do sleep 0.05; done"
     talking = {"schema": "1.7", "name": "talking", "description": "Talks", "version": "1.0.0"}
     steps_of = [{"id": "talk", "type": "bash", "command": command}]
@@ -126,7 +126,7 @@ async def test_a_superseded_try_that_nothing_follows_is_repeated(
     async def supersede_once(self: steps.Steps, order: messages.StepOrder, *more: Any) -> slices.Slice:
         if order.key == "s3" and not refused:
             refused.append(order.key)
-            raise rehearsal.Superseded
+            raise replayed_runs.Superseded
         return await perform(self, order, *more)
 
     monkeypatch.setattr(steps.Steps, "perform", supersede_once)
@@ -161,13 +161,13 @@ async def test_a_long_run_continues_in_further_workflows(
     """Each workflow performs a limited number of steps, each step is performed once, and every history replays."""
     monkeypatch.setattr(messages, "STEPS_OF_A_HISTORY", 4)
     begun: list[str] = []
-    rehearse = rehearsal.rehearse
+    original = replayed_runs.replay_run
 
-    async def counted(log: stores.RunLog, *given: Any, **more: Any) -> rehearsal.Rehearsal:
+    async def counted(log: stores.RunLog, *given: Any, **more: Any) -> replayed_runs.ReplayedRun:
         begun.append(log.loaded.start.run_id)
-        return await rehearse(log, *given, **more)
+        return await original(log, *given, **more)
 
-    monkeypatch.setattr(rehearsal, "rehearse", counted)
+    monkeypatch.setattr(replayed_runs, "replay_run", counted)
     run_id = await service.start("counting")
     shown = await service.until(run_id, "done", "failed")
     client = await Client.connect(temporal.address)

@@ -34,8 +34,8 @@ _HELD = NotDelivered("the receiver wants no message yet")
 _log = logging.getLogger(__name__)
 
 
-class _Outlet:
-    """One endpoint at work."""
+class _EndpointQueue:
+    """The undelivered messages of one endpoint, and what its file will hold about them."""
 
     def __init__(self, endpoint: notifications.Endpoint, now: datetime) -> None:
         self.endpoint = endpoint
@@ -51,7 +51,7 @@ class _Outlet:
             self.behind, self.floor = clock.stamp(now), clock.stamp(now - derivation.MARGIN)
         self.margin = derivation.MARGIN
         self.lanes: dict[str, asyncio.Task[None]] = {}
-        self.room = asyncio.Semaphore(_AT_ONCE)
+        self.capacity = asyncio.Semaphore(_AT_ONCE)
         self.woken: dict[str, asyncio.Event] = {}
         self.is_dirty = False
         self.is_unread = False
@@ -99,7 +99,7 @@ class Dispatcher:
         self._clock = clock
         self._questions = questions
         self._hears_all = hears_all
-        self._outlets: dict[str, _Outlet] = {}
+        self._queues: dict[str, _EndpointQueue] = {}
         self._place = 0
         self._was_stopped = False
         self._task: asyncio.Task[None] | None = None
@@ -114,15 +114,15 @@ class Dispatcher:
 
     async def stop(self) -> None:
         """Stop, and wait for it; undelivered messages are sent after the next start, delivered ones are not."""
-        lanes = [lane for outlet in self._outlets.values() for lane in outlet.lanes.values()]
+        lanes = [lane for queue in self._queues.values() for lane in queue.lanes.values()]
         tasks = [task for task in (self._task, *lanes) if task is not None]
         # What is not delivered is found again, from the time that each endpoint has recorded.
-        outlets, self._outlets = self._outlets, {}
+        queues, self._queues = self._queues, {}
         self._task, self._was_stopped = None, True
         await aio.end(*tasks)
-        for outlet in outlets.values():
-            if outlet.is_dirty:
-                await self._save_last(outlet)
+        for queue in queues.values():
+            if queue.is_dirty:
+                await self._save_last(queue)
 
     def check(self) -> None:
         """Raise if the task has died.
@@ -138,16 +138,16 @@ class Dispatcher:
     async def _work(self) -> None:
         while True:
             try:
-                await self._turn()
+                await self._run_once()
             except (errors.ControlRoomError, errors.StorageFault) as fault:
                 _log.error("notifications wait: %s", fault.message, extra={"code": fault.code})
                 await self._clock.sleep(_RETRY_STORAGE_SECONDS)
 
-    async def _turn(self) -> None:
+    async def _run_once(self) -> None:
         """Take new events, and sleep until there are more."""
         self._repository.changed.clear()
-        await self._open_outlets()
-        if not self._outlets:
+        await self._open_queues()
+        if not self._queues:
             self._place = self._feed.last
             await self._repository.changed.wait()
             return
@@ -159,7 +159,7 @@ class Dispatcher:
             await self._read_feed()
             await self._save()
             if self._place == self._feed.last and not self._repository.changed.is_set():
-                is_unread = any(outlet.is_unread for outlet in self._outlets.values())
+                is_unread = any(queue.is_unread for queue in self._queues.values())
                 pause = _RETRY_STORAGE_SECONDS if is_unread else _IDLE_SECONDS
                 asked, sleep = self._questions.changed.wait(), self._clock.sleep(pause)
                 await aio.wait_first(news, self._repository.changed.wait(), asked, sleep)
@@ -173,66 +173,66 @@ class Dispatcher:
         if not self._hears_all:
             self._questions.again()
             now = clock.stamp(self._clock.now())
-            for outlet in self._outlets.values():
-                if outlet.behind is None:
-                    outlet.behind, outlet.margin = outlet.since(now), derivation.SHORT_MARGIN
+            for queue in self._queues.values():
+                if queue.behind is None:
+                    queue.behind, queue.margin = queue.since(now), derivation.SHORT_MARGIN
 
-    async def _open_outlets(self) -> None:
+    async def _open_queues(self) -> None:
         found = {endpoint.endpoint_id: endpoint for endpoint in await self._repository.all()}
-        for gone in self._outlets.keys() - found.keys():
-            for lane in self._outlets.pop(gone).lanes.values():
+        for gone in self._queues.keys() - found.keys():
+            for lane in self._queues.pop(gone).lanes.values():
                 lane.cancel()
         for endpoint_id, endpoint in found.items():
-            if endpoint_id not in self._outlets:
-                self._outlets[endpoint_id] = _Outlet(endpoint, self._clock.now())
-                self._repository.waiting[endpoint_id] = self._outlets[endpoint_id].pending
-            if endpoint.url != self._outlets[endpoint_id].endpoint.url:
-                self._outlets[endpoint_id].held_until = endpoint.held_until
-            self._outlets[endpoint_id].endpoint = endpoint
-            for message_id in self._outlets[endpoint_id].woken.keys() & set(endpoint.given_up):
-                self._outlets[endpoint_id].woken[message_id].set()
-            await self._begin_replayed(self._outlets[endpoint_id])
+            if endpoint_id not in self._queues:
+                self._queues[endpoint_id] = _EndpointQueue(endpoint, self._clock.now())
+                self._repository.waiting[endpoint_id] = self._queues[endpoint_id].pending
+            if endpoint.url != self._queues[endpoint_id].endpoint.url:
+                self._queues[endpoint_id].held_until = endpoint.held_until
+            self._queues[endpoint_id].endpoint = endpoint
+            for message_id in self._queues[endpoint_id].woken.keys() & set(endpoint.given_up):
+                self._queues[endpoint_id].woken[message_id].set()
+            await self._begin_replayed(self._queues[endpoint_id])
 
     async def _read_feed(self) -> None:
         reached = self._feed.last
         if self._place < self._feed.first - 1:
             now = clock.stamp(self._clock.now() - derivation.MARGIN)
-            for outlet in self._outlets.values():
-                outlet.behind = outlet.behind or outlet.since(now)
+            for queue in self._queues.values():
+                queue.behind = queue.behind or queue.since(now)
         portions = self._feed.behind(self._place)
-        for outlet in self._outlets.values():
-            if outlet.behind is not None and len(outlet.pending) < MOST_PENDING // 2:
-                await self._catch_up(outlet, outlet.behind)
-            if outlet.behind is None:
+        for queue in self._queues.values():
+            if queue.behind is not None and len(queue.pending) < MOST_PENDING // 2:
+                await self._catch_up(queue, queue.behind)
+            if queue.behind is None:
                 told = [one for portion in portions for one in derivation.of_portion(portion)]
-                self._enqueue(outlet, told, "" if outlet.is_open else outlet.floor)
-            outlet.is_open = True
+                self._enqueue(queue, told, "" if queue.is_open else queue.floor)
+            queue.is_open = True
         self._place = reached
         questions = await self._questions.drain()
-        for outlet in self._outlets.values() if questions else ():
-            self._enqueue(outlet, questions, outlet.floor)
-            if outlet.behind is not None:
-                # There was no room for all of them.
+        for queue in self._queues.values() if questions else ():
+            self._enqueue(queue, questions, queue.floor)
+            if queue.behind is not None:
+                # The queue is full: the questions that it lacks are drained again.
                 self._questions.again()
 
-    async def _catch_up(self, outlet: _Outlet, begin: str) -> None:
+    async def _catch_up(self, queue: _EndpointQueue, begin: str) -> None:
         found: list[notifications.Message] = []
         fault: errors.StorageFault | None = None
         try:
-            async for one in derivation.since(self._store, begin, outlet.margin):
+            async for one in derivation.since(self._store, begin, queue.margin):
                 found.append(one)
         except errors.StorageFault as unreadable:
             _log.warning("notifications are incomplete: %s", unreadable.message, extra={"code": unreadable.code})
             fault = unreadable
-        outlet.behind, outlet.is_unread = None, fault is not None
-        self._enqueue(outlet, found, outlet.floor)
+        queue.behind, queue.is_unread = None, fault is not None
+        self._enqueue(queue, found, queue.floor)
         if fault is not None:
             # Read again from there; what was delivered by then is known by its id.
-            outlet.behind = begin
+            queue.behind = begin
         else:
-            outlet.margin = derivation.MARGIN
+            queue.margin = derivation.MARGIN
 
-    def _enqueue(self, outlet: _Outlet, messages: Iterable[notifications.Message], floor: str) -> None:
+    def _enqueue(self, queue: _EndpointQueue, messages: Iterable[notifications.Message], floor: str) -> None:
         """Begin to deliver messages that the endpoint wants.
 
         Args:
@@ -240,20 +240,20 @@ class Dispatcher:
         """
         found = derivation.in_order(messages)
         for number, (counts_from, message) in enumerate(found):
-            known = message.message_id in outlet.pending or message.message_id in outlet.delivered
-            if known or counts_from < floor or not outlet.endpoint.wants(message):
+            known = message.message_id in queue.pending or message.message_id in queue.delivered
+            if known or counts_from < floor or not queue.endpoint.wants(message):
                 continue
-            if len(outlet.pending) >= MOST_PENDING:
+            if len(queue.pending) >= MOST_PENDING:
                 # The rest is read again from here when there is room.
-                outlet.behind = min(left.at for _, left in found[number:])
+                queue.behind = min(left.at for _, left in found[number:])
                 return
-            self._begin(outlet, message)
+            self._begin(queue, message)
 
-    def _begin(self, outlet: _Outlet, message: notifications.Message) -> None:
-        outlet.pending[message.message_id] = message
-        if message.run_id not in outlet.lanes:
-            lane = asyncio.create_task(self._deliver(outlet, message.run_id), name=f"notify {message.run_id}")
-            outlet.lanes[message.run_id] = lane
+    def _begin(self, queue: _EndpointQueue, message: notifications.Message) -> None:
+        queue.pending[message.message_id] = message
+        if message.run_id not in queue.lanes:
+            lane = asyncio.create_task(self._deliver(queue, message.run_id), name=f"notify {message.run_id}")
+            queue.lanes[message.run_id] = lane
             lane.add_done_callback(self._note_fault)
 
     def _note_fault(self, lane: asyncio.Task[None]) -> None:
@@ -261,31 +261,31 @@ class Dispatcher:
             self._fault = error
             _log.error("notifications of a run stop until the next start", exc_info=error)
 
-    async def _deliver(self, outlet: _Outlet, run_id: str) -> None:
+    async def _deliver(self, queue: _EndpointQueue, run_id: str) -> None:
         """Deliver the messages of one run in their order."""
         try:
-            while message := next((each for each in outlet.pending.values() if each.run_id == run_id), None):
-                letter = await self._tried(outlet, message)
-                await self._record_outcome(outlet, message, letter)
+            while message := next((each for each in queue.pending.values() if each.run_id == run_id), None):
+                letter = await self._attempt(queue, message)
+                await self._record_outcome(queue, message, letter)
         finally:
-            outlet.lanes.pop(run_id, None)
+            queue.lanes.pop(run_id, None)
 
-    async def _tried(self, outlet: _Outlet, message: notifications.Message) -> notifications.DeadLetter | None:
+    async def _attempt(self, queue: _EndpointQueue, message: notifications.Message) -> notifications.DeadLetter | None:
         """Try to deliver until it works; return a dead letter once no attempt is left, or a person wants none."""
-        failed, is_first = outlet.tried.get(message.message_id), True
-        woken = outlet.woken[message.message_id] = asyncio.Event()
+        failed, is_first = queue.tried.get(message.message_id), True
+        woken = queue.woken[message.message_id] = asyncio.Event()
         while True:
-            if failed is not None and message.message_id in outlet.endpoint.given_up:
+            if failed is not None and message.message_id in queue.endpoint.given_up:
                 return _dead(message, failed.attempts, failed.error, self._clock.now())
-            if held := outlet.held_seconds(self._clock.now()):
+            if held := queue.held_seconds(self._clock.now()):
                 await aio.wait_first(self._clock.sleep(min(held, _HELD_LOOK_SECONDS)), woken.wait())
                 continue
-            if (failure := await self._failure(outlet, message)) is None:
+            if (failure := await self._failure(queue, message)) is None:
                 return None
             if failure is _HELD:
                 continue
             error, now = str(failure), self._clock.now()
-            outlet.hold(failure.wait_seconds, now)
+            queue.hold(failure.wait_seconds, now)
             # A start tries what waits at once. That counts only once the next attempt was due: a service that is
             # started again and again must neither give up early nor never.
             is_early = is_first and failed is not None and clock.stamp(now) < failed.next_at
@@ -304,25 +304,25 @@ class Dispatcher:
                 at=clock.stamp(now),
                 next_at=clock.stamp(now + timedelta(seconds=pause)),
             )
-            outlet.tried[message.message_id], outlet.is_dirty, is_first = failed, True, False
+            queue.tried[message.message_id], queue.is_dirty, is_first = failed, True, False
             self._repository.changed.set()
             await aio.wait_first(self._clock.sleep(pause), woken.wait())
 
-    async def _failure(self, outlet: _Outlet, message: notifications.Message) -> NotDelivered | None:
+    async def _failure(self, queue: _EndpointQueue, message: notifications.Message) -> NotDelivered | None:
         """Try to deliver once; return why it failed."""
         try:
-            async with outlet.room:
-                if outlet.held_seconds(self._clock.now()):
+            async with queue.capacity:
+                if queue.held_seconds(self._clock.now()):
                     return _HELD
-                await self._senders[outlet.endpoint.channel].send(outlet.endpoint, message)
+                await self._senders[queue.endpoint.channel].send(queue.endpoint, message)
         except NotDelivered as failure:
             return failure
         return None
 
     async def _record_outcome(
-        self, outlet: _Outlet, message: notifications.Message, letter: notifications.DeadLetter | None
+        self, queue: _EndpointQueue, message: notifications.Message, letter: notifications.DeadLetter | None
     ) -> None:
-        kept = self._repository.dead_letters(outlet.endpoint.endpoint_id)
+        kept = self._repository.dead_letters(queue.endpoint.endpoint_id)
         while True:
             try:
                 if letter is None:
@@ -333,51 +333,51 @@ class Dispatcher:
             except errors.StorageFault as fault:
                 _log.error("a dead letter waits: %s", fault.message, extra={"code": fault.code})
                 await self._clock.sleep(_RETRY_STORAGE_SECONDS)
-        outlet.tried.pop(message.message_id, None)
-        outlet.woken.pop(message.message_id, None)
-        outlet.delivered[message.message_id] = None
-        while len(outlet.delivered) > notifications.MOST_DELIVERED:
-            del outlet.delivered[next(iter(outlet.delivered))]
-        del outlet.pending[message.message_id]
-        outlet.is_dirty = True
+        queue.tried.pop(message.message_id, None)
+        queue.woken.pop(message.message_id, None)
+        queue.delivered[message.message_id] = None
+        while len(queue.delivered) > notifications.MOST_DELIVERED:
+            del queue.delivered[next(iter(queue.delivered))]
+        del queue.pending[message.message_id]
+        queue.is_dirty = True
         self._repository.changed.set()
 
-    async def _begin_replayed(self, outlet: _Outlet) -> None:
-        for letter in await self._repository.dead_letters(outlet.endpoint.endpoint_id).replayed():
-            if letter.message.message_id not in outlet.pending:
-                self._begin(outlet, letter.message)
+    async def _begin_replayed(self, queue: _EndpointQueue) -> None:
+        for letter in await self._repository.dead_letters(queue.endpoint.endpoint_id).replayed():
+            if letter.message.message_id not in queue.pending:
+                self._begin(queue, letter.message)
 
     async def _save(self) -> None:
         """Write down the progress of each endpoint; later messages are sent again after a kill."""
         now = clock.stamp(self._clock.now())
-        for outlet in list(self._outlets.values()):
-            since = outlet.since(now)
+        for queue in list(self._queues.values()):
+            since = queue.since(now)
             # The clock was set back: a start would look for messages only behind the instant that the file holds.
-            if outlet.is_dirty or since < outlet.endpoint.since:
-                if outlet.behind is None:
+            if queue.is_dirty or since < queue.endpoint.since:
+                if queue.behind is None:
                     # The endpoint does not want the others any more.
-                    outlet.tried = {name: failed for name, failed in outlet.tried.items() if name in outlet.pending}
-                await self._advance(outlet, since)
+                    queue.tried = {name: failed for name, failed in queue.tried.items() if name in queue.pending}
+                await self._advance(queue, since)
 
-    async def _save_last(self, outlet: _Outlet) -> None:
+    async def _save_last(self, queue: _EndpointQueue) -> None:
         # Only the ids: the feed may hold events that are not taken yet, so the instant of the file stays.
         try:
-            await self._advance(outlet, outlet.endpoint.since)
+            await self._advance(queue, queue.endpoint.since)
         except errors.StorageFault as fault:
             _log.warning("delivered messages are sent again: %s", fault.message, extra={"code": fault.code})
 
-    async def _advance(self, outlet: _Outlet, since: str) -> None:
-        outlet.is_dirty = False
-        endpoint_id, held_until = outlet.endpoint.endpoint_id, outlet.held_until
+    async def _advance(self, queue: _EndpointQueue, since: str) -> None:
+        queue.is_dirty = False
+        endpoint_id, held_until = queue.endpoint.endpoint_id, queue.held_until
         try:
-            kept = await self._repository.advance(endpoint_id, since, outlet.delivered, outlet.tried, held_until)
+            kept = await self._repository.advance(endpoint_id, since, queue.delivered, queue.tried, held_until)
         except BaseException:
-            outlet.is_dirty = True
+            queue.is_dirty = True
             raise
-        if kept is not None and kept.url != outlet.endpoint.url:
+        if kept is not None and kept.url != queue.endpoint.url:
             # It was edited between the look at it and this write, which kept what its former receiver asked for.
-            outlet.held_until, outlet.is_dirty = None, True
-        outlet.endpoint = kept or outlet.endpoint
+            queue.held_until, queue.is_dirty = None, True
+        queue.endpoint = kept or queue.endpoint
 
 
 def _dead(message: notifications.Message, attempts: int, error: str, now: datetime) -> notifications.DeadLetter:

@@ -164,6 +164,7 @@ class Leases:
                 return
             self._returning = folder
         try:
+            # Before the row is free: the lease number of the next holder fences off what is not yet committed.
             self._flush(folder)
             self._database.write(self._ownership.epoch, lambda cursor: cursor.execute(_GIVE_BACK, (folder, number)))
             with self._guard:

@@ -19,11 +19,11 @@ from app.storage.disk.worker_threads import Workers
 from app.storage.folder_store import FolderStore
 from app.storage.index.index_port import Index
 from app.storage.postgres import migrations
+from app.storage.postgres.commit_listener import PostgresCommitListener
 from app.storage.postgres.committer import PostgresCommitter
 from app.storage.postgres.common import CommonFiles
 from app.storage.postgres.database import LEADER_LOCK, Database, missing_driver
 from app.storage.postgres.disk import PostgresDisk
-from app.storage.postgres.news import PostgresNews
 from app.storage.postgres.ownership import Ownership
 from app.storage.postgres.rates import PostgresRates
 from app.storage.postgres.shared_turns import PostgresTurns
@@ -136,7 +136,7 @@ class PostgresStore(FolderStore):
             self._identity = ownership.acquire(self._target.new_identity)
             self._ownership = ownership
         if self._ownership is not None and self._target.shared:
-            self.news = PostgresNews(database, self._ownership.number, self, self._others)
+            self.commit_listener = PostgresCommitListener(database, self._ownership.number, self, self._others)
         self._database = database
         store_mark.keep(self._directory, self._identity, database.shown, looks_only=self._target.looks_only)
 

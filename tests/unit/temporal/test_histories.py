@@ -48,7 +48,7 @@ class Repeating:
 
 def activities(engine: TemporalEngine) -> Activities:
     """Return the activities of a worker."""
-    return Activities(engine._steps, engine._runs, engine._placing, StepCapacity(1), engine.live)
+    return Activities(engine._steps, engine._runs, engine._placement, StepCapacity(1), engine.live)
 
 
 async def failure(store: MemoryStore, call: str, *args: Any, raised: BaseException | None = None) -> ApplicationError:
@@ -75,7 +75,7 @@ async def test_the_fault_of_a_driver_is_masked() -> None:
         failed = await failure(store, "perform", ORDER)
         driver: Any = Repeating()
         engine = await offline.engine(store, FakeClock(), {"sample": driver})
-        state = await ActivityEnvironment().run(activities(engine).settle, messages.Settle(run_id=RUN))
+        state = await ActivityEnvironment().run(activities(engine).complete, messages.CompletionOrder(run_id=RUN))
         shown = store.disk.read(f"{layout.run_folder(RUN)}/{layout.MANIFEST}").decode()
 
     assert (failed.type, failed.non_retryable, state) == ("key_repeated", True, "paused")

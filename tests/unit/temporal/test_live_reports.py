@@ -14,7 +14,7 @@ from app.clock import FakeClock
 from app.domain import records
 from app.engine import document_folders, driver_scheduler, open_steps, step_attempt
 from app.storage.memory_store import MemoryStore
-from app.temporal import live
+from app.temporal import live_reports
 from tests.unit.engine import samples
 
 RUN = "20260210T143000Z-abc123"
@@ -30,15 +30,15 @@ def time() -> FakeClock:
 async def documents(time: FakeClock) -> AsyncIterator[document_folders.Documents]:
     """Give the documents of a store."""
     async with MemoryStore(clock=time) as store:
-        yield store.documents(live.FOLDER)
+        yield store.documents(live_reports.FOLDER)
 
 
 @pytest.fixture
-def make(time: FakeClock, documents: document_folders.Documents) -> Callable[[str], live.LiveReports]:
+def make(time: FakeClock, documents: document_folders.Documents) -> Callable[[str], live_reports.LiveReports]:
     """Give what makes the reports of a process."""
 
-    def make(name: str) -> live.LiveReports:
-        made = live.LiveReports(time)
+    def make(name: str) -> live_reports.LiveReports:
+        made = live_reports.LiveReports(time)
         made._name, made.documents = name, documents
         return made
 
@@ -54,18 +54,20 @@ def attempt(key: str, time: FakeClock, *, output_at: float | None = None) -> ste
     return made
 
 
-async def known(service: live.LiveReports, time: FakeClock) -> dict[str, open_steps.PerformedStep]:
+async def known(service: live_reports.LiveReports, time: FakeClock) -> dict[str, open_steps.PerformedStep]:
     """Return what a service knows once others have reported."""
     # The store is in memory: a report takes a few turns of the loop.
     for _ in range(20):
         await asyncio.sleep(0)
-    time.advance(live.REPORT_SECONDS)
+    time.advance(live_reports.REPORT_SECONDS)
     for _ in range(20):
         await asyncio.sleep(0)
     return dict(await service.known())
 
 
-async def test_the_newest_step_of_each_run_is_known(time: FakeClock, make: Callable[[str], live.LiveReports]) -> None:
+async def test_the_newest_step_of_each_run_is_known(
+    time: FakeClock, make: Callable[[str], live_reports.LiveReports]
+) -> None:
     """Steps of two workers are known to a third process until they end; of several in a run, the newest."""
     first, second, service = (make(name) for name in "abc")
     keeping = [asyncio.create_task(each.keep()) for each in (first, second)]
@@ -90,7 +92,7 @@ async def test_the_newest_step_of_each_run_is_known(time: FakeClock, make: Calla
 
 
 async def test_a_worker_that_is_gone_is_forgotten(
-    time: FakeClock, make: Callable[[str], live.LiveReports], documents: document_folders.Documents
+    time: FakeClock, make: Callable[[str], live_reports.LiveReports], documents: document_folders.Documents
 ) -> None:
     """A report that is not renewed counts for half a minute, and the next worker removes it."""
     killed, service = make("a"), make("c")
@@ -118,7 +120,7 @@ async def test_a_worker_that_is_gone_is_forgotten(
 )
 async def test_a_damaged_report_says_nothing(
     time: FakeClock,
-    make: Callable[[str], live.LiveReports],
+    make: Callable[[str], live_reports.LiveReports],
     documents: document_folders.Documents,
     document: dict[str, object],
 ) -> None:

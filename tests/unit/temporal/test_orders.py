@@ -16,7 +16,7 @@ from app import errors
 from app.clock import FakeClock
 from app.storage.memory_store import MemoryStore
 from app.temporal import engine as engines
-from app.temporal import orders
+from app.temporal import run_commands
 from tests.unit.engine import samples
 from tests.unit.temporal import offline
 
@@ -31,13 +31,13 @@ async def family(store: MemoryStore) -> None:
         await store.create(samples.start(run_id=run_id, parent_run_id=PARENT))
 
 
-def ordering(store: MemoryStore, told: list[str]) -> orders.Orders:
+def ordering(store: MemoryStore, told: list[str]) -> run_commands.RunCommands:
     """Return what gives orders, which notes the runs whose workflow is told."""
 
     async def tell(run_id: str, signal: str, arguments: list[Any]) -> None:
         told.append(run_id)
 
-    return orders.Orders(store, offline.carrying(store, FakeClock()), FakeClock(), tell)
+    return run_commands.RunCommands(store, offline.carrying(store, FakeClock()), FakeClock(), tell)
 
 
 @pytest.mark.parametrize(

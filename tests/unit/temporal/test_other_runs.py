@@ -12,17 +12,17 @@ from app.clock import FakeClock
 from app.domain import decisions
 from app.engine import stores
 from app.storage.memory_store import MemoryStore
-from app.temporal import claims, leases, messages, placing
+from app.temporal import claims, leases, messages, run_placement
 from tests.unit.engine import samples
 from tests.unit.temporal import offline
 
 PLACED, DAMAGED, RUN = (f"20260210T14300{number}Z-abcdef" for number in range(3))
 
 
-def places(store: stores.RunStore) -> placing.Placing:
+def places(store: stores.RunStore) -> run_placement.RunPlacement:
     """Return what places runs on the worker `here`."""
     here = messages.Placement(worker="here", gone_seconds=1)
-    return placing.Placing(store, leases.Leases(store, FakeClock()), here)
+    return run_placement.RunPlacement(store, leases.Leases(store, FakeClock()), here)
 
 
 async def place(store: stores.RunStore, run_id: str, worker: str) -> None:
@@ -71,7 +71,7 @@ async def test_a_damaged_run_holds_no_workspace(monkeypatch: pytest.MonkeyPatch)
             await store.create(samples.start(run_id=run_id, working_dir="/work", exclusive_workspace=True))
         await offline.damage(store, DAMAGED)
         client: Any = None
-        shared = placing.Placing(store, leases.Leases(store, FakeClock()), None)
+        shared = run_placement.RunPlacement(store, leases.Leases(store, FakeClock()), None)
 
-        assert await claims.Claims(store, client, "runs", shared).take(RUN) is None
+        assert await claims.Claims(store, client, "runs", shared).claim(RUN) is None
         assert held == [RUN]

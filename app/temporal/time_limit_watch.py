@@ -1,4 +1,4 @@
-"""Timing: when a run may have reached a time limit, as its workflow knows; what its journal says decides."""
+"""Time limit watch: when a run may have reached a time limit, as far as its workflow knows; its journal decides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from app.temporal import messages
-    from app.temporal.performing import ask
+    from app.temporal.step_dispatch import ask
 
 _SHORTEST_SECONDS = 0.05
 
@@ -20,8 +20,8 @@ _SHORTEST_SECONDS = 0.05
 _SOON_SECONDS, _LATEST_SECONDS = 1.0, 60.0
 
 
-class Timing:
-    """Part of the workflow of a run: has the journal looked at whenever a time limit can be reached."""
+class TimeLimitWatch:
+    """Check the journal of a run whenever it can have reached a time limit; part of its workflow."""
 
     def __init__(self) -> None:
         self._limits: tuple[Mapping[str, float], bool] = ({}, False)

@@ -17,7 +17,7 @@ from app.clock import FakeClock
 from app.domain import inputs, records
 from app.engine import stores
 from app.storage.memory_store import MemoryStore
-from app.temporal import keeping, messages, registration, steps
+from app.temporal import messages, registration, steps, workflow_recovery
 from tests.unit.engine import samples
 from tests.unit.temporal import offline
 
@@ -79,7 +79,7 @@ async def test_unfinished_runs_are_listed_again_after_a_fault(store: MemoryStore
     await tries.wait()
     before = list(begun)
     store.list_unfinished = list_unfinished  # type: ignore[method-assign]
-    time.advance(keeping.KEEP_SECONDS)
+    time.advance(workflow_recovery.KEEP_SECONDS)
 
     assert await made.recovered() == len(RUNS)
     assert before == []

@@ -1,4 +1,4 @@
-"""The roll of workers: which are there, and what they serve; Temporal keeps it, as pollers of one queue.
+"""The roster of workers: which are present, and which capabilities they serve; held as pollers of one queue.
 
 No step is on that queue. Each worker asks it again and again, so that one that was killed is missed soon.
 """
@@ -77,9 +77,9 @@ class Entry:
             try:
                 await _poll(client, queue, self.written(), _ASKING)
             except RPCError as error:
-                _log.debug("the roll was not asked: %s", error)
+                _log.debug("the worker roster was not polled: %s", error)
             except Exception as error:  # noqa: BLE001 - a worker that asks no more is taken for gone while it works
-                _log.warning("the roll was not asked: %r", error)
+                _log.warning("the worker roster was not polled: %r", error)
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _strike(self, client: Client, queue: str) -> None:
@@ -99,8 +99,8 @@ class Entry:
         return capability in self.serves or _EVERYTHING in self.serves
 
 
-class Roll:
-    """Say which capabilities no worker serves."""
+class WorkerRoster:
+    """Report the capabilities that no present worker serves."""
 
     def __init__(self, client: Client, queue: str, time: clock.Clock, services: Collection[str]) -> None:
         """Args:

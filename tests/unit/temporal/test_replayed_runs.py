@@ -1,4 +1,4 @@
-"""Rehearsals: the drivers that a process keeps, and lets go for others."""
+"""Replayed runs: the drivers that a process keeps in memory, and evicts for others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytest.importorskip("temporalio")
 from app.clock import FakeClock
 from app.domain import runs
 from app.storage.memory_store import MemoryStore
-from app.temporal import rehearsal
+from app.temporal import replayed_runs
 from tests.unit.engine import samples
 from tests.unit.temporal import offline
 
@@ -39,13 +39,13 @@ class Clinging(Driver):
 
 
 async def test_a_driver_that_cannot_be_closed_fails_no_other_run() -> None:
-    """It makes room for another run: that one is rehearsed all the same."""
+    """It makes room for another run: that one is replayed all the same."""
     drivers: list[Any] = [Clinging(), Driver()]
     store = MemoryStore(clock=FakeClock())
     async with store:
         for run_id in RUNS:
             await store.create(samples.start(run_id=run_id))
-        kept = rehearsal.Rehearsals(offline.equipment(FakeClock()), most=1)
+        kept = replayed_runs.ReplayedRuns(offline.equipment(FakeClock()), most=1)
         found = [await kept.of(await store.open(each), driver) for each, driver in zip(RUNS, drivers, strict=True)]
 
         assert list(found[1].scheduler.asks) == ["a"]

@@ -1,4 +1,4 @@
-"""Orders to runs: each is written to the journal first, then the workflow is notified."""
+"""Run commands: each is written to the journal first, then the workflow is notified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _wrong = run_engine.wrong_state
 _log = logging.getLogger(__name__)
 
 
-class Orders:
+class RunCommands:
     """Cancel, pause, unpause, resume, mark and limit runs."""
 
     def __init__(self, store: stores.RunStore, steps: Steps, time: clock.Clock, tell: Tell) -> None:

@@ -1,4 +1,4 @@
-"""Heartbeats of steps: they say how old the last output of a step is, so that other processes see its silence."""
+"""Heartbeats of steps: they carry the age of a step's last output, so that other processes see its silence."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _log = logging.getLogger(__name__)
 _KEY, _AGE = "key", "output_age_seconds"
 
 
-class Beats:
-    """What the heartbeats of one step say."""
+class Heartbeats:
+    """Details of the heartbeats of one step."""
 
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time

@@ -17,9 +17,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from app.clock import FakeClock
 from app.domain import operations
-from app.temporal import roll
+from app.temporal import worker_roster
 
-ENTRY = roll.Entry(worker="here", serves=frozenset({"commands"}))
+ENTRY = worker_roster.Entry(worker="here", serves=frozenset({"commands"}))
 COMMAND = [operations.Command(argv=("true",))]
 
 
@@ -56,7 +56,7 @@ async def test_a_worker_that_asks_no_more_is_missed_soon() -> None:
     """It is there for 25 seconds; then `lacks` says when it was seen last."""
     clock = FakeClock()
     server: Any = Server(clock, silent)
-    rolled = roll.Roll(server, "runs", clock, ())
+    rolled = worker_roster.WorkerRoster(server, "runs", clock, ())
     server.asked[ENTRY.written()] = clock.now()
     found = []
     for seconds in (25, 6):
@@ -70,9 +70,9 @@ async def test_a_worker_that_asks_no_more_is_missed_soon() -> None:
 
 
 async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is listed again after whatever failure, and is off the roll when it stops in order."""
-    monkeypatch.setattr(roll, "_AGAIN_SECONDS", 0)
-    monkeypatch.setattr(roll, "_LOOK_SECONDS", 0)
+    """It is listed again after whatever failure, and is off the roster when it stops in order."""
+    monkeypatch.setattr(worker_roster, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(worker_roster, "_LOOK_SECONDS", 0)
     clock, again = FakeClock(), asyncio.Event()
     answers = iter([None, RPCError("away", RPCStatusCode.UNAVAILABLE, b""), RuntimeError("not connected")])
 
@@ -86,7 +86,7 @@ async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch:
         await silent(identity)
 
     server: Any = Server(clock, answer)
-    rolled = roll.Roll(server, "runs", clock, ())
+    rolled = worker_roster.WorkerRoster(server, "runs", clock, ())
     async with ENTRY.listed(server, "runs"):
         await again.wait()
         listed = await rolled.lacks(COMMAND, None)

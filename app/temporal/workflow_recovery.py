@@ -1,4 +1,4 @@
-"""Keeping: unfinished runs whose workflow is lost get another one, since the journals hold all that it needs."""
+"""Workflow recovery: starts a new workflow for each unfinished run that has lost its own; journals hold all state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHARE = 20
 _log = logging.getLogger(__name__)
 
 
-class Keeper:
+class WorkflowRecovery:
     """Compare unfinished runs with the workflows of the server.
 
     A round asks for the workflows by pages. A server whose database was lost has another id for the namespace: then the

@@ -1,4 +1,4 @@
-"""Rehearsals: a run by its journal, with the driver replayed to where it waits now."""
+"""Replayed runs: a run loaded from its journal, its driver replayed up to the steps that are open now."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class _PresentLog:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Rehearsal:
-    """One run, as far as its journal was read; carried on under a lease."""
+class ReplayedRun:
+    """One run and its driver, as far as its journal was read; `carry_on` continues it under a new lease."""
 
     log: stores.RunLog  # Its journals.
     equipment: run_equipment.Equipment  # What performs its steps, with its secrets masked.
@@ -121,7 +121,7 @@ class Rehearsal:
             cut=True,
         )
 
-    async def settle(self, parking: messages.Parking | None) -> RunState:
+    async def complete(self, parking: messages.Parking | None) -> RunState:
         """Bring the run to the rest that its journal asks for; `running` if it asks for none."""
         decided = self.log.loaded.decisions
         if decided.ended is not None:
@@ -138,9 +138,9 @@ class Rehearsal:
         return RunState.RUNNING
 
 
-async def rehearse(
+async def replay_run(
     log: stores.RunLog, driver: ports.Driver, equipment: run_equipment.Equipment, *, strict: bool = True
-) -> Rehearsal:
+) -> ReplayedRun:
     """Replay the driver of a run over its journal; nothing is performed.
 
     Args:
@@ -157,7 +157,7 @@ async def rehearse(
     scheduler = driver_scheduler.DriverScheduler(lambda: driver.drive(context), exchanges.note if exchanges else None)
     projection = run_projection.RunProjection(present, context, equipment.clock, _unfollowed)
     durability = space_retry.SpaceRetry(present, equipment.clock, _unfollowed)
-    made = Rehearsal(
+    made = ReplayedRun(
         log=present,
         equipment=equipment,
         scheduler=scheduler,
@@ -175,15 +175,15 @@ async def rehearse(
     return made
 
 
-class Rehearsals:
+class ReplayedRuns:
     """The runs that this process has carried on last, their drivers blocked where their journals ended."""
 
     def __init__(self, equipment: run_equipment.Equipment, most: int = MOST_KEPT) -> None:
         self._equipment = equipment
         self._most = most
-        self._kept: OrderedDict[str, Rehearsal] = OrderedDict()
+        self._kept: OrderedDict[str, ReplayedRun] = OrderedDict()
 
-    async def of(self, log: stores.RunLog, driver: ports.Driver) -> Rehearsal:
+    async def of(self, log: stores.RunLog, driver: ports.Driver) -> ReplayedRun:
         """Return a run whose driver was given the whole journal; only new requests are handed out.
 
         Raises:
@@ -192,7 +192,7 @@ class Rehearsals:
         run_id = log.loaded.start.run_id
         kept = self._kept.pop(run_id, None)
         if kept is None or not kept.fits(log):
-            kept = await rehearse(log, driver, self._equipment)
+            kept = await replay_run(log, driver, self._equipment)
         else:
             await kept.carry_on(log)
         self._kept[run_id] = kept

@@ -1,6 +1,6 @@
-"""Live steps: what the workers of a store say of the steps that they perform, for the lists of all services.
+"""Live reports: each worker stores one document on the steps that it performs, for the lists of all services.
 
-Heartbeats say it, too, but the server gives them for one run at a time. A worker keeps one document in the store.
+Heartbeats say the same, but the server returns them for one run at a time only.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class LiveReports:
     @contextmanager
     def reported(self, run_id: str, *others: Follow) -> Iterator[Follow]:
         """Give what takes the step of a run, which is reported on until the block ends."""
-        taken: list[step_attempt.StepAttempt] = []
+        followed: list[step_attempt.StepAttempt] = []
 
         def follow(attempt: step_attempt.StepAttempt) -> None:
-            taken.append(attempt)
+            followed.append(attempt)
             self._open[attempt] = run_id
             for other in others:
                 other(attempt)
@@ -64,7 +64,7 @@ class LiveReports:
         try:
             yield follow
         finally:
-            for attempt in taken:
+            for attempt in followed:
                 del self._open[attempt]
 
     async def keep(self) -> None:

@@ -1,4 +1,4 @@
-"""Key lines: which unfinished runs hold a concurrency key, and which wait for it in what order.
+"""Key queues: which unfinished runs hold a concurrency key, and in what order the others wait for it.
 
 The journals alone say who holds a key: a run does from its `taken` line to its end. The rows only say who waits.
 """
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class KeyLine:
+class KeyQueue:
     """The unfinished runs of one key, at one moment."""
 
     key: str  # The key.
@@ -36,7 +36,7 @@ class KeyLine:
         return self._obstacle(asking), len(before)
 
     def next(self) -> list[str]:
-        """Return the runs in the line that may begin now."""
+        """Return the queued runs that may begin now."""
         return [row.run_id for row in self._line() if self._begins(row)]
 
     def superseded(self, newer: stores.RunSummary, *, running: bool) -> set[str]:
@@ -64,8 +64,8 @@ class KeyLine:
         return begins
 
 
-class KeyLines:
-    """Read the lines of keys from the store."""
+class KeyQueues:
+    """Read the queues of keys from the store."""
 
     def __init__(self, store: stores.RunStore) -> None:
         self._store = store
@@ -73,8 +73,8 @@ class KeyLines:
         self.turns: shared_turns.SharedTurns | None = None
         """Turns of the processes that share the store; None: there is one process."""
 
-    async def of(self, key: str, asking: stores.RunSummary | None = None) -> KeyLine:
-        """Return the line of a key.
+    async def of(self, key: str, asking: stores.RunSummary | None = None) -> KeyQueue:
+        """Return the queue of a key.
 
         Args:
             asking: Run that is to be in it.
@@ -85,7 +85,7 @@ class KeyLines:
         query = stores.RunQuery(concurrency_key=key, status=_UNFINISHED)
         found = {row.run_id: row async for row in stores.every_run(self._store, query) if row.owner == "service"}
         found |= {} if asking is None else {asking.run_id: asking}
-        line = KeyLine(key=key, rows=sorted(found.values(), key=age_of))
+        line = KeyQueue(key=key, rows=sorted(found.values(), key=age_of))
         # Read before the journals, so that what is kept is never older than its version.
         versions = await self.turns.versions(list(found)) if self.turns is not None else {}
         above: dict[str | None, frozenset[str]] = {}

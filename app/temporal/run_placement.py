@@ -1,4 +1,4 @@
-"""Placing: which worker performs the steps of a run whose workspace is on one machine."""
+"""Run placement: which worker performs the steps of a run whose workspace is on one machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_READ = 20
 _log = logging.getLogger(__name__)
 
 
-class Placing:
+class RunPlacement:
     """Place runs on this worker, or where the runs are that they belong to."""
 
     def __init__(self, store: stores.RunStore, leases: Leases, placement: messages.Placement | None) -> None:

@@ -1,4 +1,4 @@
-"""News: commits of other processes to a shared store are announced by `NOTIFY`, and their events read for the feed."""
+"""The commit listener: `NOTIFY` announces commits of other processes to a shared store; their events go to the feed."""
 
 # A notification is part of the transaction that it announces, and holds no content: the run and, if events were
 # written, where they begin in the run's file of events, and the number of the process that has written them.
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """The store whose news are announced."""
+    """The store whose commits are announced."""
 
     @property
     def feed(self) -> event_feed.EventFeed:
@@ -53,8 +53,8 @@ class Source(Protocol):
         """Return a run's row."""
 
 
-class PostgresNews:
-    """`stores.News` over a connection that listens.
+class PostgresCommitListener:
+    """`event_feed.CommitListener` over a connection that runs `LISTEN`.
 
     Args:
         number: Number of this process; its own events are in the feed already and are passed over.
@@ -68,7 +68,7 @@ class PostgresNews:
         self._begins: dict[str, int] = {}
         self._reached: OrderedDict[str, int] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._callbacks: set[asyncio.Task[None]] = set()
         self.on_begun: Callable[[str], Awaitable[None]] | None = None
         """Called with each run that another process has begun or resumed."""
         self.is_listening = False
@@ -81,11 +81,11 @@ class PostgresNews:
             on_write: Called with each run that was written to; with None if commits may have been missed.
         """
         if self._task is None:
-            self._task = asyncio.create_task(self._listen(on_write), name="news")
+            self._task = asyncio.create_task(self._listen(on_write), name="commit listener")
 
     async def stop(self) -> None:
         """Stop, and wait for it."""
-        for task in (tasks := [*self._telling, *([self._task] if self._task else [])]):
+        for task in (tasks := [*self._callbacks, *([self._task] if self._task else [])]):
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
@@ -182,14 +182,14 @@ class PostgresNews:
         if held:
             self._begin(self._publish_ending(run.run_id, held), f"ending {run.run_id}")
         if self.on_begun is not None and any(event.type in _BEGUN for event in found):
-            self._begin(self._tell_begun(self.on_begun, run.run_id), f"begun {run.run_id}")
+            self._begin(self._report_begun(self.on_begun, run.run_id), f"begun {run.run_id}")
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._callbacks.add(task)
+        task.add_done_callback(self._callbacks.discard)
 
-    async def _tell_begun(self, on_begun: Callable[[str], Awaitable[None]], run_id: str) -> None:
+    async def _report_begun(self, on_begun: Callable[[str], Awaitable[None]], run_id: str) -> None:
         try:
             await on_begun(run_id)
         except (errors.ControlRoomError, errors.StorageFault) as error:

@@ -1,4 +1,4 @@
-"""Performing: sends the steps of one run to the workers that can perform them; part of its workflow."""
+"""Step dispatch: sends the steps of one run to the workers that can perform them; part of its workflow."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _PERSISTENT = RetryPolicy(
 )
 
 
-class Performing:
-    """Knows where the run is placed, and on which queue each of its steps is performed."""
+class StepDispatch:
+    """Choose the task queue of each step of a run, by its placement and the capability that the step needs."""
 
     def __init__(
         self, run_id: str, placement: messages.Placement | None, services: Collection[str], level: int | None
@@ -47,10 +47,10 @@ class Performing:
             steps = messages.idle_queue(steps) if operation.idle else steps
             return bytes(await ask("perform", order, queue=steps, at_length=True, priority=self._priority))
         if not self._placement.worker:
-            placing = messages.placing_queue(queue, capability)
-            placed = await ask("place", self._run_id, queue=placing, result_type=str, priority=self._priority)
+            placing_queue = messages.placing_queue(queue, capability)
+            placed = await ask("place", self._run_id, queue=placing_queue, result_type=str, priority=self._priority)
             self._placement = dataclasses.replace(self._placement, worker=placed)
-        return await self._performed_there(order, capability, self._placement, is_idle=operation.idle)
+        return await self._perform_there(order, capability, self._placement, is_idle=operation.idle)
 
     def parking(self, key: str, error: ActivityError) -> messages.Parking:
         """Return why the run of a step that could not be performed waits for a person."""
@@ -68,7 +68,7 @@ class Performing:
         message = cause.message if isinstance(cause, ApplicationError) else str(cause)
         return messages.Parking(reason=reason, code=reason, message=message, key=key)
 
-    async def _performed_there(
+    async def _perform_there(
         self, order: messages.StepOrder, capability: str, placement: messages.Placement, *, is_idle: bool
     ) -> bytes:
         queue = workflow.info().task_queue

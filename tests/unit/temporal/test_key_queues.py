@@ -17,7 +17,7 @@ from app.clock import FakeClock
 from app.domain import access, concurrency, decisions, runs, states
 from app.engine import stores
 from app.storage.memory_store import MemoryStore
-from app.temporal import claims, obstacles, orders, placing, slices, time_limits
+from app.temporal import claims, obstacles, run_commands, run_placement, slices, time_limits
 from app.temporal import runs as workflow_runs
 from tests import examples
 from tests.unit.engine import samples
@@ -44,13 +44,13 @@ class Process:
         carrying = offline.carrying(store, time)
         client: Any = None
         unknown: Any = Unknown()
-        places = placing.Placing(store, carrying.leases, None)
-        self.orders = orders.Orders(store, carrying, time, self._tell)
+        places = run_placement.RunPlacement(store, carrying.leases, None)
+        self.orders = run_commands.RunCommands(store, carrying, time, self._tell)
         held = claims.Claims(store, client, "runs", places)
         self.obstacles = obstacles.Obstacles(store, held, self.orders, self._look)
         self.runs = workflow_runs.WorkflowRuns(
             steps=carrying,
-            placing=places,
+            placement=places,
             obstacles=self.obstacles,
             contents=slices.Contents(store),
             registration=unknown,
@@ -60,7 +60,7 @@ class Process:
 
     async def ask(self, number: int) -> str | None:
         """Let a run ask whether it may begin; return the run in its way."""
-        busy = (await self.runs.take(RUNS[number], again=False)).facts.get("busy")
+        busy = (await self.runs.load(RUNS[number], again=False)).facts.get("busy")
         return None if busy is None else str(busy)
 
     async def end(self, number: int, status: states.RunState = states.RunState.DONE) -> list[str]:

@@ -6,8 +6,8 @@ import pytest
 
 from app import clock
 from app.domain.limits import RunLimits
-from app.worker import reserving
-from app.worker.accounts import Need
+from app.worker import reservations
+from app.worker.accounts import Account, Need
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from app.worker.accounts import Need
 )
 def test_amounts_are_written_whole(name: str, amount: int, written: str) -> None:
     """One is written in the singular, and a million in digits."""
-    account = reserving.account_of("r", RunLimits(**{name: amount}))
-    parked = reserving.exhausted("draft", account, name, Need(tokens=0, cost_usd=None), clock.FakeClock())
+    account = Account.of_run("r", RunLimits(**{name: amount}))
+    parked = reservations.exhausted("draft", account, name, Need(tokens=0, cost_usd=None), clock.FakeClock())
 
     assert f"the limit of run r {written} is left" in parked.error.message
