@@ -30,11 +30,6 @@ _SCALARS: Mapping[Any, str] = {
 _declared: dict[str, type] = {}
 
 
-def reference(shape: Any) -> dict[str, Any]:
-    """Return the schema of an answer, and remember the shapes in it for `components`."""
-    return _schema(shape)
-
-
 def components() -> dict[str, Any]:
     """Return the schemas of all shapes that answers refer to, by name."""
     made: dict[str, Any] = {}
@@ -43,20 +38,21 @@ def components() -> dict[str, Any]:
     return made
 
 
-def _schema(hint: Any) -> dict[str, Any]:
+def reference(hint: Any) -> dict[str, Any]:
+    """Return the schema of an answer, and remember the shapes in it for `components`."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _annotated(inner[0], inner[1:])
     if origin in (typing.Union, types.UnionType):
-        return {"anyOf": [_schema(each) for each in inner]}
+        return {"anyOf": [reference(each) for each in inner]}
     if origin is typing.Literal:
         only = {"const": inner[0]} if len(inner) == 1 else {"enum": list(inner)}
         return {"type": "string", **only}
     if origin in (list, tuple, Sequence):
-        return {"type": "array", "items": _schema(inner[0])}
+        return {"type": "array", "items": reference(inner[0])}
     if origin in (dict, Mapping):
-        names = {} if inner[0] is str else {"propertyNames": _schema(inner[0])}
-        return {"type": "object", "additionalProperties": _schema(inner[1]) or True, **names}
+        names = {} if inner[0] is str else {"propertyNames": reference(inner[0])}
+        return {"type": "object", "additionalProperties": reference(inner[1]) or True, **names}
     if hint is Any:
         return {}
     return {"type": _SCALARS[hint]} if hint in _SCALARS else _named(hint)
@@ -64,7 +60,7 @@ def _schema(hint: Any) -> dict[str, Any]:
 
 def _annotated(hint: Any, notes: Sequence[Any]) -> dict[str, Any]:
     published = [note for note in notes if not isinstance(note, shapes.Keywords)]
-    schema = _schema(published[0] if published else hint)
+    schema = reference(published[0] if published else hint)
     for note in notes:
         schema |= note.keywords if isinstance(note, shapes.Keywords) else {}
     return schema
@@ -103,7 +99,7 @@ def _property(shape: type, name: str, hint: Any) -> dict[str, Any]:
     if typing.get_origin(hint) is typing.NotRequired:
         (hint,) = typing.get_args(hint)
     text = next(filter(None, (_attributes(each).get(name) for each in shape.__mro__)), None)
-    titled = {"title": name.replace("_", " ").title()} if "$ref" not in (schema := _schema(hint)) else {}
+    titled = {"title": name.replace("_", " ").title()} if "$ref" not in (schema := reference(hint)) else {}
     # Clients read JSON, which has no None.
     return titled | schema | ({"description": re.sub(r"\bNone\b", "null", text)} if text else {})
 

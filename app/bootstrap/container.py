@@ -154,7 +154,7 @@ async def build(
         if serves and chosen.project.keep_conversations_days:
             age = timedelta(days=chosen.project.keep_conversations_days)
             sweeping = asyncio.create_task(conversation_retention.sweep(sessions, store, platform.clock.now() - age))
-            closing.push_async_callback(_end, sweeping)
+            closing.push_async_callback(aio.end, sweeping)
         yield application
 
 
@@ -239,10 +239,6 @@ def _agent_sessions(
     sessions = sessions_of(chosen.project, store)
     closing.callback(sessions.close)
     return sessions
-
-
-async def _end(task: asyncio.Task[int]) -> None:
-    await aio.end(task)
 
 
 def _equipment(

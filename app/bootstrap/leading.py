@@ -23,7 +23,7 @@ def lead(store: Store, unattended: Unattended, closing: AsyncExitStack) -> None:
         unattended.start()
         return
     looking = asyncio.create_task(_look(store.leads, unattended), name="lead")
-    closing.push_async_callback(_end, looking)
+    closing.push_async_callback(aio.end, looking)
 
 
 async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> None:
@@ -43,7 +43,3 @@ async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> N
                 unattended.look_again()
             leads = now
         await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    await aio.end(task)

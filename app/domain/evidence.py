@@ -116,11 +116,6 @@ def request(requirement: str, receipts: Mapping[str, str]) -> str:
     return f"\n\nEnd with exactly one line of evidence, in this form:\n{forms}{known}\n"
 
 
-def abstention(reply: str) -> str | None:
-    """Return the reason of a reply that is an abstention, which needs no evidence; None for any other reply."""
-    return abstentions.reason(reply)
-
-
 def _lines(reply: str) -> list[tuple[int, str]]:
     return list(enumerate(reply.splitlines(), start=1))
 

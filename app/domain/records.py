@@ -52,14 +52,9 @@ class Usage(shapes.Shape):
         return Usage(
             input_tokens=total((self.input_tokens, other.input_tokens)),
             output_tokens=total((self.output_tokens, other.output_tokens)),
-            cost_usd=total_cost((self.cost_usd, other.cost_usd)),
-            cost_estimated_usd=total_cost((self.cost_estimated_usd, other.cost_estimated_usd)),
+            cost_usd=total((self.cost_usd, other.cost_usd)),
+            cost_estimated_usd=total((self.cost_estimated_usd, other.cost_estimated_usd)),
         )
-
-
-def total_cost(prices: Iterable[float | None]) -> float | None:
-    """Add up the reported prices; None if there are none."""
-    return total(prices)
 
 
 def total(amounts: Iterable[_Amount | None]) -> _Amount | None:

@@ -191,6 +191,8 @@ class ReplayedRuns:
         """
         run_id = log.loaded.start.run_id
         kept = self._kept.pop(run_id, None)
+        # A driver cannot be taken back. One that was given lines that are dead by now, or was begun in another state,
+        # is replaced by a replay from the first line.
         if kept is None or not kept.fits(log):
             kept = await replay_run(log, driver, self._equipment)
         else:

@@ -37,6 +37,7 @@ class RunCommands:
             written = await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, authors.facts(author))
             if not written and log.loaded.decisions.ended is not None:
                 raise _wrong(run_id, log.loaded.decisions.status, "cancel")
+        # Also where the line was there before: the process that wrote it may have died before it told the workflow.
         await self._tell_cancel(run_id, author)
         return states.RunState.CANCELLED
 
@@ -102,6 +103,7 @@ class RunCommands:
             parked = found.paused is None and row.status == states.RunState.PAUSED
             if found.ended or found.cancel_requested_at or not (found.paused or parked):
                 raise _wrong(run_id, row.status, "unpause", run_engine.cancelling(found))
+            # A run that is only shown as paused has no `paused` line that another line would have to undo.
             if not parked:
                 await log.decide(decisions.DecisionKind.UNPAUSED, facts)
             await resuming.queue(log, self._steps.drivers, self._now())

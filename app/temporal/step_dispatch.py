@@ -97,6 +97,7 @@ async def ask(
     priority: Priority = Priority.default,
 ) -> Any:
     """Have an activity done, and repeated for as long as it takes."""
+    # Heartbeats end an activity whose worker died; how long one may take is the matter of its step.
     return await workflow.execute_activity(
         name,
         args=args,

@@ -94,6 +94,7 @@ async def working(
                     workflows=[RunWorkflow, ClaimWorkflow],
                     activities=activities.short(),
                     workflow_runner=runner(),
+                    # After a kill, the workflows that this process had cached go to other workers this soon.
                     sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
                     **_beats(BEAT),
                     **shared,

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from app import errors
+from app import environment_values, errors
 from app.tools import failures, name_patterns
 from app.tools.confinement import Descent, components
 from app.tools.reserved import Root
@@ -128,7 +128,7 @@ def _names(pattern: str) -> Sequence[str | name_patterns.Wildcard]:
         raise failures.invalid_pattern(pattern, "it is blank")
     if "**" in pattern.split("/"):
         raise failures.invalid_pattern(pattern, "** is not supported")
-    if not _is_text(pattern):
+    if not environment_values.is_text(pattern):
         raise failures.invalid_pattern(pattern, "it holds half a surrogate pair")
     names: list[str | name_patterns.Wildcard] = []
     for part in components(pattern):
@@ -144,15 +144,7 @@ def _names(pattern: str) -> Sequence[str | name_patterns.Wildcard]:
 def _fitting(descent: Descent, wanted: name_patterns.Wildcard) -> Iterator[_Entry]:
     with os.scandir(descent.folder) as entries:
         for entry in entries:
-            if wanted.fits(entry.name) and _is_text(entry.name):
+            if wanted.fits(entry.name) and environment_values.is_text(entry.name):
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if not descent.hides(entry.name, is_folder=is_folder):
                     yield _Entry(entry.name, entry.is_symlink(), is_folder)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -77,12 +77,12 @@ class WorkerCapacity:
         self.holding: set[str] = set()
         """Runs that hold capacity."""
         self._queued: dict[str, CapacityRequest] = {}
-        self._wanting: dict[str, dict[str, None]] = {}
-        self._line: list[CapacityRequest] = []
-        self._aside: dict[str, list[CapacityRequest]] = {}
+        self._waiting_for: dict[str, dict[str, None]] = {}
+        self._heap: list[CapacityRequest] = []
+        self._blocked: dict[str, list[CapacityRequest]] = {}
         self._elsewhere: set[str] = set()
-        self._told_elsewhere: set[str] = set()
-        self._tell_elsewhere: Callable[[], None] = ignored
+        self._notified_elsewhere: set[str] = set()
+        self._notify_elsewhere: Callable[[], None] = ignored
 
     def guard(self, lock: LockWorkspace, elsewhere: Callable[[], None]) -> None:
         """Lock workspaces against other processes.
@@ -91,13 +91,13 @@ class WorkerCapacity:
             elsewhere: Called when a request stands aside for another process; `look_again` is to be called later.
         """
         self._workspaces.guard(lock)
-        self._tell_elsewhere = elsewhere
+        self._notify_elsewhere = elsewhere
 
     def look_again(self) -> bool:
         """Grant what other processes have released; return whether requests still wait for them."""
         workspaces, self._elsewhere = self._elsewhere, set()
         for workspace in workspaces:
-            self._call_back(workspace)
+            self._requeue(workspace)
         self._grant()
         return bool(self._elsewhere)
 
@@ -116,7 +116,7 @@ class WorkerCapacity:
         return run_id in self.holding
 
     def is_queued(self, run_id: str) -> bool:
-        """Return whether a run waits for one."""
+        """Return whether a run waits for capacity."""
         return run_id in self._queued
 
     def join(self, *requests: CapacityRequest) -> None:
@@ -126,12 +126,13 @@ class WorkerCapacity:
             if request.label is not None:
                 request.round = self._rounds.join(request.label)
             for place in request.places:
-                self._wanting.setdefault(place, {})[request.run_id] = None
-            heapq.heappush(self._line, request)
+                self._waiting_for.setdefault(place, {})[request.run_id] = None
+            heapq.heappush(self._heap, request)
         self._grant()
 
     def withdraw(self, run_id: str) -> None:
         """Forget a request; nothing if there is none."""
+        # The request stays in the heap, or among the blocked ones, until `_next` finds that it is not queued any more.
         if run_id in self._queued:
             self._dequeue(run_id)
 
@@ -146,7 +147,7 @@ class WorkerCapacity:
         # A process that works there too began while no service ran; a run that has begun does not wait for it.
         self._workspaces.lock(workspace)
         self._workspaces.hold(workspace, run_id)
-        self._tell(workspace)
+        self._notify(workspace)
 
     def hold_key(self, key: str, run_id: str, age: concurrency_keys.Age) -> None:
         """Note that a run found at the start holds a concurrency key."""
@@ -160,22 +161,22 @@ class WorkerCapacity:
     def know_workspaces(self) -> None:
         """Note that all holders found at the start are known: from now on workspaces are granted."""
         self._workspaces_known = True
-        for workspace in list(self._aside):
-            self._call_back(workspace)
+        for workspace in list(self._blocked):
+            self._requeue(workspace)
         self._grant()
-        for workspace in list(self._wanting):
-            self._tell(workspace)
+        for workspace in list(self._waiting_for):
+            self._notify(workspace)
 
     def release(self, run_id: str) -> None:
         """Release a run's workspace, and grant what waited for it."""
         workspace, key = self._workspaces.release(run_id), self._keys.release(run_id)
         freed = [place for place in (workspace, None if key is None else _KEY + key) if place is not None]
         for place in freed:
-            self._call_back(place)
+            self._requeue(place)
         if freed:
             self._grant()
         for place in freed:
-            self._tell(place)
+            self._notify(place)
 
     def obstacle(self, run_id: str) -> Obstacle | None:
         """Return why a waiting run is passed over; None if it only waits for its turn."""
@@ -214,32 +215,33 @@ class WorkerCapacity:
             if request.key is not None:
                 self._keys.hold(request.key, request.run_id, request.age)
             for place in request.places:
-                self._tell(place)
+                self._notify(place)
             request.granted()
-        for workspace in self._elsewhere ^ self._told_elsewhere:
-            self._tell(workspace)
-        self._told_elsewhere = set(self._elsewhere)
+        for workspace in self._elsewhere ^ self._notified_elsewhere:
+            self._notify(workspace)
+        self._notified_elsewhere = set(self._elsewhere)
 
     def _next(self) -> CapacityRequest | None:
-        while self._line:
-            request = heapq.heappop(self._line)
+        while self._heap:
+            request = heapq.heappop(self._heap)
             if self._queued.get(request.run_id) is not request:
                 continue
-            if (place := self._stands_aside_for(request)) is None:
+            if (place := self._blocked_on(request)) is None:
                 return request
-            self._aside.setdefault(place, []).append(request)
+            self._blocked.setdefault(place, []).append(request)
         return None
 
-    def _stands_aside_for(self, request: CapacityRequest) -> str | None:
+    def _blocked_on(self, request: CapacityRequest) -> str | None:
         if not (places := request.places):
             return None
         obstacle = self._obstacle(request)
         if obstacle is not None:
+            # The place whose release requeues the request: the last is the key, the first the workspace.
             return places[-1] if obstacle.reason == concurrency_keys.CONCURRENCY else places[0]
         if request.workspace is None or self._workspaces.lock(request.workspace):
             return None
         self._elsewhere.add(request.workspace)
-        self._tell_elsewhere()
+        self._notify_elsewhere()
         return request.workspace
 
     def _obstacle(self, request: CapacityRequest) -> Obstacle | None:
@@ -256,18 +258,18 @@ class WorkerCapacity:
 
     def _dequeue(self, run_id: str) -> None:
         for place in self._queued.pop(run_id).places:
-            wanting = self._wanting[place]
-            del wanting[run_id]
-            if not wanting:
-                del self._wanting[place]
+            waiting = self._waiting_for[place]
+            del waiting[run_id]
+            if not waiting:
+                del self._waiting_for[place]
 
-    def _tell(self, workspace: str) -> None:
-        for run_id in self._wanting.get(workspace, ()):
+    def _notify(self, workspace: str) -> None:
+        for run_id in self._waiting_for.get(workspace, ()):
             self._changed(run_id)
 
-    def _call_back(self, workspace: str) -> None:
-        for request in self._aside.pop(workspace, ()):
-            heapq.heappush(self._line, request)
+    def _requeue(self, workspace: str) -> None:
+        for request in self._blocked.pop(workspace, ()):
+            heapq.heappush(self._heap, request)
 
 
 def request_of(

@@ -84,6 +84,7 @@ class IdleEvictor:
 
     def _is_quiet(self, active_run: ActiveRun, now: float) -> bool:
         if active_run.runner is None or active_run.log is None or not active_run.runner.may_be_evicted():
+            # No number of moves equals this, so that its quiet time begins anew once it may be evicted.
             active_run.turns = -1
             return False
         if active_run.turns != active_run.runner.turns:

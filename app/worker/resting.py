@@ -62,6 +62,7 @@ class Resting:
         run_id, steps, asked_at = loaded.start.run_id, evicted.steps, loaded.decisions.asked
         if evicted.status is not states.RunState.WAITING or not self._register.let_go(run_id, steps.keys()):
             return None
+        # In this order: a delivery that was accepted until `let_go` belongs to the tasks that `give_up` ends.
         evicted.give_up()
         inputs = [self._input(step.ask, step.attempt, asked_at[key]) for key, step in steps.items()]
         return self._resting(loaded, inputs, evicted.updated_at, taken=True)
@@ -90,6 +91,7 @@ class Resting:
             driver = ports.driver_of(self._drivers, loaded.start)
         except errors.DriverFault:
             return ()
+        # Only a loaded run watches its time limits, and carries out what was asked of it.
         if asked_to or timed:
             return ()
         read_blob = functools.partial(self._store.read_blob, loaded.start.run_id)
@@ -98,6 +100,7 @@ class Resting:
         except errors.Unreadable:
             return ()
         recorded = {(record.key, record.attempt) for record in loaded.records}
+        # A step that was started, and is neither open nor recorded, was interrupted: a loaded run performs it again.
         explained = asks.keys() | {key for key, _ in recorded}
         if not explained >= decided.attempts.keys() or not all(
             self._rests(ask, decided, recorded) for ask in asks.values()

@@ -14,14 +14,24 @@ from app.domain import plain
 _READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 
-def parse(event: Event, output: ParsedOutput) -> None:
-    """Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing."""
-    _parse(event, output)
+def parse(event: Event, output: ParsedOutput, *, sums: bool = False) -> None:
+    """Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing.
+
+    Args:
+        sums: Whether `usage` is that of the whole conversation.
+    """
+    session_id = event.get("session_id")
+    if isinstance(session_id, str) and session_id:
+        output.session_id = session_id
+    if event.get("type") == "result":
+        _parse_result(event, output, sums=sums)
+    elif "type" not in event:
+        parse_error(event, output)
 
 
 def parse_sums(event: Event, output: ParsedOutput) -> None:
     """Understand the records of a program whose `usage` is that of the whole conversation."""
-    _parse(event, output, sums=True)
+    parse(event, output, sums=True)
 
 
 def parse_error(event: Event, output: ParsedOutput) -> None:
@@ -41,16 +51,6 @@ def inner_words(reported: str) -> str:
     except orjson.JSONDecodeError:
         inner = None
     return inner if isinstance(inner, str) and inner else reported
-
-
-def _parse(event: Event, output: ParsedOutput, *, sums: bool = False) -> None:
-    session_id = event.get("session_id")
-    if isinstance(session_id, str) and session_id:
-        output.session_id = session_id
-    if event.get("type") == "result":
-        _parse_result(event, output, sums=sums)
-    elif "type" not in event:
-        parse_error(event, output)
 
 
 def _parse_result(event: Event, output: ParsedOutput, *, sums: bool) -> None:

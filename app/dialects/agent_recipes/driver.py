@@ -173,19 +173,19 @@ class _Machine:
 
     def _add_cost(self, record: records.Record) -> None:
         step = self._state.current_step
-        self._costs[step] = records.total_cost((self._costs.get(step), _cost(record)))
+        self._costs[step] = records.total((self._costs.get(step), _cost(record)))
 
     # -- its visible state
 
     def _show(self) -> None:
-        costs = {"costUsd": records.total_cost(self._costs.values()), "stepCostsUsd": dict(self._costs)}
+        costs = {"costUsd": records.total(self._costs.values()), "stepCostsUsd": dict(self._costs)}
         machine = self._state.to_json() | costs
         if self._ctx.run.driver_version >= outcomes.VERSION:
             machine |= self._outcome
         self._ctx.show(slots.Progress(finished_steps=self._finished, total_steps=self._total, machine=machine))
 
     def _tell_exit(self, reason: str, error: str | None = None) -> None:
-        costs = {"totalCostUsd": records.total_cost(self._costs.values()), "stepCostsUsd": dict(self._costs)}
+        costs = {"totalCostUsd": records.total(self._costs.values()), "stepCostsUsd": dict(self._costs)}
         self._tell("recipe:exited", reason=reason, error=error, **costs, **self._outcome)
 
     def _tell(self, event: str, **facts: plain.Json) -> None:
@@ -218,4 +218,4 @@ def _cost(record: records.Record) -> float | None:
 
 def _measures(*requested: records.Record) -> dict[str, plain.Json]:
     took = sum(record.line.get("duration_ms") or 0 for record in requested)
-    return {"durationMs": took, "costUsd": records.total_cost(map(_cost, requested))}
+    return {"durationMs": took, "costUsd": records.total(map(_cost, requested))}

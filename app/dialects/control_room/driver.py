@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from app.dialects.control_room import done, findings, prompts, refs
-from app.domain import evidence, frozen_agents, operations, plain, records, runs, slots, states
+from app.domain import abstentions, evidence, frozen_agents, operations, plain, records, runs, slots, states
 from app.engine import ports
 
 
@@ -205,7 +205,7 @@ def _said_something(record: records.Record) -> records.Record:
     if record.blob is not None:
         return record
     reply = str(record.output or "").strip()
-    reason = evidence.abstention(reply)
+    reason = abstentions.reason(reply)
     if not reply:
         raise done.step_failed(record.key, "empty_reply", "the agent returned nothing")
     if reason is not None:

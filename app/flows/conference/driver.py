@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from app import errors
-from app.domain import evidence, frozen_agents, plain, records, runs, slots, states
+from app.domain import abstentions, evidence, frozen_agents, plain, records, runs, slots, states
 from app.engine import ports
 from app.flows.conference import gathering, prompts, protocol, transcript
 
@@ -54,7 +54,7 @@ class _Round:
             return _opinion(agent, "failed", error=record.error, causes=(key,))
         self._progress.finish()
         text = str(record.output if record.blob is None else await self._ctx.read(record.blob))
-        why = evidence.abstention(text)
+        why = abstentions.reason(text)
         if why is not None:
             self._ctx.fill(agent["id"], slots.artifact(record, agent["id"]))
             return _opinion(agent, "abstained", text=text, why=why)

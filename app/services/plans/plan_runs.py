@@ -114,6 +114,7 @@ class PlanRuns:
     async def _make(self, plan: plans.Plan, run_id: str, *, adopted: bool) -> None:
         known = await self._carried(plan.session_id, run_id)
         start = self._start(plan.session_id, run_id, {"plan": plan.to_json(), "adopted": adopted, **known})
+        # Before it is on disk, where a recovery that is under way would find it and continue it, too.
         self._engine.expect(run_id)
         await self._store.create(start)
         self._known[plan.session_id] = run_id

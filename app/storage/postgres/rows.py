@@ -190,6 +190,7 @@ def move(cursor: Cursor, old: Place, new: Place) -> None:
     if run is None or run[0] is None or look(cursor, old) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _path(old))
     remove(cursor, new)
+    # The chunks follow their file, and what is in a run's folder follows its run: foreign keys cascade.
     inner, outer = _inner(old), _inner(new)
     cursor.execute(
         f"UPDATE {SCHEMA}.files SET run = %b, folder = %b, name = %b, version = DEFAULT WHERE {_FILE}",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.domain import evidence, operations
+from app.domain import abstentions, evidence, operations
 from app.domain.states import RunState
 from tests.unit.dialects import bench
 
@@ -211,7 +211,7 @@ class TestReading:
     )
     def test_abstaining(self, reply: str, reason: str | None) -> None:
         """Only a reply that is an abstention as a whole is one."""
-        assert evidence.abstention(reply) == reason
+        assert abstentions.reason(reply) == reason
 
     @given(st.text(), st.sampled_from(["none", "any", "file", "receipt"]))
     def test_any_text_is_read(self, reply: str, requirement: str) -> None:
