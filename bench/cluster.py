@@ -20,6 +20,8 @@ import httpx
 import psycopg
 from temporalio.client import Client
 
+from app.storage.postgres.database import SCHEMA
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _KINDS = {"app worker": "worker", "app serve": "service", "start-dev": "temporal", "postgres": "postgres"}
@@ -101,6 +103,13 @@ class Cluster:
         files = (self.folder / ".dev-cluster").glob("temporal.db*")
         return {"postgres_bytes": int(size), "temporal_bytes": sum(file.stat().st_size for file in files)}
 
+    def lines(self) -> int:
+        """Return the number of step lines of the run that has most."""
+        query = f"SELECT coalesce(max(lines), 0) FROM {SCHEMA}.journals WHERE journal = 'steps.jsonl'"
+        with psycopg.connect(self.postgres) as connection:
+            [count] = connection.execute(query).fetchone() or (0,)
+        return int(count)
+
     async def start(self, recipe: str) -> str:
         """Start a run."""
         answer = await self.http.post("/api/runs", json={"recipe_id": recipe})
@@ -118,16 +127,35 @@ class Cluster:
                 raise RuntimeError(f"{run_id} is {shown['status']}: {shown.get('error')}")
             await asyncio.sleep(0.2)
 
-    async def done(self, run_id: str) -> None:
-        """Wait until a run is done, looking at its row: each answer about the run itself reads its whole journal."""
+    async def parts(self, run_id: str, steps: int) -> list[dict[str, Any]]:
+        """Return what every `steps` steps of a run cost, once it is done.
+
+        It looks at the run's row: each answer about the run itself reads its whole journal.
+        """
+        found: list[dict[str, Any]] = []
+        begun, before, last = time.perf_counter(), self.used(), 0
         while True:
             [shown] = (await self.http.get("/api/runs", params={"limit": 1})).json()
             if shown["run_id"] != run_id:
                 raise RuntimeError(f"{shown['run_id']} was started beside {run_id}")
-            if shown["status"] == "done":
-                return
             if shown["status"] in ("failed", "cancelled", "paused"):
                 raise RuntimeError(f"{run_id} is {shown['status']}: {shown['error_code']}")
+            finished = self.lines()
+            if finished >= last + steps or (shown["status"] == "done" and finished > last):
+                used, now, count = self.used(), time.perf_counter(), finished - last
+                found.append(
+                    {
+                        "steps": count,
+                        "steps_per_second": round(count / (now - begun), 1),
+                        "cpu_ms_of_a_step": {
+                            kind: round(1000 * (seconds - before.get(kind, (0.0, 0))[0]) / count, 1)
+                            for kind, (seconds, _) in used.items()
+                        },
+                    }
+                )
+                begun, before, last = now, used, finished
+            if shown["status"] == "done":
+                return found
             await asyncio.sleep(2)
 
     async def histories(self, run_id: str) -> tuple[int, int]:
@@ -272,10 +300,10 @@ async def measure(folder: Path, given: argparse.Namespace) -> None:
     async with running(folder / "long", 2, recipes) as cluster:
         began, before = time.perf_counter(), cluster.used()
         run_id = await cluster.start("long")
-        await cluster.done(run_id)
+        parts = await cluster.parts(run_id, max(given.steps // 10, 1))
         cpu = {kind: round(used - before.get(kind, (0.0, 0))[0], 1) for kind, (used, _) in cluster.used().items()}
         workflows, events = await cluster.histories(run_id)
-        facts = {"workflows": workflows, "events": events, "cpu_seconds": cpu, **cluster.stored()}
+        facts = {"workflows": workflows, "events": events, "cpu_seconds": cpu, **cluster.stored(), "parts": parts}
         _say(f"a run of {given.steps} steps", {"wall_seconds": round(time.perf_counter() - began, 1), **facts})
 
 

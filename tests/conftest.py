@@ -38,6 +38,9 @@ LONG = (
 )
 """Files whose tests take tens of seconds."""
 
+_MINUTES = 900
+"""Seconds that are allowed to a slow test which takes minutes, at least."""
+
 # Images of containers forbid compiled files, and each process of a test would compile the whole program again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -71,9 +74,25 @@ def postgres() -> Iterator[postgres_server.Postgres]:
         yield made
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that take long before the others, which keep their order."""
+    """Put the tests that take long before the others, which keep their order; deal those that take minutes out."""
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+    minutes = sorted((item for item in items if _allowed_seconds(item) >= _MINUTES), key=_allowed_seconds, reverse=True)
+    others = [item for item in items if _allowed_seconds(item) < _MINUTES]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    # A worker begins with a part of the list, and another one takes over only its last tests: at its head they would
+    # all be run by the first worker.
+    items.clear()
+    for number in range(workers):
+        begin, end = (len(others) * place // workers for place in (number, number + 1))
+        items += minutes[number::workers] + others[begin:end]
+
+
+def _allowed_seconds(item: pytest.Item) -> float:
+    """Return the time that a slow test was given for itself; 0: none."""
+    marker = item.get_closest_marker("timeout") if item.get_closest_marker("slow") else None
+    return float(marker.args[0]) if marker is not None else 0.0
 
 
 @pytest.hookimpl(trylast=True)
