@@ -43,16 +43,12 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
 
     Raises:
         errors.ConfigurationError: `temporal_missing`, the extra is not installed; `temporal_address`, `temporal_away`,
-            `temporal_namespace`; `unsupported_on_engine`, a setting that only the embedded engine heeds;
-            `index_not_shared`, services and workers could not share the index.
+            `temporal_namespace`; `index_not_shared`, services and workers could not share the index.
 
     What it makes raises `unknown_capability` or `capability_missing` where the worker cannot serve what it is to.
     """
     if chosen.engine.engine != "temporal" or not (mode.works or mode.address is not None):
         return platform
-    if chosen.pool.fair_label is not None:
-        message = "CONTROL_ROOM_FAIR_LABEL is not supported on Temporal: unset it, or use the embedded engine"
-        raise errors.ConfigurationError(message, code="unsupported_on_engine", detail={"setting": "FAIR_LABEL"})
     project = chosen.project
     if project.store_url and project.database_url and project.database_url.startswith("sqlite"):
         message = (

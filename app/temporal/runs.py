@@ -118,7 +118,7 @@ class WorkflowRuns:
         dead = decisions.ranges(decided.dead)
         facts = {**_facts(log.loaded), **self._placement.facts(decided), "dead": dead}
         facts |= {"services": self._services} if self._services else {}
-        facts |= {"priority": level} if (level := priorities.level(log.loaded.start.priority)) else {}
+        facts |= priorities.facts(log.loaded.start, self._equipment.fair_label)
         facts |= await self._shown(log.loaded)
         wanted = Slice(run_id=run_id, count=len(log.loaded.records), facts=facts, whole=True)
         return self._contents.of(log.loaded, wanted)

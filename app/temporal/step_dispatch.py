@@ -27,17 +27,17 @@ class StepDispatch:
     """Choose the task queue of each step of a run, by its placement and the capability that the step needs."""
 
     def __init__(
-        self, run_id: str, placement: messages.Placement | None, services: Collection[str], level: int | None
+        self, run_id: str, placement: messages.Placement | None, services: Collection[str], priority: Priority
     ) -> None:
         """Args:
         placement: None: workers share their workspaces.
         services: Backends that need no workspace.
-        level: Priority of the run's steps for the server; None: its default.
+        priority: Priority of the run's steps for the server.
         """
         self._run_id = run_id
         self._placement = placement
         self._services = services
-        self._priority = Priority(priority_key=level)
+        self._priority = priority
 
     async def perform(self, order: messages.StepOrder, operation: operations.Operation) -> bytes:
         """Perform one try of a step, and return its line."""

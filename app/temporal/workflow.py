@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from app.domain.records import Record
     from app.engine import driver_context, driver_scheduler, ports, replay, stores
     from app.flows import registry as flows
-    from app.temporal import attributes, messages, slices
+    from app.temporal import attributes, messages, priorities, slices
     from app.temporal.step_dispatch import StepDispatch, ask, is_superseded
     from app.temporal.time_limit_watch import TimeLimitWatch
 
@@ -58,7 +58,7 @@ class RunWorkflow:
         # Raised by whatever the main loop must look at; its conditions compare it, so that none is missed.
         self._wakeups = 0
         self._parking: messages.Parking | None = None
-        self._dispatch = StepDispatch("", None, (), None)
+        self._dispatch = StepDispatch("", None, (), priorities.of({}))
         self._shown = attributes.Shown()
         self._time_limits = TimeLimitWatch()
         self._is_watched = False
@@ -75,7 +75,7 @@ class RunWorkflow:
         self._note(journal["facts"])
         self._shown.show("running")
         facts = journal["facts"]
-        self._dispatch = StepDispatch(run_id, _placement(facts), facts.get("services", ()), facts.get("priority"))
+        self._dispatch = StepDispatch(run_id, _placement(facts), facts.get("services", ()), priorities.of(facts))
         scheduler = None
         if not self._cancelled:
             scheduler = await self._replayed(journal)

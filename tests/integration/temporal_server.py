@@ -17,8 +17,12 @@ from tests import ports
 class DevServer:
     """One server as a process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *config: str) -> None:
+        """Args:
+        config: Further dynamic configuration, as `KEY=VALUE`.
+        """
         self._folder = folder
+        self._config = ("matching.enableFairness=true", *config)
         self._port = ports.free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.address = f"{ports.HOST}:{self._port}"
@@ -30,6 +34,8 @@ class DevServer:
         assert program is not None
         command = [program, "server", "start-dev", "--headless", "--ip", ports.HOST, "--port", str(self._port)]
         command += ["--db-filename", str(self._folder / "temporal.db"), "--log-level", "error"]
+        for value in self._config:
+            command += ["--dynamic-config-value", value]
         with (self._folder / "temporal.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 

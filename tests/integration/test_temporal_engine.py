@@ -27,7 +27,7 @@ from temporalio.service import RPCError  # noqa: E402
 from app import bootstrap, clock, errors, settings  # noqa: E402
 from app.dialects import registry as dialects  # noqa: E402
 from app.domain import gates as answers  # noqa: E402
-from app.domain import operations, plans, states  # noqa: E402
+from app.domain import operations, plain, plans, states  # noqa: E402
 from app.engine import run_engine, stores  # noqa: E402
 from app.processes import jobs  # noqa: E402
 from app.services import gate_inbox, gates, requests  # noqa: E402
@@ -38,6 +38,7 @@ from tests.integration import served  # noqa: E402
 
 SERVE = bootstrap.OpenMode(address="http://127.0.0.1:1")
 WORK = bootstrap.OpenMode(works=True)
+BOTH = ("Read", "Write")
 
 RECIPES = {
     "parent": [
@@ -50,6 +51,8 @@ RECIPES = {
         {"id": "after", "type": "bash", "command": "echo after"},
     ],
     "talking": [{"id": "talk", "type": "bash", "command": "echo hello; while [ ! -e go ]; do sleep 0.05; done"}],
+    "one": [{"id": "note", "type": "bash", "command": "echo one >> order"}],
+    "two": [{"id": "note", "type": "bash", "command": "echo two >> order"}],
     "once": [
         {"id": "first", "type": "bash", "command": "echo x >> first; while [ ! -e go ]; do sleep 0.05; done"},
         {"id": "second", "type": "bash", "command": "echo y >> second; test -e good", "retry": {"max_attempts": 1}},
@@ -680,17 +683,44 @@ async def test_the_server_orders_steps_by_priority(scene: Scene, priority: int, 
     assert found == {level}
 
 
-@pytest.mark.parametrize("mode", [SERVE, WORK])
-async def test_turns_by_label_are_refused_by_name(
-    project: projects.Project, temporal: temporal_server.DevServer, mode: bootstrap.OpenMode
+@pytest.mark.parametrize(
+    ("labels", "key"), [({"book": "one"}, "one"), ({}, ""), ({"book": "ä" * 40}, plain.sha256(("ä" * 40).encode()))]
+)
+async def test_the_server_gives_turns_by_label(
+    project: projects.Project, temporal: temporal_server.DevServer, labels: dict[str, str], key: str
 ):
-    """Neither a service nor a worker starts with a setting that it would not heed."""
-    given = dataclasses.replace(chosen(project, temporal.address).pool, fair_label="team")
-    with pytest.raises(errors.ConfigurationError, match="CONTROL_ROOM_FAIR_LABEL is not supported") as refused:
-        async with bootstrap.build(dataclasses.replace(chosen(project, temporal.address), pool=given), mode):
-            pass
+    """Each step is scheduled with the value of the label as its key of fairness, or with a hash where that is long."""
+    async with serving(project, temporal.address, {"fair_label": "book"}) as scene:
+        run_id = await scene.start("quick", labels=labels)
+        assert await scene.ended(run_id) is states.RunState.DONE
+        scheduled = [event.activity_task_scheduled_event_attributes for event in (await scene.history(run_id)).events]
 
-    assert refused.value.code == "unsupported_on_engine"
+    assert {each.priority.fairness_key for each in scheduled if each.activity_type.name == "perform"} == {key}
+
+
+@pytest.mark.slow
+async def test_a_late_run_of_another_label_overtakes_those_before_it(project: projects.Project, tmp_path: Path):
+    """Its step is among the two that the only worker gets at each turn, of which it performs one."""
+    own, count = temporal_server.DevServer(tmp_path, *(f"matching.numTaskqueue{each}Partitions=1" for each in BOTH)), 60
+    own.start()
+    try:
+        async with serving(project, own.address, {"fair_label": "book", "max_running": 1}) as scene:
+            holder = await scene.start("once")
+            await scene.there("first")
+            books = ["one"] * count + ["two"]
+            started = [await scene.start(book, labels={"book": book}) for book in books]
+            for run_id in started:
+                await asked_for(scene, run_id)
+            (project.root / "go").touch()
+            for run_id in (holder, *started):
+                await scene.ended(run_id)
+    finally:
+        own.stop()
+
+    order = scene.text("order").split()
+    assert sorted(order) == books
+    # By arrival, it would be offered when half of the others have been performed.
+    assert order.index("two") < 25
 
 
 @pytest.mark.slow

@@ -76,6 +76,7 @@ def _start(members: Members, folder: Path, port: int, workers: int, store: str) 
         temporal.rpartition(":")[2],
     ]
     command += ["--db-filename", str(place / "temporal.db"), "--log-level", "error"]
+    command += ["--dynamic-config-value", "matching.enableFairness=true"]
     members.start(Program(name="temporal", command=command, environ=environ), lambda: _listens(temporal))
     terminal.say(f"Temporal   {temporal}")
     terminal.say(f"blobs      {environ['CONTROL_ROOM_BLOBS_URL']}")
