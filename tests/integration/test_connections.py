@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from uvicorn.protocols.http import httptools_impl
 
-from app import settings, telemetry
+from app import main, settings, telemetry
 from app.api import connections, http_protocol
 from tests.integration import listening, served
 from tests.integration.project import Project
@@ -288,6 +288,13 @@ async def test_one_connection_too_many(project: Project, limit: str, monkeypatch
         again = await told(service, GET + b"\r\n")
 
     assert (refused, again) == ((503, "too_many_connections"), (200, ""))
+
+
+def test_an_idle_connection_is_kept_longer_than_clients_and_proxies_keep_it(project: Project) -> None:
+    """Nobody sends a request on a connection that the service is just closing."""
+    configuration = main.configuration(main.create_app(served.chosen(project)), served.chosen(project).server)
+
+    assert configuration.timeout_keep_alive > 60
 
 
 def test_addresses_are_counted_apart() -> None:
