@@ -19,7 +19,7 @@ from app.storage.runs import authority, events_file, missing_lines
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
 
-_MOST_LINES = 50_000  # Lines of all runs that are kept.
+_MOST_BYTES = 32 * 2**20  # Journals of all runs that are kept, as they are on the disk.
 _AUTHORITY = (layout.START, layout.STEPS, layout.CONTROL)
 
 
@@ -102,7 +102,7 @@ class GrowingRuns:
 
     def _keep(self, known: _Known) -> None:
         self._known[known.authority.run_id] = known
-        while len(self._known) > 1 and sum(map(_lines, self._known.values())) > _MOST_LINES:
+        while len(self._known) > 1 and sum(map(_size, self._known.values())) > _MOST_BYTES:
             self._known.popitem(last=False)
 
     def _marks(self, run_id: str) -> tuple[Signature, ...] | None:
@@ -118,5 +118,5 @@ def _is_growing(found: Authority) -> bool:
     return not (found.damages or decided.ended or decided.paused or decided.given_up)
 
 
-def _lines(known: _Known) -> int:
-    return len(known.authority.steps.lines) + len(known.authority.control.lines)
+def _size(known: _Known) -> int:
+    return known.authority.steps.end + known.authority.control.end
