@@ -2,8 +2,8 @@
 
     python3 scripts/check.py [--only NAME ...] [--long] [pytest arguments ...]
 
-Where trying every case takes many minutes a sample is tried. All are tried with --long, a job of its own, whose tests
-write to a real disk and start every process cold.
+Where trying every case takes many minutes a sample is tried. All are tried with --long, whose tests write to a real
+disk and start every process cold; `--part 1/2` and `--part 2/2` spread them over two jobs.
 The exit code is 0 only if all of them pass; a failing check does not keep the later ones from running.
 What the types check says comes last: it runs beside the last of the others.
 """

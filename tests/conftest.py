@@ -74,12 +74,21 @@ def postgres() -> Iterator[postgres_server.Postgres]:
         yield made
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a machine run a part of the tests."""
+    parser.addoption("--part", default="1/1", metavar="K/N", help="run part K of N, which are about as long")
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests that take long before the others, which keep their order; deal those that take minutes out."""
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+    part, parts = map(int, config.getoption("--part").split("/"))
+    if not 1 <= part <= parts:
+        raise pytest.UsageError(f"--part {part}/{parts}: there is no such part")
     minutes = sorted((item for item in items if _allowed_seconds(item) >= _MINUTES), key=_allowed_seconds, reverse=True)
     others = [item for item in items if _allowed_seconds(item) < _MINUTES]
+    minutes, others = minutes[part - 1 :: parts], others[part - 1 :: parts]
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     # A worker begins with a part of the list, and another one takes over only its last tests: at its head they would
     # all be run by the first worker.

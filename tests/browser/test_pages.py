@@ -199,6 +199,7 @@ def test_logs_of_a_run_that_was_sent_on_appear(project: Project, page: Page) -> 
         pass
     page.tab.context.set_offline(False)
     page.shows("It is done.")
+    page.complaints.clear()  # The browser itself complains of what it asked while it was away.
 
     expect(logs.filter(has_text="two.1")).to_have_count(1)
 

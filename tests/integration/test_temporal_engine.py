@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -248,8 +248,14 @@ class _Forger:
 
     async def read(self, run_id: str) -> Any:
         loaded = await self._store.read(run_id)
-        lines = [dataclasses.replace(line, line={**line.line, "output": "forged"}) for line in loaded.records]
-        return dataclasses.replace(loaded, records=lines)
+        return dataclasses.replace(loaded, records=_forged(loaded.records))
+
+    async def read_lines(self, run_id: str, first: int, count: int) -> Any:
+        return _forged(await self._store.read_lines(run_id, first, count))
+
+
+def _forged(lines: Sequence[Any]) -> list[Any]:
+    return [dataclasses.replace(line, line={**line.line, "output": "forged"}) for line in lines]
 
 
 async def test_a_child_ends_before_its_parent_goes_on(scene: Scene):
