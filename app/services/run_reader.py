@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from app import clock, errors
 from app.domain import allowed_orders, budgets, plain, records, runs, shapes, slots, states, views
 from app.domain.limits import NO_LIMITS
-from app.engine import aio, dry_replay, stores
+from app.engine import aio, stores
 from app.services import output_times, requests
 
 if TYPE_CHECKING:
-    from app.engine import ports, run_engine
+    from app.engine import dry_replay, ports, run_engine
 
 READY_ANSWERS = 256  # Runs whose last answer is kept as bytes.
 REVIEWS = 16  # Runs at rest whose review is kept, and runs that grow whose driver is.
@@ -65,7 +65,7 @@ class RunReader:
         self._drivers = drivers
         self._answers: OrderedDict[str, _Cached] = OrderedDict()
         self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
-        self._rehearsals = dry_replay.Rehearsals(REVIEWS)
+        self._rehearsals: dry_replay.Rehearsals | None = None
         self._forgotten = 0
         self._outputs = output_times.OutputTimes(engine, clock)
 
@@ -264,8 +264,11 @@ class RunReader:
         return _is_ours(view) and not self._is_pending_elsewhere(view)
 
     async def _reviewed(self, run_id: str) -> views.RunView:
+        # Not loaded for lists.
+        from app.engine import dry_replay
         from app.services import stored_views
 
+        self._rehearsals = self._rehearsals or dry_replay.Rehearsals(REVIEWS)
         try:
             return await stored_views.read(self._store, self._engine, self._drivers, run_id, self._rehearsals)
         except errors.JournalCorrupt as error:

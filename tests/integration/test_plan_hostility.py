@@ -538,7 +538,10 @@ async def test_a_service_starts_over_anything(project: Project) -> None:
 
     assert ready.status_code == 200
     assert states(ended) == {1: "done"}
-    assert [row["session_id"] for row in listed] == ["sound"]
+    assert [(row["session_id"], row["error"] and row["error"]["code"]) for row in listed] == [
+        ("torn", "plan_damaged"),
+        ("sound", None),
+    ]
     refused(torn, 409, "plan_damaged")
     refused(other, 409, "plan_damaged")
     refused(empty, 404, "plan_not_found")

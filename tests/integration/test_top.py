@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -91,10 +92,10 @@ class Client(http_client.HttpClient):
         """Set while answers to single requests are passed on."""
         self.answers.set()
 
-    async def call(self, use_case, *args, **options):
+    async def call(self, wanted: Any, *args: Any, **kwargs: Any) -> Any:
         """Return an answer once answers are passed on, or raise the refusal then."""
         try:
-            return await super().call(use_case, *args, **options)
+            return await super().call(wanted, *args, **kwargs)
         finally:
             await self.answers.wait()
 
@@ -102,6 +103,7 @@ class Client(http_client.HttpClient):
 class Source(feeds.Source):
     """A source that remembers whom it tells of changes."""
 
+    client: Client
     changed: Callable[[], None]
 
     async def follow(self, feed: feeds.Feed, changed: Callable[[], None]) -> None:

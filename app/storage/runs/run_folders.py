@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from app import clock, errors
 from app.domain import plain, runs
@@ -14,8 +14,10 @@ from app.storage import layout
 from app.storage.journal import chain, damage
 from app.storage.runs import adoption, authority, census
 from app.storage.runs import missing_lines as missing
-from app.storage.runs.growing_runs import GrowingRuns
 from app.storage.storage_context import StorageContext
+
+if TYPE_CHECKING:
+    from app.storage.runs.growing_runs import GrowingRuns
 
 Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]]
 """Derives the start of a run from the run.json of a folder written by hand: finds its recipe and freezes it."""
@@ -28,7 +30,7 @@ class RunFolders:
         self._context = context
         self._identity = identity
         self._adopt = adopt
-        self._growing = GrowingRuns(context.disk)
+        self._kept: GrowingRuns | None = None
 
     async def look(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
         """Read a run without taking or changing it.
@@ -39,7 +41,7 @@ class RunFolders:
         Raises:
             errors.NotFound, errors.JournalCorrupt: as the port says.
         """
-        disk, growing = self._context.disk, self._growing
+        disk, growing = self._context.disk, self._growing()
         read = partial(missing.read, disk, run_id, deep=True) if deep else partial(growing.read, run_id)
         try:
             return await self._context.workers.run(lambda: read().loaded())
@@ -49,6 +51,14 @@ class RunFolders:
         anchor = plain.labelled_sha256(converted.start)
         steps, control = chain.read(converted.steps, anchor), chain.read(converted.control, anchor)
         return authority.judge(run_id, start, steps, control).loaded()
+
+    def _growing(self) -> GrowingRuns:
+        if self._kept is None:
+            # Not loaded for lists.
+            from app.storage.runs.growing_runs import GrowingRuns
+
+            self._kept = GrowingRuns(self._context.disk)
+        return self._kept
 
     async def by_hand(self, run_id: str) -> tuple[adoption.Found, runs.RunStart]:
         """Return what a folder without start.json contains, and the start that is made from it.
