@@ -31,9 +31,9 @@ from app.worker import stop_signals
 _LOG = logging.getLogger(__name__)
 _DRAIN_SECONDS = 5
 """Time that answers which are being sent get at a stop; streams and waiting polls have ended before."""
-_KEEP_ALIVE_SECONDS = 75
-"""Time after which an idle connection is closed: longer than clients and proxies keep one (60 s at most), so that
-none sends a request on a connection that is just being closed.
+KEEP_ALIVE_SECONDS = 15
+"""Time after which an idle connection is closed: longer than httpx and others keep one (5 s), so that none sends a
+request on a connection that is just being closed.
 """
 _BACKLOG = 2048
 _SWITCH_SECONDS = 0.001
@@ -268,7 +268,7 @@ def configuration(app: gateway.Gateway, server: settings.ServerSettings) -> uvic
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_DRAIN_SECONDS,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
 
 

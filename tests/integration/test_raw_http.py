@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
+from app import main
 from tests.integration import listening, raw_http, served
 from tests.integration.project import Project
 
@@ -25,8 +26,12 @@ _HEAD = re.compile(rb"HTTP/1\.1 \d{3} [^\r]*\r\n(?:[^\r\n]+\r\n)*\r\n")
 
 
 @pytest.fixture
-async def service(project: Project, caplog: pytest.LogCaptureFixture) -> AsyncIterator[listening.Listening]:
+async def service(
+    project: Project, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[listening.Listening]:
     """Return the service on a loopback port; at its end its log holds nothing worse than refusals."""
+    # What is answered is read until the connection is closed.
+    monkeypatch.setattr(main, "KEEP_ALIVE_SECONDS", 1)
     caplog.set_level(logging.WARNING)
     async with listening.on_a_port(project, **WAIT) as service:
         yield service
