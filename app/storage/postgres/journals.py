@@ -34,11 +34,17 @@ WHERE j.run = n.run AND j.journal = n.journal
 """
 # The server sends notifications that are equal once for each transaction.
 _ANNOUNCE = f"{_ADVANCE} RETURNING pg_notify('{CHANNEL}', split_part(n.place, '/', 2))"
+# From the line that holds the first byte on: of a long journal mostly the end is read, and offsets have no index.
 _READ = f"""
 SELECT l.begins_at, l.line FROM {SCHEMA}.runs r
 JOIN {SCHEMA}.journals j ON j.run = r.id
-LEFT JOIN {SCHEMA}.lines l ON l.run = j.run AND l.journal = j.journal
-  AND l.begins_at < %b AND l.begins_at + octet_length(l.line) > %b
+LEFT JOIN LATERAL (
+  SELECT position, begins_at, line FROM {SCHEMA}.lines WHERE run = j.run AND journal = j.journal
+    AND position >= coalesce((SELECT b.position FROM {SCHEMA}.lines b WHERE b.run = j.run AND b.journal = j.journal
+      AND b.begins_at <= %b AND %b > 0 ORDER BY b.position DESC LIMIT 1), 0)
+    AND begins_at < %b AND begins_at + octet_length(line) > %b
+  ORDER BY position
+) l ON true
 WHERE r.place = %b AND j.journal = %b ORDER BY l.position
 """
 
@@ -133,7 +139,7 @@ def replace(cursor: Cursor, place: Place, content: bytes) -> bool:
 
 def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
     """Return a part of a journal; None: there is no such journal."""
-    rows = cursor.execute(_READ, (end, begin, place.run, place.name)).fetchall()
+    rows = cursor.execute(_READ, (begin, begin, end, begin, place.run, place.name)).fetchall()
     if not rows:
         return None
     found = [(row[0], bytes(row[1])) for row in rows if row[1] is not None]

@@ -24,6 +24,8 @@ _ANNOUNCE = f"SELECT pg_notify('{CHANNEL}', concat_ws(' ', split_part(%b, '/', 2
 _READ = f"""
 SELECT f.is_folder, c.begins_at, c.content FROM {SCHEMA}.runs r JOIN {SCHEMA}.files f ON f.run = r.id
 LEFT JOIN {SCHEMA}.chunks c ON c.run = f.run AND c.folder = f.folder AND c.name = f.name
+  AND c.begins_at >= coalesce((SELECT max(b.begins_at) FROM {SCHEMA}.chunks b
+    WHERE b.run = f.run AND b.folder = f.folder AND b.name = f.name AND b.begins_at <= %b), 0)
   AND c.begins_at < %b AND c.begins_at + octet_length(c.content) > %b
 WHERE r.place = %b AND f.folder = %b AND f.name = %b ORDER BY c.begins_at
 """
@@ -49,7 +51,7 @@ def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
     Raises:
         IsADirectoryError: it is a folder.
     """
-    rows = cursor.execute(_READ, (end, begin, *place)).fetchall()
+    rows = cursor.execute(_READ, (begin, end, begin, *place)).fetchall()
     if not rows:
         return None
     if rows[0][0]:
