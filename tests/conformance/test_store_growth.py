@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from app import errors
@@ -13,6 +14,7 @@ from app.domain import decisions, records
 from app.domain.decisions import DecisionKind
 from app.engine import stores
 from app.storage.journal import chain
+from app.storage.postgres import journals, places, rows
 from app.storage.runs.folder_log import FolderLog
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, StoreHarness
@@ -134,3 +136,33 @@ async def test_a_change_of_what_was_read_is_found(
 
     assert found != before
     assert found == await outcome(whole(harness))
+
+
+async def test_the_end_of_a_long_journal_is_read_without_its_beginning(harness: StoreHarness) -> None:
+    """However long a journal and a file of events are, their last bytes cost a few rows of a database."""
+    if not isinstance(harness, store_harness.PostgresStoreHarness):
+        pytest.skip("a folder reads from an offset on")
+    log = await store_harness.begun(harness)
+    for number in range(100):
+        await grow(log, f"s{number}")
+    with psycopg.connect(harness.url) as connection:
+        # With so few rows the planner may prefer to read a whole table.
+        connection.execute("SET LOCAL enable_seqscan = off")
+        for name, table, read in (("steps.jsonl", "lines", journals.read), ("events.jsonl", "chunks", rows.read)):
+            place = places.of(f"runs/{RUN}/{name}")
+            content = read(connection.cursor(), place, 0, 2**40) or b""
+            before = _fetched(connection, table)
+            end = read(connection.cursor(), place, len(content) - 10, 2**40)
+
+            assert len(content) > 1000
+            assert end == content[-10:]
+            assert _fetched(connection, table) - before <= 4
+
+
+def _fetched(connection: psycopg.Connection[Any], table: str) -> int:
+    query = (
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables"
+        " WHERE schemaname = 'control_room' AND relname = %s"
+    )
+    [count] = connection.execute(query, (table,)).fetchone() or (0,)
+    return int(count)
