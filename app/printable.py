@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 BEYOND_ASCII = r"\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
 """Members of a character class, for patterns that others read as well: controls, line ends, direction marks, unseen."""
@@ -43,6 +43,11 @@ def quoted(text: str) -> str:
 def counted(count: int, word: str) -> str:
     """Return a count with its word, in the plural unless it is one."""
     return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return names on one line: the first of them, and `…` if there are more."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def lines(text: str) -> list[str]:

@@ -128,10 +128,7 @@ class Cluster:
             await asyncio.sleep(0.2)
 
     async def parts(self, run_id: str, steps: int) -> list[dict[str, Any]]:
-        """Return what every `steps` steps of a run cost, once it is done.
-
-        It looks at the run's row: each answer about the run itself reads its whole journal.
-        """
+        """Return what every `steps` steps of a run cost, once it is done."""
         found: list[dict[str, Any]] = []
         begun, before, last = time.perf_counter(), self.used(), 0
         while True:

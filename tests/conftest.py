@@ -76,19 +76,28 @@ def postgres() -> Iterator[postgres_server.Postgres]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a machine run a part of the tests."""
-    parser.addoption("--part", default="1/1", metavar="K/N", help="run part K of N, which are about as long")
+    parser.addoption(
+        "--part", type=_part, default=(1, 1), metavar="K/N", help="run part K of N, which are about as long"
+    )
+
+
+def _part(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise pytest.UsageError(f"--part {text}: write K/N, such as 1/2")
+    return int(part), int(parts)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests that take long before the others, which keep their order; deal those that take minutes out."""
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
-    part, parts = map(int, config.getoption("--part").split("/"))
-    if not 1 <= part <= parts:
-        raise pytest.UsageError(f"--part {part}/{parts}: there is no such part")
+    part, parts = config.getoption("--part")
     minutes = sorted((item for item in items if _allowed_seconds(item) >= _MINUTES), key=_allowed_seconds, reverse=True)
     others = [item for item in items if _allowed_seconds(item) < _MINUTES]
     minutes, others = minutes[part - 1 :: parts], others[part - 1 :: parts]
+    chosen = set(minutes + others)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     # A worker begins with a part of the list, and another one takes over only its last tests: at its head they would
     # all be run by the first worker.

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from app import errors
+from app import errors, printable
 from app.domain import budgets, concurrency, keys
 from app.services import issue_texts, requests
 
@@ -47,10 +47,7 @@ def unknown_field(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], names, 1)
     if begun or near:
         return f"is not known; did you mean {(begun or near)[0]}?"
-    more = ", …" if len(names) > _MOST_SHOWN else ""
-    return (
-        f"is not known; there are {', '.join(names[:_MOST_SHOWN])}{more}" if names else "is not known; there are none"
-    )
+    return f"is not known; there are {printable.listed(names, _MOST_SHOWN) or 'none'}"
 
 
 def fields_at(route: Any, loc: Sequence[str | int]) -> frozenset[str]:

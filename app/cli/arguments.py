@@ -180,7 +180,7 @@ def _argument(text: str) -> tuple[str, Any]:
     except errors.InputRefused as error:
         flaw = error.flaws[0]
         what = flaw.message if flaw.path == "$" else f"{flaw.path} {flaw.message}"
-        raise ValueError(f"{what}; with = in place of := it is a text") from error
+        raise ValueError(f"{what}; write = instead of := for a text") from error
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -286,8 +286,8 @@ class PlanSummary(shapes.Shape):
     updated_at: shapes.Instant  # When it was last changed.
     revision: int  # Number of its changes; 0 where that cannot be read.
     error: Failure | None = None
-    """Why its file cannot be read as a plan; the other fields say what was last read. Where nothing ever was, the plan
-    is shown as paused since the fault was noticed.
+    """Why its file cannot be read as a plan; the other fields say what was last read. A plan whose file has never been
+    readable is shown as paused since the fault was noticed.
     """
 
 
@@ -303,7 +303,7 @@ class PlanQuery:
 
 
 def damaged(session_id: str, error: Failure, noticed_at: str) -> PlanSummary:
-    """Return a plan as lists show it if its file was never a plan that could be read."""
+    """Return the list entry of a plan whose file has never been readable."""
     return PlanSummary(
         session_id=session_id,
         status=PlanState.PAUSED.value,

@@ -21,16 +21,16 @@ from app.engine.replay import ReadBlob, hand_out_all, replay
 from app.engine.stores import Loaded
 
 
-class Rehearsals:
+class DryReplays:
     """Drivers of unfinished runs that were shown: of one that has grown since, only the new lines are replayed."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: OrderedDict[str, _Rehearsal] = OrderedDict()
+        self._kept: OrderedDict[str, _DryReplay] = OrderedDict()
         # A branch that has not begun must be closed before it is collected.
         weakref.finalize(self, _close_all, self._kept)
 
-    def take(self, loaded: Loaded) -> _Rehearsal | None:
+    def pop(self, loaded: Loaded) -> _DryReplay | None:
         """Remove and return the driver of a run whose further lines it can be given."""
         kept = self._kept.pop(loaded.start.run_id, None)
         if kept is not None and not kept.fits(loaded):
@@ -38,12 +38,12 @@ class Rehearsals:
             return None
         return kept
 
-    def keep(self, rehearsal: _Rehearsal) -> None:
+    def keep(self, dry_replay: _DryReplay) -> None:
         """Keep a driver until its run is shown again, or until others were shown later."""
-        run_id = rehearsal.start.run_id
+        run_id = dry_replay.start.run_id
         if (former := self._kept.pop(run_id, None)) is not None:
             former.scheduler.close()
-        self._kept[run_id] = rehearsal
+        self._kept[run_id] = dry_replay
         while len(self._kept) > self._most:
             self._kept.popitem(last=False)[1].scheduler.close()
 
@@ -54,7 +54,7 @@ async def review(
     read_blob: ReadBlob,
     *,
     elsewhere: bool = False,
-    rehearsals: Rehearsals | None = None,
+    dry_replays: DryReplays | None = None,
 ) -> views.RunView:
     """Return a run by its authority.
 
@@ -62,7 +62,7 @@ async def review(
 
     Args:
         elsewhere: Whether another process may be executing it, so that its open steps are shown.
-        rehearsals: Keeps the driver for the next review of the run.
+        dry_replays: Keeps the driver for the next review of the run.
 
     Raises:
         errors.JournalCorrupt: a blob that the driver reads is missing or wrong.
@@ -71,7 +71,7 @@ async def review(
     if driver is None:
         return views.on_board(view, _bare(view))
     try:
-        board, asks = await _rehearsed(loaded, driver, read_blob, rehearsals)
+        board, asks = await _replayed(loaded, driver, read_blob, dry_replays)
     except errors.Unreadable:
         raise
     except errors.Fault:
@@ -86,7 +86,7 @@ async def replays(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> 
     Raises:
         errors.NondeterminismFault, errors.DriverFault: it does not.
     """
-    await _rehearsed(loaded, driver, read_blob)
+    await _replayed(loaded, driver, read_blob)
 
 
 async def asked(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
@@ -111,7 +111,7 @@ async def open_asks(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -
     if loaded.decisions.ended is not None:
         return {}
     try:
-        return (await _rehearsed(loaded, driver, read_blob))[1]
+        return (await _replayed(loaded, driver, read_blob))[1]
     except errors.Unreadable:
         raise
     except (errors.Fault, errors.JournalCorrupt):
@@ -119,7 +119,7 @@ async def open_asks(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Rehearsal:
+class _DryReplay:
     start: runs.RunStart
     dead: frozenset[int]
     context: DriverContext
@@ -143,33 +143,33 @@ class _Rehearsal:
             self.handed_out, self.last = self.handed_out + len(new), new[-1]
 
 
-async def _rehearsed(
-    loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob, rehearsals: Rehearsals | None = None
+async def _replayed(
+    loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob, dry_replays: DryReplays | None = None
 ) -> tuple[Board, Mapping[str, Ask]]:
-    rehearsal = (rehearsals and rehearsals.take(loaded)) or _begun(loaded, driver)
+    dry_replay = (dry_replays and dry_replays.pop(loaded)) or _begun(loaded, driver)
     is_kept = False
     try:
-        await rehearsal.advance(loaded, read_blob)
-        board = rehearsal.context.board()
-        found = dataclasses.replace(board, slots=dict(board.slots)), dict(rehearsal.scheduler.asks)
-        is_kept = bool(rehearsals and rehearsal.handed_out) and loaded.decisions.ended is None
+        await dry_replay.advance(loaded, read_blob)
+        board = dry_replay.context.board()
+        found = dataclasses.replace(board, slots=dict(board.slots)), dict(dry_replay.scheduler.asks)
+        is_kept = bool(dry_replays and dry_replay.handed_out) and loaded.decisions.ended is None
     finally:
         if not is_kept:
-            rehearsal.scheduler.close()
-    if rehearsals is not None and is_kept:
-        rehearsals.keep(rehearsal)
+            dry_replay.scheduler.close()
+    if dry_replays is not None and is_kept:
+        dry_replays.keep(dry_replay)
     return found
 
 
-def _begun(loaded: Loaded, driver: ports.Driver) -> _Rehearsal:
+def _begun(loaded: Loaded, driver: ports.Driver) -> _DryReplay:
     context = DriverContext(loaded.start, lambda key, facts: None)
     scheduler = DriverScheduler(lambda: driver.drive(context))
-    return _Rehearsal(start=loaded.start, dead=loaded.decisions.dead, context=context, scheduler=scheduler)
+    return _DryReplay(start=loaded.start, dead=loaded.decisions.dead, context=context, scheduler=scheduler)
 
 
-def _close_all(kept: Mapping[str, _Rehearsal]) -> None:
-    for rehearsal in kept.values():
-        rehearsal.scheduler.close()
+def _close_all(kept: Mapping[str, _DryReplay]) -> None:
+    for dry_replay in kept.values():
+        dry_replay.scheduler.close()
 
 
 def _bare(view: views.RunView) -> Board:

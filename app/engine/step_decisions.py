@@ -10,15 +10,13 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
-from app import errors
+from app import errors, printable
 from app.domain import gates, plain
 from app.domain.decisions import CRASH_LOOP_TRIES, Started
 from app.domain.operations import ChildRun, Gate, Operation, RetryPolicy, Timer
 from app.domain.records import Record, Result, StepError
 from app.domain.states import StepState
 from app.engine.stores import Loaded
-
-_SHOWN_STEPS = 12  # In a message.
 
 
 class Rescue(Enum):
@@ -157,8 +155,8 @@ def _named(living: list[Record], key: str) -> list[Record]:
     named = [record for record in living if record.key == key]
     if not named:
         steps = list(dict.fromkeys(record.key for record in living))
-        there = ", ".join(steps[:_SHOWN_STEPS]) + (", …" if len(steps) > _SHOWN_STEPS else "")
-        message = f"the run has no finished step {key!r} to go back to; there are {there or 'none yet'}"
+        there = printable.listed(steps) or "none yet"
+        message = f"the run has no finished step {key!r} to go back to; there are {there}"
         raise errors.RequestInvalid(message, code="unknown_step", detail={"steps": steps[:100]})
     return named[:1]
 

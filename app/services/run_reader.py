@@ -65,7 +65,7 @@ class RunReader:
         self._drivers = drivers
         self._answers: OrderedDict[str, _Cached] = OrderedDict()
         self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
-        self._rehearsals: dry_replay.Rehearsals | None = None
+        self._dry_replays: dry_replay.DryReplays | None = None
         self._forgotten = 0
         self._outputs = output_times.OutputTimes(engine, clock)
 
@@ -268,9 +268,9 @@ class RunReader:
         from app.engine import dry_replay
         from app.services import stored_views
 
-        self._rehearsals = self._rehearsals or dry_replay.Rehearsals(REVIEWS)
+        self._dry_replays = self._dry_replays or dry_replay.DryReplays(REVIEWS)
         try:
-            return await stored_views.read(self._store, self._engine, self._drivers, run_id, self._rehearsals)
+            return await stored_views.read(self._store, self._engine, self._drivers, run_id, self._dry_replays)
         except errors.JournalCorrupt as error:
             # One that is queued or asleep here would only be found damaged when its turn comes.
             await self._engine.reload(run_id)

@@ -17,19 +17,19 @@ async def read(
     engine: run_engine.RunEngine,
     drivers: Mapping[str, ports.Driver],
     run_id: str,
-    rehearsals: dry_replay.Rehearsals,
+    dry_replays: dry_replay.DryReplays,
 ) -> views.RunView:
     """Return a run as its journal shows it.
 
     Args:
-        rehearsals: Keeps the drivers of runs that grow.
+        dry_replays: Keeps the drivers of runs that grow.
 
     Raises:
         errors.JournalCorrupt: it is damaged.
     """
     loaded = await store.read(run_id)
     driver, read_blob = drivers.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
-    view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True, rehearsals=rehearsals)
+    view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True, dry_replays=dry_replays)
     if engine.elsewhere:
         return await _parked(store, view)
     # A run that waits for people does so whether a process has it or not; any other open step was only cut off.

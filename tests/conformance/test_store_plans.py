@@ -246,7 +246,7 @@ class TestLoss:
         assert not await store.plans.was_lost("sp_1")
 
     async def test_a_plan_that_is_made_again_is_missed_no_more(self, harness: StoreHarness) -> None:
-        """Whoever puts a lost plan again finds it as any other; one written by hand is missed once it was changed."""
+        """A lost plan that is put again is found as usual; one written by hand counts as lost only after a change."""
         store = await harness.open()
         await store.plans.put(made())
         harness.files().remove_tree("sessions/sp_1")
@@ -331,7 +331,7 @@ class TestByHand:
     """Files that a person has written."""
 
     async def test_one_written_while_a_change_ends_is_what_is_shown(self, harness: StoreHarness) -> None:
-        """What is written over a change that is visible and not answered yet is not taken for that change."""
+        """A file written over a change that is visible, but not answered yet, is not mistaken for that change."""
         store = await harness.open()
         harness.passed.at["storage.plan.after_rename"] = lambda: by_hand(harness, json.dumps(BY_HAND).encode())
         await store.plans.put(made())

@@ -130,6 +130,16 @@ async def waiting(service: served.Served) -> str:
     return run_id
 
 
+async def asked_too_late(service: served.Served, top: Screen) -> None:
+    """Open the answer to a gate that another client decides meanwhile."""
+    await waiting(service)
+    await top.until(lambda: len(top.rows("gates")) == 1)
+    (gate_id,) = top.rows("gates")
+    await top.press("a")
+    await top.sees("Enter answers 'approve', for good")
+    await service.http.post(f"/api/gates/{gate_id}", json={"decision": "deny"})
+
+
 async def test_shows_what_waits_and_what_ran(project: Project) -> None:
     """A gate stands above the runs with its question, a run with its state and steps; both come while it is open."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
@@ -189,28 +199,18 @@ async def test_denies_with_a_message(project: Project) -> None:
     assert (gate["decision"], gate["message"], gate["denied"]) == ("deny", "too s", True)
 
 
-async def test_an_answer_that_came_too_late_is_told(project: Project) -> None:
+async def test_an_answer_that_came_too_late_is_shown(project: Project) -> None:
     """Where another client was first, the screen says so and stays open."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
-        await waiting(service)
-        await top.until(lambda: len(top.rows("gates")) == 1)
-        (gate_id,) = top.rows("gates")
-        await top.press("a")
-        await top.sees("Enter answers 'approve', for good")
-        await service.http.post(f"/api/gates/{gate_id}", json={"decision": "deny"})
+        await asked_too_late(service, top)
         await top.press("enter")
         await top.sees("[gate_decided]")
 
 
-async def test_an_answer_that_was_left_before_it_was_told_is_told(project: Project) -> None:
+async def test_an_answer_that_comes_after_escape_is_shown(project: Project) -> None:
     """Who presses Escape while the service still answers learns what became of the answer, be it a refusal."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
-        await waiting(service)
-        await top.until(lambda: len(top.rows("gates")) == 1)
-        (gate_id,) = top.rows("gates")
-        await top.press("a")
-        await top.sees("Enter answers 'approve', for good")
-        await service.http.post(f"/api/gates/{gate_id}", json={"decision": "deny"})
+        await asked_too_late(service, top)
         top.source.client.answers.clear()
         await top.press("enter", "escape")
         await top.until(lambda: len(top.app.screen_stack) == 1)

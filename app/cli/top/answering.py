@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from rich.text import Text
 from textual import on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
@@ -105,23 +105,25 @@ class AnswerScreen(ModalScreen[None]):
             if self._is_open():
                 self._tell(fault)
             else:
-                self._notify(fault)
+                notify(self.app, fault)
             return
-        self._notify(f"{answered['key']}: {answered['decision']}")
+        notify(self.app, f"{answered['key']}: {answered['decision']}")
         if self._is_open():
             self.dismiss()
 
     def _is_open(self) -> bool:
         return self in self.app.screen_stack
 
-    def _notify(self, line: str) -> None:
-        if self.app.is_running:
-            self.app.notify(columns.line(line), markup=False)
-
     def _tell(self, fault: str | None = None) -> None:
         hint = f"Enter answers {self._decision!r}, for good" if self._decision is not None else "choose an option"
         whole = f"{hint}; up and down choose, Escape goes back"
         self.query_one("#told", Static).update(Text(columns.line(fault or whole)))
+
+
+def notify(app: App[None], line: str) -> None:
+    """Show a line for a moment, unless the program ends."""
+    if app.is_running:
+        app.notify(columns.line(line), markup=False)
 
 
 def _content(gate: JsonObject) -> str:

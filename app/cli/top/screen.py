@@ -17,8 +17,7 @@ from textual.widgets import DataTable, Footer, Static
 from app import errors
 from app.cli import asking, browser, use_cases
 from app.cli.client import JsonObject
-from app.cli.top import KEYS, columns, feeds
-from app.cli.top.answering import AnswerScreen
+from app.cli.top import KEYS, answering, columns, feeds
 
 _MEANINGS = """\
 Steps: finished ones of all; a ? where the recipe can loop. Duration: since a worker took the run, pauses
@@ -147,25 +146,21 @@ class TopApp(App[None]):
 
     def _tell(self, line: str) -> None:
         # From any thread.
-        self.call_later(self._notify, line)
-
-    def _notify(self, line: str) -> None:
-        if self.is_running:
-            self.notify(columns.line(line), markup=False)
+        self.call_later(answering.notify, self, line)
 
     async def _show_gate(self, gate: JsonObject, decision: str | None) -> None:
         try:
             shown = await self._source.client.call(use_cases.show_gate, gate["gate_id"])
         except errors.ControlRoomError as error:
-            self._notify(error.message)
+            answering.notify(self, error.message)
             return
-        self._open(AnswerScreen(self._source.client, shown, decision))
+        self._open(answering.AnswerScreen(self._source.client, shown, decision))
 
     async def _show_run(self, run: JsonObject) -> None:
         try:
             shown = await self._source.client.call(use_cases.show_run, run["run_id"])
         except errors.ControlRoomError as error:
-            self._notify(error.message)
+            answering.notify(self, error.message)
             return
         self._open(TextScreen(columns.detail(shown)))
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from app import errors
+from app import errors, printable
 from app.domain import events, plain, receipts, records, states
 from app.engine import stores
 from app.storage import layout
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _Events: TypeAlias = list[events.Event]
-_SHOWN_LOGS = 12  # In a message.
 _ENDED = events.EventType.RUN_ENDED.value
 _CORRUPT = errors.JournalCorrupt.default_code
 
@@ -91,8 +90,8 @@ class Archive:
         self._make_sure_of(run_id)
         if not self._context.disk.has_file(path):
             names = self._context.disk.names(path.rpartition("/")[0])
-            there = ", ".join(names[:_SHOWN_LOGS]) + (", …" if len(names) > _SHOWN_LOGS else "")
-            message = f"run {run_id} has no log {name!r:.80}; there are {there or 'none yet'}"
+            there = printable.listed(names) or "none yet"
+            message = f"run {run_id} has no log {name!r:.80}; there are {there}"
             raise errors.NotFound(message, code="log_not_found", detail={"run_id": run_id, "logs": names[:100]})
         return path
 

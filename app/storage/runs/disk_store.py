@@ -51,9 +51,8 @@ class DiskStore(StoredRuns, abc.ABC):
 
     leads: Callable[[], Awaitable[bool]] | None = None
     """Returns whether this service leads those that share the store; None: it is not shared."""
-    commit_listener: event_feed.CommitListener | None = (
-        None  # Announces writes of other processes; None: the store is not shared.
-    )
+    commit_listener: event_feed.CommitListener | None = None
+    """Announces writes of other processes; None: the store is not shared."""
     common: CommonFiles | None = None  # What all processes share beside the runs; None: files of the data directory.
     turns: Callable[[str], shared_turns.SharedTurns] | None = None  # Turns by the folder held; None: one process.
     shared_rates: RateDocument | None = None  # What processes know of each other's prompts; None: there is one.

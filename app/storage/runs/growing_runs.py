@@ -7,6 +7,7 @@ off or written anew, and a run that is paused, has ended or was resumed.
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -38,6 +39,7 @@ class GrowingRuns:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._lock = threading.Lock()  # Worker threads read.
 
     def read(self, run_id: str) -> Authority:
         """Read a run's authority as `missing_lines.read` does.
@@ -46,7 +48,9 @@ class GrowingRuns:
             errors.NotFound, errors.JournalCorrupt: as there.
         """
         # Another thread that reads the same run meanwhile reads it as a whole.
-        known, marks = self._known.pop(run_id, None), self._marks(run_id)
+        with self._lock:
+            known = self._known.pop(run_id, None)
+        marks = self._marks(run_id)
         if known is None or known.marks is None or known.marks != marks:
             known = (known and self._grown(known)) or self._whole(run_id)
             known = dataclasses.replace(known, marks=marks if marks == self._marks(run_id) else None)
@@ -101,9 +105,10 @@ class GrowingRuns:
         return _Known(authority=found, marks=None, written=written, events_end=begin + len(lines), last_event=last)
 
     def _keep(self, known: _Known) -> None:
-        self._known[known.authority.run_id] = known
-        while len(self._known) > 1 and sum(map(_size, self._known.values())) > _MOST_BYTES:
-            self._known.popitem(last=False)
+        with self._lock:
+            self._known[known.authority.run_id] = known
+            while len(self._known) > 1 and sum(map(_size, self._known.values())) > _MOST_BYTES:
+                self._known.popitem(last=False)
 
     def _marks(self, run_id: str) -> tuple[Signature, ...] | None:
         folder = layout.run_folder(run_id)

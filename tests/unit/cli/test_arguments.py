@@ -42,7 +42,7 @@ def test_json_argument_reads_back(name: str, value: object):
         ("scene", "NAME=VALUE"),
         ("=x", "name is missing"),
         (":=1", "name is missing"),
-        ("n:=Kael", "with = in place of := it is a text"),
+        ("n:=Kael", "write = instead of := for a text"),
         ("n:={", "not JSON"),
         ("n:=NaN", "not a number that JSON can represent"),
         ("n:=", "not JSON"),

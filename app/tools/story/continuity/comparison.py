@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from app import printable
 from app.domain import plain
 from app.tools import bounds, findings
 from app.tools.story import dates, documents, names, prose
@@ -92,10 +93,8 @@ class Comparison:
         for noun, is_card in (("card", True), ("scene", False)):
             paths = [path.rsplit("/", 1)[-1] for path in self.unread if (path in on_cards) is is_card]
             if paths:
-                more = ", …" if len(paths) > _FILES_NAMED else ""
-                spoken += (
-                    f"; {counted(len(paths), noun)} without readable facts: {', '.join(paths[:_FILES_NAMED])}{more}"
-                )
+                named = printable.listed(paths, _FILES_NAMED)
+                spoken += f"; {counted(len(paths), noun)} without readable facts: {named}"
         return bounds.clipped(spoken, bounds.SUMMARY_CHARACTERS)
 
 
