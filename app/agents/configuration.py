@@ -96,6 +96,9 @@ class Supervisor(Protocol):
     async def run(self, request: commands.Request) -> commands.Ended:
         """Run a program to its end; a cancellation ends it first, with everything it has started."""
 
+    def withheld_from(self, request: commands.Request) -> frozenset[str]:
+        """Return the names of the secret variables of this process that a program does not get."""
+
 
 def _no_other(name: str) -> ports.AgentBackend:
     raise errors.AgentFailed(f"There is no backend {name!r:.80}.", code="unknown_backend", detail={"backend": name})

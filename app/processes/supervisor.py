@@ -72,6 +72,10 @@ class Supervisor:
         """Return the id of the launcher's process; None while there is none."""
         return self._launcher.pid if self._launcher is not None else None
 
+    def withheld_from(self, request: Request) -> frozenset[str]:
+        """Return the names of the secret variables of this process that a command does not get."""
+        return frozenset(self._secrets).difference(request.secrets, request.env)
+
     async def sweep(self) -> None:
         """Kill what an earlier process left running; call it before any run continues."""
         await asyncio.to_thread(self._sweep)
@@ -163,9 +167,8 @@ class Supervisor:
                 folders = [str(self._folder.absolute()), tempfile.gettempdir()]
                 arguments = [str(series), str(self._files), self._containment, *folders]
                 self._register = str(self._folder / command_register.name_of(series))
-                self._launcher = launcher_client.LauncherClient.start(
-                    arguments, self._environ, self._forget, self._sweep
-                )
+                start = launcher_client.LauncherClient.start
+                self._launcher = start(arguments, self._environ, self._forget, self._sweep)
             except OSError as error:
                 if workspace_faults.passes(error.errno):
                     raise workspace_faults.waits(str(self._folder), error) from error
@@ -175,8 +178,8 @@ class Supervisor:
 
     def _prepare(self) -> None:
         self._folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-        if not (self._folder / ".gitignore").exists():
-            (self._folder / ".gitignore").write_text("*\n", encoding="ascii")
+        if not (ignored := self._folder / ".gitignore").exists():
+            ignored.write_text("*\n", encoding="ascii")
 
     # Each launcher reports its own end. One that was replaced meanwhile must not remove its successor.
     def _forget(self, launcher: launcher_client.LauncherClient) -> None:

@@ -1,4 +1,4 @@
-"""The nursery: a process that has loaded the program and executes it, for each request, in a fork of itself.
+"""The fork server: a process that has loaded the program and executes it, for each request, in a fork of itself.
 
 What a fork does begins where `python -m MODULE` has found its module; loading the libraries anew each time would take
 longer than most tests. A guard stands beside each fork and tells its pid and its end.
@@ -38,7 +38,7 @@ def main(descriptor: int) -> None:
     # A fork that counts no old object copies no page of them.
     gc.collect()
     gc.freeze()
-    # Guards are nobody's affair.
+    # No one waits for guards.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     channel = socket.socket(fileno=descriptor)
     while True:

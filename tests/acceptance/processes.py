@@ -1,6 +1,7 @@
 """Processes of the program: started as users start them, or forked from one that has loaded it, which spares a second.
 
-Forks are as real as others to signals, pipes, locks and kills. With `COLD_PROGRAMS` in its environment none is forked.
+Forks are as real as others to signals, pipes, locks and kills. None is forked with `COLD_PROGRAMS` in its environment,
+or from a thread in a network namespace of its own.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Process:
         line = b""
         while not line.endswith(b"\n"):
             byte = os.read(self._told, 1)
-            assert byte, "the nursery died"
+            assert byte, "the fork server died"
             line += byte
         return line
 
@@ -114,7 +115,8 @@ def start(
     module: str, *arguments: str, environ: Mapping[str, str], folder: Path, terminal: int | None = None
 ) -> Started:
     """Start a module of the program, with pipes for what it says, or at a terminal in a session of its own."""
-    if not COLD.keys() & environ.keys():
+    # The fork server lives in the network that the tests began in; its forks could not be reached from another one.
+    if not COLD.keys() & environ.keys() and _network() == _NETWORK:
         return Process(module, *arguments, environ=environ, folder=folder, terminal=terminal)
     at_terminal = terminal is not None
     return subprocess.Popen(
@@ -142,6 +144,16 @@ def run(
         with process:
             process.wait()
     return process.wait(), out, err
+
+
+def _network() -> str | None:
+    try:
+        return os.readlink("/proc/thread-self/ns/net")
+    except OSError:
+        return None
+
+
+_NETWORK = _network()
 
 
 def _read(stream: IO[str], said: list[str], place: int) -> None:

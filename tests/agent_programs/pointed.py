@@ -104,7 +104,7 @@ def _claude(home: Path, address: str) -> Mapping[str, str]:
 
 
 def _codex(home: Path, _: str) -> Mapping[str, str]:
-    return {"CODEX_HOME": str(home / ".codex"), "FAKE_API_KEY": KEY}
+    return {"CODEX_HOME": str(home / ".codex"), "CODEX_API_KEY": KEY}
 
 
 def _codex_files(address: str) -> Mapping[str, str]:
@@ -118,7 +118,7 @@ enabled = false
 [model_providers.fake]
 name = "fake"
 base_url = "{address}/v1"
-env_key = "FAKE_API_KEY"
+env_key = "CODEX_API_KEY"
 wire_api = "responses"
 request_max_retries = 1
 stream_max_retries = 1

@@ -168,6 +168,28 @@ class TestWhatItIsGiven:
         assert environ.keys() & call["env"].keys() == own | {"DEPLOY_KEY_ID", "DEPLOY_KEY", "PLAIN"}
 
     @pytest.mark.parametrize(
+        ("said", "withheld"),
+        [
+            ("Missing environment variable: `DEPLOY_KEY`.", ["DEPLOY_KEY"]),
+            ("set MY_TOKEN or DEPLOY_KEY", ["DEPLOY_KEY", "MY_TOKEN"]),
+            ("set GIVEN_KEY or ABSENT_KEY", None),
+            ("set MY_TOKEN_FILE", None),
+        ],
+    )
+    async def test_a_withheld_key_is_named(
+        self, speaking: Speaking, codex: Stub, work: Path, said: str, withheld: list[str] | None
+    ) -> None:
+        """A failure that names a variable which was set but not passed on says how the program gets it."""
+        codex.answer({"stdout": [{"type": "turn.failed", "error": {"message": said}}], "exit_code": 1})
+        environ = dict.fromkeys(["DEPLOY_KEY", "MY_TOKEN", "GIVEN_KEY"], "value")
+        reply = await speaking("codex", environ=environ, secrets=("GIVEN_*",)).prompt(asked(work))
+
+        assert reply.error is not None
+        assert reply.error.message.startswith(f"Codex failed: {said.rstrip('.')}")
+        assert ("`secrets` of the backend one in agents.json" in reply.error.message) is (withheld is not None)
+        assert reply.error.detail.get("withheld") == withheld
+
+    @pytest.mark.parametrize(
         ("model", "keys"),
         [
             ("anthropic/claude", {"ANTHROPIC_API_KEY"}),
