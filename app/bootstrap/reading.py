@@ -158,7 +158,9 @@ class Reading:
             view=self.runs.reader.view,
             clock=clock.SystemClock(),
             masker=roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ),
-            surroundings=explanations.Surroundings(service=self._directory.service),
+            surroundings=explanations.Surroundings(
+                service=self._directory.service, is_executed=self._directory.is_executed
+            ),
         )
 
     @cached_property

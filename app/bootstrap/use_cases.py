@@ -99,6 +99,7 @@ def explanations_of(
     def pids(run_id: str) -> list[int]:
         return [command.pid for command in processes.active(run_id=run_id) if command.pid is not None]
 
+    directory = directory_of(chosen.project, platform)
     return explanations.Explanations(
         store=store,
         engine=engine,
@@ -107,7 +108,8 @@ def explanations_of(
         clock=platform.clock,
         masker=masker,
         surroundings=explanations.Surroundings(
-            service=directory_of(chosen.project, platform).service,
+            service=directory.service,
+            is_executed=directory.is_executed,
             pids=pids,
             stalled_after_seconds=chosen.pool.stalled_after_seconds,
         ),

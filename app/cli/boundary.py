@@ -78,6 +78,8 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
 
 
 def _show(error: click.ClickException) -> None:
+    if isinstance(error, click.NoSuchOption) and isinstance(error.ctx and error.ctx.command, click.Group):
+        error.message = f"{error.message} Options of a command follow its name."  # type: ignore[misc]
     # It contains the words given on the command line, including names of files.
     error.message = printable.one_line(error.message or "")  # type: ignore[misc]
     told = io.StringIO()

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, cast
 
 from app import bootstrap, errors, settings
-from app.cli import terminal
+from app.cli import options, terminal
 from app.cli.client import Access, JsonObject, P, T, UseCase
 
 if TYPE_CHECKING:
@@ -155,6 +155,8 @@ def refuse_faults(chosen: settings.Settings) -> None:
     Raises:
         errors.ConfigurationError: `settings_invalid`, with every fault.
     """
-    faults = [f"{remark.setting} {remark.message}" for remark in settings.check(chosen) if remark.fatal]
+    faults = [
+        f"{options.as_typed(remark.setting)} {remark.message}" for remark in settings.check(chosen) if remark.fatal
+    ]
     if faults:
         raise errors.ConfigurationError(f"the settings are invalid: {'; '.join(faults)}", code="settings_invalid")

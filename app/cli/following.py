@@ -26,6 +26,7 @@ _AT_REST = (*_OVER, *_HALTED)
 _RESTING = (events.EventType.RUN_PAUSED, events.EventType.RUN_WAITING)
 _LONGEST_SILENCE_SECONDS = 60.0
 _QUIET_SECONDS = 1.0  # Silence after an event of rest, until it is looked whether the run still rests.
+_FIRST_SECONDS = 10.0  # The same before the first of all events: a slow connection may take its time.
 
 
 class Shown(Enum):
@@ -95,10 +96,11 @@ async def _until_rest(
     client: Client, run_id: str, after: int, silent: Silent | None
 ) -> AsyncGenerator[JsonObject, None]:
     stream, resting = client.follow(run_id, after), True
+    quiet_seconds = _QUIET_SECONDS if after else _FIRST_SECONDS
     while True:
         coming = asyncio.ensure_future(anext(stream))
         try:
-            while resting and not (await asyncio.wait({coming}, timeout=_QUIET_SECONDS))[0]:
+            while resting and not (await asyncio.wait({coming}, timeout=quiet_seconds))[0]:
                 # The stream of an ended run ends by itself, however long its first event takes.
                 if (await client.call(use_cases.show_run, run_id))["status"] in _HALTED:
                     return
@@ -111,7 +113,7 @@ async def _until_rest(
             return
         finally:
             coming.cancel()
-        resting = event["type"] in _RESTING
+        resting, quiet_seconds = event["type"] in _RESTING, _QUIET_SECONDS
         yield event
 
 
@@ -131,7 +133,9 @@ def _tell_rest(detail: JsonObject, output: Shown, client: Client) -> int:
         terminal.say_json(detail)
     elif output is Shown.TEXT and status in _HALTED:
         terminal.say(f"run {detail['run_id']} {status}: {detail.get('reason') or 'it needs an answer'}")
-    if detail.get("error"):
+    # The last line of the output has the error, too.
+    is_printed = output is Shown.TEXT and status in _OVER and terminal.is_shared()
+    if detail.get("error") and not is_printed:
         terminal.warn(f"{status}: {formats.error(detail['error'])}")
     if output is Shown.TEXT and status == "failed" and not (detail.get("orders") or {}).get("resume"):
         order = f"control-room runs resume {detail['run_id']}{options.again()}"

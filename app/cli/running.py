@@ -78,12 +78,31 @@ def _carry_out(
 
     from app.cli import following
 
+    if place.server is None and request.recipe_id is not None:
+        _refuse_unknown(place, request.recipe_id)
+
     async def work(client: Client) -> int:
         started = await client.call(use_cases.start_run, request)
         output = following.Shown.DETAIL if as_json else following.Shown.TEXT
         return await following.follow(client, started["run_id"], output, answers=True)
 
     return place.work(work, Access.START)
+
+
+def _refuse_unknown(place: options.Place, recipe_id: str) -> None:
+    """Refuse an unknown recipe before a data directory is made: the folder may be the wrong one."""
+    chosen = place.settings()
+    if chosen.project.data_directory.exists():
+        return
+    import asyncio
+
+    from app.bootstrap import reading
+
+    async def look() -> None:
+        async with reading.opened(chosen) as project:
+            project.catalogue.find(recipe_id)
+
+    asyncio.run(look())
 
 
 def _request(

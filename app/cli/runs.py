@@ -57,7 +57,23 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
     return exit_codes.shown(found, as_json, formats.runs)
 
 
-runs.add_command(shown(use_cases.show_run, formats.run, "Show a run with its newest steps and its slots.", "run_id"))
+@runs.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def show(place: options.Place, as_json: bool, run_id: str) -> int:
+    """Show a run with its newest steps and its slots."""
+    found = place.ask(use_cases.show_run, run_id)
+    code = exit_codes.shown(found, as_json, formats.run)
+    if place.server is None and found["status"] in ("running", "pending"):
+        from app.cli import explaining
+
+        for cause in place.ask(explaining.explain_run, run_id)["chain"]:
+            if cause["kind"] == "not_executed":
+                terminal.warn(f"{cause['text']}; continue with: {options.led(cause['act'])}")
+    return code
+
+
 runs.add_command(shown(use_cases.cancel_run, formats.moved, "Cancel an unfinished run.", "run_id", name="cancel"))
 runs.add_command(
     removed(use_cases.delete_run, "Delete a finished run. Its receipts are kept.", "run_id", name="delete")

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -66,7 +66,7 @@ def serve(opens: bool, **given: str | None) -> int:
     environ = options.laid_over(**given)
     chosen, remarks = settings.examine(environ)
     if remarks:
-        terminal.warn(*formats.remarks([dataclasses.asdict(remark) for remark in remarks]).split("\n"))
+        warn_of(remarks)
     if chosen is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
     from app import garbage
@@ -77,6 +77,12 @@ def serve(opens: bool, **given: str | None) -> int:
 
     ready = functools.partial(browser.open_page, announce=_announce) if opens else None
     return main.serve(chosen, announce=_announce, ready=ready)
+
+
+def warn_of(remarks: Sequence[settings.Remark]) -> None:
+    """Print remarks about settings on stderr, with the options that were typed in place of their settings."""
+    named = [{**dataclasses.asdict(remark), "setting": options.as_typed(remark.setting)} for remark in remarks]
+    terminal.warn(*formats.remarks(named).split("\n"))
 
 
 def _announce(line: str) -> None:

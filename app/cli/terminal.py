@@ -58,6 +58,14 @@ def is_drawn_on() -> bool:
     return sys.stderr.isatty()
 
 
+def is_shared() -> bool:
+    """Return whether the output and stderr go to the same place, such as one terminal or file."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno()))
+    except (OSError, ValueError):
+        return False
+
+
 def is_answered() -> bool:
     """Return whether a person watches the output and can say something to it."""
     return sys.stdin is not None and sys.stdin.isatty() and is_live()

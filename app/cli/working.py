@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 
 import click
 
 from app import settings
-from app.cli import exit_codes, formats, options, terminal
-from app.cli.serving import store_option
+from app.cli import exit_codes, options, serving, terminal
 
 
 @click.command()
@@ -18,7 +16,7 @@ from app.cli.serving import store_option
 @click.option("--project", "PROJECT", metavar="DIR", help="Project whose runs are executed.")
 @click.option("--blobs", "BLOBS_URL", metavar="URL", help="Object storage of blobs and logs, as services have it.")
 @click.option("--data-directory", "DATA_DIRECTORY", metavar="DIR", help="Its data directory on this machine.")
-@store_option
+@serving.store_option
 @click.option("--workspaces", "WORKSPACES", metavar="HOW", help="With --store: sticky (default) or shared.")
 @click.option("--worker-gone-seconds", "WORKER_GONE_SECONDS", metavar="N", help="Absence that pauses placed runs.")
 @click.option("--serve", "SERVE", metavar="WHAT", help="E.g. tools,commands,backend:claude; default: all it can.")
@@ -32,7 +30,7 @@ def worker(**given: str | None) -> int:
     environ = options.laid_over(ENGINE="temporal", **given)
     chosen, remarks = settings.examine(environ)
     if remarks:
-        terminal.warn(*formats.remarks([dataclasses.asdict(remark) for remark in remarks]).split("\n"))
+        serving.warn_of(remarks)
     if chosen is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
     import asyncio

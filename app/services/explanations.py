@@ -28,6 +28,8 @@ class Surroundings:
 
     service: Callable[[], Mapping[str, Any] | None]
     """Returns `pid` and `url` of the data directory's service; None: there is none."""
+    is_executed: Callable[[str], bool | None] = lambda run_id: None
+    """Returns whether a process holds the folder of a run; None: that cannot be seen from here."""
     pids: Callable[[str], Sequence[int]] = lambda run_id: ()
     """Returns the first processes of the programs that a run executes here."""
     stalled_after_seconds: float = 300.0  # Silence after which an agent counts as stalled.
@@ -175,7 +177,11 @@ class Explanations:
             return []
         service, act = self._surroundings.service(), f"control-room runs resume {run_id}"
         if view.start.owner != "service":
-            text = "A command of the command line executes it; if that has ended, nothing does"
+            if is_executed := self._surroundings.is_executed(run_id):
+                return []
+            text = "Nothing executes it: the command that did has ended"
+            if is_executed is None:
+                text = "A command of the command line executes it; if that has ended, nothing does"
         elif service is None:
             text, act = "Nothing executes it, because no service runs", _SERVE
         elif service.get("pid") == os.getpid():
@@ -198,7 +204,7 @@ class Explanations:
             run_id, [wait.operation for wait in waits if step_causes.is_performed(wait.operation)]
         )
         found = step_causes.causes(run_id, waits, now, stalled_after, lacks)
-        if any(cause.act == _SERVE for cause in before):
+        if any(cause.kind == "not_executed" for cause in before):
             found[0] = _left(found[0])
         first = found[0]
         if first.kind == "between_steps" and (place := self._engine.queue_place(run_id)) is not None and place.place:
@@ -291,7 +297,7 @@ def _left(cause: Cause) -> Cause:
     """Return the cause of a step that no process performs, whatever its journal alone shows."""
     if cause.key is None or cause.kind not in ("agent", "agent_silent", "step", "between_steps"):
         return cause
-    told = "is next" if cause.kind == "between_steps" else "was under way when the service ended"
+    told = "is next" if cause.kind == "between_steps" else "was under way when its process ended"
     text = f"Step {cause.key} {told}"
     return dataclasses.replace(cause, kind="between_steps", text=text, act=None)
 

@@ -203,6 +203,16 @@ class DataDirectory:
             return None
         return self._told()
 
+    def is_executed(self, run_id: str) -> bool | None:
+        """Return whether a process executes a run of the folder; None where that cannot be seen here."""
+        try:
+            lock = os_disk.lock(str(self.path / layout.run_folder(run_id)))
+        except OSError:
+            return None
+        if lock is not None:
+            lock.release()
+        return lock is None
+
     def refuse_second_service(self) -> None:
         """Refuse to continue beside a service; nothing is written.
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from app import resources
-from tests.acceptance import programs
+from tests.acceptance import processes, programs
 
 HEAVY = (
     "alembic", "asyncio", "fastapi", "httpx", "jsonschema", "pydantic", "re2", "sqlalchemy", "sqlmodel", "uvicorn",
@@ -412,6 +412,69 @@ def test_interrupted_run_can_be_cancelled(project: programs.Project):
     assert programs.asked("runs", "show", run_id, project=project)["status"] == "cancelled"
 
 
+def test_a_run_says_whether_a_command_executes_it(project: programs.Project):
+    """While a command executes a run nothing is said about it; once that was killed, `show` and `why` say so."""
+    project.say(draft={"hang": True})
+    environ = programs.environment(project)
+    process = processes.start("app", "run", "small", "--arg", "words=gate", environ=environ, folder=project.path)
+    assert process.stdout is not None
+    run_id = process.stdout.readline().split()[1]
+    while "draft" not in process.stdout.readline():
+        pass
+    shown = programs.control_room("runs", "show", run_id, project=project)
+    process.kill()
+    with process:
+        process.wait()
+    left = programs.control_room("runs", "show", run_id, project=project)
+    told = programs.control_room("runs", "why", run_id, project=project)
+
+    assert shown.stderr == ""
+    sentence = "Nothing executes it: the command that did has ended"
+    assert left.stderr.startswith(f"{sentence}; continue with: control-room runs resume {run_id}")
+    assert told.stdout.startswith(f"{sentence}; Step draft was under way when its process ended.")
+
+
+def test_an_unknown_recipe_leaves_nothing(tmp_path: Path):
+    """A mistyped recipe in a folder that is no project leaves that folder as it was."""
+    refused = programs.control_room("run", "absent", "--project", tmp_path, code=4)
+
+    assert "there is no recipe 'absent'" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_is_printed_once(project: programs.Project, tmp_path: Path):
+    """Where output and errors go to one place the reason of a failure is the last line of the output, and no other."""
+    project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
+    environ, file = programs.environment(project), tmp_path / "told"
+    with file.open("w") as place:
+        command = [sys.executable, "-m", "app", "run", "small", "--arg", "words=gate"]
+        subprocess.run(command, cwd=project.path, env=environ, stdout=place, stderr=place, check=False, timeout=100)
+    ends = [line for line in file.read_text().splitlines() if "failed: " in line]
+
+    assert len(ends) == 1
+    assert "the model broke [model_crashed]" in ends[0]
+
+
+def test_a_refused_setting_is_named_as_it_was_given(project: programs.Project):
+    """A refused value is named by the option that gave it, else by its setting."""
+    missing = str(project.path / "absent")
+    typed = programs.control_room("runs", "list", "--project", missing, code=5)
+    served = programs.control_room("serve", "--project", missing, "--port", "99999", code=5)
+    kept = programs.control_room("runs", "list", CONTROL_ROOM_PROJECT=missing, code=5)
+
+    assert f"--project {missing} does not exist" in typed.stderr
+    assert "--port: must be" in served.stderr
+    assert f"CONTROL_ROOM_PROJECT {missing} does not exist" in kept.stderr
+
+
+def test_an_option_before_its_command_is_explained():
+    """An option of a command that stands before its name is refused with where it belongs."""
+    for words in (["--server", "http://127.0.0.1:1", "runs", "list"], ["runs", "--json", "list"]):
+        refused = programs.control_room(*words, code=2)
+
+        assert "Options of a command follow its name." in refused.stderr
+
+
 def test_damage_is_found_and_repaired(project: programs.Project):
     """A changed journal line is found with its place; repair cuts it off only when told to, and the run can go on."""
     run_id = str(run_small(project)["run_id"])
@@ -609,7 +672,7 @@ def test_project_that_is_no_folder_is_exit_code_5(tmp_path: Path):
     """A project that does not exist is a configuration error."""
     refused = programs.control_room("runs", "list", "--project", tmp_path / "absent", code=5)
 
-    assert "CONTROL_ROOM_PROJECT" in refused.stderr
+    assert "--project" in refused.stderr
 
 
 def test_config_check_tells_errors_and_warnings_apart(project: programs.Project):

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app import errors
-from app.cli import following, http_client, use_cases
+from app.cli import following, http_client
 from app.domain import events
 from tests.integration import project as projects
 from tests.integration import served
@@ -224,37 +224,50 @@ async def test_a_command_reads_events_that_hold_ends_of_lines(service: served.Se
     assert read == await whole(service, run_id)
 
 
+LATE_SECONDS = 0.2
+
+
 class LateStream(http_client.HttpClient):
-    """A client whose stream brings nothing until it has been looked whether the run rests."""
-
-    def __init__(self, service: served.Served) -> None:
-        super().__init__(str(service.http.base_url), None)
-        self._looked = asyncio.Event()
-
-    async def call(self, wanted: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the answer of a use case."""
-        found = await super().call(wanted, *args, **kwargs)
-        if wanted is use_cases.show_run:
-            self._looked.set()
-        return found
+    """A client whose stream brings its first event later than others of a run that rests are waited for."""
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the run's events."""
-        await self._looked.wait()
+        await asyncio.sleep(LATE_SECONDS)
         async for event in super().follow(run_id, after):
             yield event
 
 
 async def test_an_ended_run_is_shown_however_late_its_stream_begins(
-    service: served.Served, capsys: pytest.CaptureFixture[str]
+    service: served.Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that follows an ended run shows its events, also where the first of them takes its time."""
+    """A command that follows an ended run shows its events, although it is looked meanwhile whether the run rests."""
+    monkeypatch.setattr(following, "_FIRST_SECONDS", LATE_SECONDS / 10)
     run_id = (await service.run("quick"))["run_id"]
-    async with LateStream(service) as client:
+    async with LateStream(str(service.http.base_url), None) as client:
         code = await following.follow(client, run_id, following.Shown.TEXT)
 
     assert code == 0
     assert f"run {run_id} done" in capsys.readouterr().out
+
+
+async def test_a_paused_run_is_shown_however_late_its_stream_begins(
+    service: served.Served,
+    project: projects.Project,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command that follows a paused run waits longer for its first event than for a further one."""
+    monkeypatch.setattr(following, "_QUIET_SECONDS", LATE_SECONDS / 10)
+    project.say("draft", hang=True)
+    run_id = await service.start("draft", args=ARRIVAL)
+    await service.until(run_id, step="draft")
+    await service.http.post(f"/api/runs/{run_id}/pause", json={"interrupt": True})
+    await service.until(run_id, "paused")
+    async with LateStream(str(service.http.base_url), None) as client:
+        code = await following.follow(client, run_id, following.Shown.TEXT)
+
+    assert code == 1
+    assert f"run {run_id} " in capsys.readouterr().out.splitlines()[0]
 
 
 async def test_a_command_tells_that_a_stream_is_none(project: projects.Project) -> None:

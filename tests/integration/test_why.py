@@ -331,7 +331,7 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
     assert local == shown
     assert local["chain"][0]["act"] == f"control-room gates answer {gate['gate_id']} approve"
     assert "Nothing executes it, because no service runs; Step draft is next." in text
-    assert "Step draft was under way when the service ended." in left
+    assert "Step draft was under way when its process ended." in left
     assert "control-room serve" in text
     assert {path: path.read_bytes() for path in (project.data / "runs").rglob("*") if path.is_file()} == before
 
