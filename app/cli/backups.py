@@ -40,7 +40,7 @@ def backup(place: options.Place, as_json: bool, file: Path) -> int:
 @options.as_json
 @options.in_folder
 def restore(place: options.Place, as_json: bool, file: Path) -> int:
-    """Make the project's data directory of FILE, and verify it; there must not be one with anything in it."""
+    """Restore the project's data directory from FILE and verify it; it must not exist, or be empty."""
     from app.storage import restoring
 
     found = restoring.read(file, place.settings().project.data_directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -85,12 +86,18 @@ def _write(source: Path, fresh: Path, name: str, content: BinaryIO | Any) -> Non
             shutil.copyfileobj(content, file, _CHUNK)
     except (FileExistsError, NotADirectoryError) as error:
         raise _damaged(source, f"it holds {name!r:.200} twice") from error
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise _damaged(source, f"it holds {name!r:.200}, which is too long for a path") from error
 
 
 def _described(source: Path, content: bytes) -> dict[str, Any]:
     try:
         end = json.loads(content)
-        known, written = end["format"], end["layout"]
+        known, written, runs = end["format"], end["layout"], end["runs"]
+        if type(runs) is not int:
+            raise ValueError("no number of runs")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(source, f"{backup.END} cannot be understood") from error
     if known != backup.FORMAT or type(written) is not int or written > layout_version.LAYOUT:
