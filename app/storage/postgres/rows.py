@@ -21,12 +21,14 @@ WHERE NOT f.is_folder RETURNING run, bytes
 """
 _CHUNK = f"INSERT INTO {SCHEMA}.chunks (run, folder, name, begins_at, content) VALUES (%b, %b, %b, %b, %b)"
 _ANNOUNCE = f"SELECT pg_notify('{CHANNEL}', concat_ws(' ', split_part(%b, '/', 2), %b::bigint, %b::bigint))"
+# OFFSET 0 keeps the planner from joining first and comparing afterwards, which would read all earlier chunks.
 _READ = f"""
 SELECT f.is_folder, c.begins_at, c.content FROM {SCHEMA}.runs r JOIN {SCHEMA}.files f ON f.run = r.id
-LEFT JOIN {SCHEMA}.chunks c ON c.run = f.run AND c.folder = f.folder AND c.name = f.name
-  AND c.begins_at >= coalesce((SELECT max(b.begins_at) FROM {SCHEMA}.chunks b
-    WHERE b.run = f.run AND b.folder = f.folder AND b.name = f.name AND b.begins_at <= %b), 0)
-  AND c.begins_at < %b AND c.begins_at + octet_length(c.content) > %b
+CROSS JOIN LATERAL (SELECT coalesce((SELECT max(begins_at) FROM {SCHEMA}.chunks
+  WHERE run = f.run AND folder = f.folder AND name = f.name AND begins_at <= %b), 0) AS begins_at) first
+LEFT JOIN LATERAL (SELECT begins_at, content FROM {SCHEMA}.chunks
+  WHERE run = f.run AND folder = f.folder AND name = f.name AND begins_at >= first.begins_at
+    AND begins_at < %b AND begins_at + octet_length(content) > %b OFFSET 0) c ON true
 WHERE r.place = %b AND f.folder = %b AND f.name = %b ORDER BY c.begins_at
 """
 _LOOK = f"""
