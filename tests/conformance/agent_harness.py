@@ -234,7 +234,9 @@ def of_program(
     """Build the harness of a program that has been led to the fake model."""
     models = {"sonnet": one.model, "opus": one.model, "haiku": (abilities.chosen or (one.model,))[0]}
     command = (*one.command, *given.get("leading", ()))
-    config = BackendConfig(name=type_name, type=type_name, command=command, models=models)
+    # A command of Node.js and a file says to the ACP backend nothing about whose keys it needs.
+    secrets = tuple(name for name in one.environ if name.endswith("_KEY")) if type_name == "acp" else ()
+    config = BackendConfig(name=type_name, type=type_name, command=command, models=models, secrets=secrets)
     harness = AgentHarness(folder, abilities, config, model)
     harness.environ = one.environ
     harness.shell = one.shell

@@ -161,9 +161,9 @@ class ProgramBackend:
                 session_id = opened.session_id if opened.resumes else None
                 found = await asyncio.to_thread(verdicts.verdict, self._program, process_result, session_id)
                 withheld = self._context.supervisor.withheld_from(request)
-                found = verdicts.naming_withheld(found, withheld, self._config.name)
-                named = found.reply.agent_session_id or opened.session_id
-                return dataclasses.replace(found, reply=dataclasses.replace(found.reply, agent_session_id=named))
+                reply = environment.naming_withheld(found.reply, withheld, self._config.name)
+                named = reply.agent_session_id or opened.session_id
+                return dataclasses.replace(found, reply=dataclasses.replace(reply, agent_session_id=named))
             finally:
                 outlet.close()
 

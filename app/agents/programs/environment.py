@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePath
 
-from app import errors
+from app import errors, printable
 from app.agents.configuration import BackendConfig, BackendContext
 from app.agents.programs.program import Invocation, Program
 from app.domain import secret_spellings
@@ -18,6 +19,7 @@ _OF_OTHERS = (
     "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION*", "CLAUDE_CODE_CHILD*", "CLAUDE_CODE_SSE_PORT",
     "CLAUDE_CODE_MESSAGING_*", "CLAUDE_PID", "CLAUDE_EFFORT", "AI_AGENT",
 )  # fmt: skip
+_NAME = re.compile(r"\w+")
 _VENDOR = re.compile(r"([A-Za-z0-9-]+)/")
 _BEADS = Path(".beads-local") / "local.db"
 
@@ -51,6 +53,24 @@ def secrets(
         if program.names_vendors and (vendor := _VENDOR.match(model or "")):
             patterns += [f"{vendor[1]}_{name}".replace("-", "_") for name in ("API_KEY", "GENERATIVE_AI_API_KEY")]
     return secret_spellings.named(context.environ, patterns)
+
+
+def naming_withheld(reply: ports.AgentReply, withheld: Collection[str], backend: str) -> ports.AgentReply:
+    """Return a reply; an error that names variables withheld from the program says how it gets them.
+
+    Args:
+        withheld: Names of secret variables that are set, but were not passed on.
+        backend: Name of the backend in `agents.json`.
+    """
+    if (error := reply.error) is None:
+        return reply
+    words = set(_NAME.findall(f"{error.message} {error.detail.get('stderr', '')}"))
+    if not (named := sorted(words.intersection(withheld))):
+        return reply
+    hint = f"Control Room does not pass {printable.listed(named)} to this program"
+    message = f"{error.message.rstrip('.')}. {hint}; add it to `secrets` of the backend {backend} in agents.json."
+    told = dataclasses.replace(error, message=message, detail={**error.detail, "withheld": named})
+    return dataclasses.replace(reply, error=told)
 
 
 def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str | None]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import signal as signals
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from app import printable
 from app.agents.programs import results
 from app.agents.programs.program import Failure, ParsedOutput, Program
 from app.domain import operations, records
@@ -18,7 +17,6 @@ from app.processes import launcher_protocol
 _TAIL_CHARACTERS = 2_000
 _BEGIN_LINES = 1
 _LOGIN = re.compile(r"not logged in|run /login|invalid api key|no authentication information", re.IGNORECASE)
-_NAME = re.compile(r"\w+")
 _STATUS = re.compile(r"(?:status(?: code)?:?|API Error:?|HTTP|error:?) (?:HTTP )?\(?([45]\d\d)\b", re.IGNORECASE)
 _ENDED = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
 _CODES = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
@@ -74,29 +72,6 @@ def verdict(program: Program, result: ProcessResult, session_id: str | None = No
         error=error,
     )
     return TurnResult(reply=reply, sums=output.sums.usage())
-
-
-def naming_withheld(found: TurnResult, withheld: Collection[str], backend: str) -> TurnResult:
-    """Return the result of a turn; an error that names variables withheld from the program says how it gets them.
-
-    Args:
-        withheld: Names of secret variables that are set, but were not passed on.
-        backend: Name of the backend in `agents.json`.
-    """
-    error = found.reply.error
-    if error is None or not withheld:
-        return found
-    words = set(_NAME.findall(f"{error.message} {error.detail.get('stderr', '')}"))
-    if not (named := sorted(words.intersection(withheld))):
-        return found
-    those = printable.listed(named)
-    hint = f"Control Room does not pass {those} to this program; add it to `secrets` of the backend {backend}"
-    told = replace(
-        error,
-        message=f"{error.message.rstrip('.')}. {hint} in agents.json.",
-        detail={**error.detail, "withheld": named},
-    )
-    return replace(found, reply=replace(found.reply, error=told))
 
 
 def _parsed(program: Program, result: ProcessResult, complaints: str) -> ParsedOutput:

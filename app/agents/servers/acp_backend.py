@@ -54,15 +54,16 @@ class AcpBackend:
         wish = self._wish(prompt, stored)
         if stored is not None and stored.begun_at is not None:
             await self._pass_the_minute(clock.instant(stored.begun_at))
-        running = acp_agent.started(
-            self._config.name,
-            self._context.supervisor,
-            lambda reads, writes: self._request(prompt, wish.hold, reads, writes),
-            tools=prompt.tools,
-            clock=self._context.clock,
-        )
-        async with running as agent:
-            return await self._spoken(agent, prompt, wish)
+        name, supervisor, withheld = self._config.name, self._context.supervisor, frozenset[str]()
+
+        def request(reads: int, writes: int) -> commands.Request:
+            nonlocal withheld
+            made = self._request(prompt, wish.hold, reads, writes)
+            withheld = supervisor.withheld_from(made)
+            return made
+
+        async with acp_agent.started(name, supervisor, request, prompt.tools, self._context.clock) as agent:
+            return environment.naming_withheld(await self._spoken(agent, prompt, wish), withheld, name)
 
     async def close(self) -> None:
         """Nothing is held: every agent ends with its prompt."""

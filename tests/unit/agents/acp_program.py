@@ -207,6 +207,9 @@ class Program:
     async def _refuse(self, session_id: str, code: str) -> None:
         raise acp.RequestError(int(code), "Internal error", {"details": "status 429 Too Many Requests"})
 
+    async def _lack(self, session_id: str, name: str) -> None:
+        raise acp.RequestError(-32603, "Internal error", {"details": f"set the variable {name}"})
+
     async def _unauthorized(self, session_id: str, _: str) -> None:
         raise acp.RequestError.auth_required()
 

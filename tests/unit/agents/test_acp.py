@@ -38,7 +38,7 @@ Make = Callable[..., acp_backend.AcpBackend]
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[supervisor.Supervisor]:
-    environ = {**os.environ, "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "another"}
+    environ = {**os.environ, "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "another", "WITHHELD_KEY": "value"}
     started = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), environ)
     yield started
     await started.close()
@@ -416,6 +416,15 @@ class TestTrouble:
         reply = await make().prompt(say("stop max_tokens", agent_session_id=OURS))
 
         assert (reply.error, reply.finish, reply.agent_session_id) == (None, "length", "its-0")
+
+    async def test_a_withheld_key_is_named(self, make: Make, say: Any) -> None:
+        """A refusal that names a variable which was set but not passed on says how the agent gets it."""
+        reply = await make().prompt(say("lack WITHHELD_KEY"))
+
+        assert reply.error is not None
+        assert reply.error.message.startswith("The agent mine refused: ")
+        assert "`secrets` of the backend mine in agents.json" in reply.error.message
+        assert reply.error.detail["withheld"] == ["WITHHELD_KEY"]
 
     async def test_a_refusal_to_begin_is_told(self, make: Make, say: Any, store: Path) -> None:
         """An agent that wants somebody to log in says so before there is a conversation."""
