@@ -234,6 +234,12 @@ def of_program(
     """Build the harness of a program that has been led to the fake model."""
     models = {"sonnet": one.model, "opus": one.model, "haiku": (abilities.chosen or (one.model,))[0]}
     command = (*one.command, *given.get("leading", ()))
+    if one.name == "gemini" and type_name == "acp":
+        # As docs/reference/agents.md tells the user: the program trusts the defaults of root alone.
+        file = one.home / ".gemini" / "settings.json"
+        settings = json.loads(file.read_text())
+        settings["general"]["sessionRetention"] = {"enabled": False}
+        file.write_text(json.dumps(settings))
     # A command of Node.js and a file says to the ACP backend nothing about whose keys it needs.
     secrets = tuple(name for name in one.environ if name.endswith("_KEY")) if type_name == "acp" else ()
     config = BackendConfig(name=type_name, type=type_name, command=command, models=models, secrets=secrets)

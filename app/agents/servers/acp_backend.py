@@ -26,7 +26,7 @@ _PACKAGE, _MODULE, _EXTRA = "agent-client-protocol", "acp", "acp"
 # wrong content: `_pass_the_minute` waits until it is over.
 _MINUTELY = "gemini"
 # Each load leaves Gemini CLI a further, empty file of that conversation; its next start would remove both. This file of
-# settings keeps them.
+# settings keeps them, if root owns it and every folder above it: Gemini CLI heeds no other file of this kind.
 _KEEPS = {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(Path(programs.__file__).with_name("gemini_keeps_conversations.json"))}
 
 

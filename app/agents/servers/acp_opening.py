@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from acp import schema
 
 _PROTOCOL = 1
+_CLEANS = "gemini"
+_CLEANING = (
+    "Gemini CLI may have removed it: its clean-up takes continued conversations, too, unless "
+    "general.sessionRetention.enabled is false in ~/.gemini/settings.json"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,8 @@ async def _resumed(
                 raise
             why = str(refusal.detail["told"])
     if wish.certain:
+        if _CLEANS in known_as:
+            why = f"{why.rstrip('.')}. {_CLEANING}"
         raise acp_turns.unknown_session(wish.backend, wish.session_id, why)
     return None
 

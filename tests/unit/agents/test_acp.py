@@ -290,7 +290,12 @@ class TestConversations:
         unable = await failure(make("--no-load").prompt(say("told", agent_session_id=OURS, session_created=True)))
         other = await failure(make(name="other").prompt(say("told", agent_session_id=OURS, session_created=True)))
 
-        assert [error.code for error in (ours, named, unable, other)] == ["unknown_agent_session"] * 4
+        gemini = await failure(
+            make("--name", "gemini-cli").prompt(say("told", agent_session_id=OURS, session_created=True))
+        )
+
+        assert [error.code for error in (ours, named, unable, other, gemini)] == ["unknown_agent_session"] * 5
+        assert ["sessionRetention" in error.message for error in (ours, gemini)] == [False, True]
 
     async def test_one_that_was_begun_elsewhere_can_be_named(self, make: Make, say: Any, store: Path) -> None:
         """A person may go on with a conversation by the agent's own name for it."""
