@@ -169,4 +169,5 @@ def _rounded(amount: Any) -> Any:
 
 def _midnight(at: datetime, time_zone: str) -> datetime:
     local = at.astimezone(zoneinfo.ZoneInfo(time_zone))
-    return local.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
+    # Where clocks are set back to midnight, the day begins at the first of the two.
+    return local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).astimezone(UTC)

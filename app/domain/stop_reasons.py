@@ -53,6 +53,16 @@ def act(run_id: str, reason: str, error: Mapping[str, Any] | None) -> str | None
     return command.format(run_id=limited) if command else None
 
 
+def until(error: Mapping[str, Any] | None) -> str | None:
+    """Return when a paused run continues by itself if there is room then; None: a person has to send it on.
+
+    Args:
+        error: What parked it.
+    """
+    turns_at = ((error or {}).get("detail") or {}).get("turns_at")
+    return turns_at if isinstance(turns_at, str) else None
+
+
 def raising(account: Mapping[str, str], limit: str) -> str:
     """Return the command that raises a limit of a run, `{run_id}`, or of a budget, `{name}`."""
     raised = f"--max-{_AMOUNTS[limit]} N"

@@ -55,7 +55,8 @@ def pause(run_id: str, view: views.RunView) -> Cause:
     if reason == stop_reasons.BY_PERSON:
         return _cause(run_id, "paused", "A person paused it", since, act=act)
     text = _reported(view.error, known=reason) if view.error else stop_reasons.of(reason).text
-    return _cause(run_id, "parked", f"It is parked ({reason}): {text}", since, act=act)
+    parked = _cause(run_id, "parked", f"It is parked ({reason}): {text}", since, act=act)
+    return dataclasses.replace(parked, until=stop_reasons.until(view.error))
 
 
 def _reported(error: Mapping[str, plain.Json] | None, known: str | None = None) -> str:

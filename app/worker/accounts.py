@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from app import clock
 from app.domain import budgets, records, usage_sums
 from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
@@ -61,6 +62,11 @@ class Account:
     def title(self) -> str:
         """Return the name of its owner, for messages."""
         return f"run {self.name['run_id']}" if self._budget is None else f"budget {self._budget.name}"
+
+    def turns_at(self, now: datetime) -> str | None:
+        """Return when its budget begins anew; None: never."""
+        turn = None if self._budget is None else self._budget.next_turn(now)
+        return None if turn is None else clock.stamp(turn)
 
     # -- what was spent before
 

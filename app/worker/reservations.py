@@ -192,11 +192,15 @@ def exhausted(
     of = account.title
     rest = f"{_told(name, remaining)} of it is left" if remaining > 0 else "it is used up"
     rest = f"it is overdrawn by {_told(name, -remaining)}" if remaining < 0 else rest
+    wanted = getattr(need, name)
     message = (
         f"the limit of {of} is {_told(name, limit)}, {rest}, and the call of the step {key!r} needs"
-        f" {_told(name, wanted) if (wanted := getattr(need, name)) else 'more'}; raise it to let the run continue:"
+        f" {_told(name, wanted) if wanted else 'more'}; raise it to let the run continue:"
         f" {stop_reasons.raising(account.name, name)}"
     )
+    turns_at = None if waits or (wanted or 0) > limit else account.turns_at(time.now())
+    if turns_at is not None:
+        message = f"{message}; {of} begins anew at {turns_at}"
     if waits:
         amount = "price" if name == "cost_usd" else "number of tokens"
         message = (
@@ -208,6 +212,7 @@ def exhausted(
         "budget": dict(account.name),
         "limit": name,
         "needed": {"calls": need.calls, "tokens": need.tokens, "cost_usd": need.cost_usd},
+        "turns_at": turns_at,
         **state.to_json(),
     }
     return run_equipment.Parked(

@@ -30,6 +30,8 @@ DAILY = {"per": "day", "time_zone": "Europe/Berlin", "limits": {"calls": 1}}
         ("Europe/Berlin", "2026-10-25T12:00", "2026-10-24T22:00", "2026-10-25T23:00"),
         # There is no midnight on this day; it begins at one o'clock.
         ("America/Santiago", "2026-09-06T12:00", "2026-09-06T04:00", "2026-09-07T03:00"),
+        # Midnight comes twice on this day; it begins at the first.
+        ("Atlantic/Azores", "2026-10-25T01:30", "2026-10-25T00:00", "2026-10-26T01:00"),
     ],
 )
 def test_a_day_is_that_of_its_time_zone(zone: str, now: str, begins: str, turns: str) -> None:
@@ -51,11 +53,14 @@ async def test_the_turn_of_the_day_sends_runs_on(tmp_path: Path) -> None:
         await service.advance(8 * 3600)
         before = (await service.http.get("/api/budgets")).json()[0]
         still = (await service.http.get(f"/api/runs/{run_id}")).json()["status"]
+        why = (await service.http.get(f"/api/runs/{run_id}/why")).json()
         await service.advance(3600)
         after = await _sent_on(service, run_id)
         (shown,) = (await service.http.get("/api/budgets")).json()
 
     assert (before["turns_at"], before["left"], still) == ("2026-02-10T23:00:00.000Z", {"calls": 0}, "paused")
+    assert why["chain"][0]["until"] == before["turns_at"]
+    assert why["sentence"].endswith("; budget daily begins anew at 2026-02-10T23:00:00.000Z.")
     assert after["status"] == "done"
     assert (shown["used"]["calls"], shown["turns_at"]) == (1, "2026-02-11T23:00:00.000Z")
 

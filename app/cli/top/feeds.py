@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, time
 from typing import Any
 
 from app import clock, errors
@@ -97,8 +98,7 @@ class Source:
                 changed()
 
     async def _read(self, feed: Feed, etag: str | None, wait: float) -> str | None:
-        midnight = self.clock.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-        path = feed.path.format(today=clock.stamp(midnight))
+        path = feed.path.format(today=clock.stamp(local_midnight(self.clock.now())))
         found = await self.client.changed(path, feed.kind, etag, wait)
         if found is None:
             return etag
@@ -115,3 +115,9 @@ class Source:
         self.board.lost.pop(feed.name, None)
         if not self.board.lost:
             self.board.lost_at = None
+
+
+def local_midnight(now: datetime) -> datetime:
+    """Return when the day of this machine's time zone has begun."""
+    # Combined without an offset: that of midnight is not always that of now.
+    return datetime.combine(now.astimezone().date(), time.min).astimezone()
