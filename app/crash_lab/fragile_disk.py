@@ -100,10 +100,10 @@ class FragileDisk(memory_disk.MemoryDisk):
         self._looks("read", path)
         return super().read(path, offset, size)
 
-    def read_synced(self, path: str) -> bytes:
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
         """Sync a file and return its content."""
         self._looks("read", path)
-        return super().read_synced(path)
+        return super().read_synced(path, offset)
 
     def size(self, path: str) -> int:
         self._looks("stat", path)

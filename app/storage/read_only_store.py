@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class ReadOnlyDisk(OsDisk):
     """`Disk` that refuses every write, and locks nothing against readers."""
 
-    def read_synced(self, path: str) -> bytes:
-        return self.read(path)
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
+        return self.read(path, offset)
 
     def lock(self, folder: str, *, wait: bool = False) -> disk_port.Lock:
         return _NoLock()

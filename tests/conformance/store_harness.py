@@ -141,12 +141,12 @@ class FaultyDisk:
         except OSError as error:
             raise errors.Unreadable(f"{path} cannot be read now", detail={"path": path}) from error
 
-    def read_synced(self, path: str) -> bytes:
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
         try:
             self._faults.check("settle", path)
         except OSError as error:
             raise SyncRefused(error.errno, error.strerror, path) from error
-        return self._disk.read_synced(path)
+        return self._disk.read_synced(path, offset)
 
     def sync_folder(self, path: str) -> None:
         self._faults.check("sync", path)

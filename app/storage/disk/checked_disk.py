@@ -40,8 +40,8 @@ class CheckedDisk:
         whole = offset == 0 and size < 0
         return self._checked("read", path, partial(self._disk.read, path, offset, size), tells=whole)
 
-    def read_synced(self, path: str) -> bytes:
-        return self._checked("read_synced", path, partial(self._disk.read_synced, path))
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
+        return self._checked("read_synced", path, partial(self._disk.read_synced, path, offset))
 
     def size(self, path: str) -> int:
         return self._checked("size", path, partial(self._disk.size, path))

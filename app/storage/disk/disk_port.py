@@ -19,6 +19,7 @@ LARGEST_BYTES = 2 * 1024**3
 """Largest file that is loaded as a whole: a sparse file takes no room on the disk, but fills the memory."""
 
 _CHUNK_BYTES = 64 * 1024
+_LINE_BYTES = 1024  # Most lines are shorter.
 _IN_THE_WAY = (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -72,8 +73,9 @@ class Disk(Protocol):
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Return a file's content from an offset, at most `size` bytes of it."""
 
-    def read_synced(self, path: str) -> bytes:
-        """Sync a file and return what the disk itself holds of it, not what memory remembers after a failed sync.
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
+        """Sync a file and return what the disk itself holds of it from an offset, not what memory remembers after a
+        failed sync.
 
         Raises:
             SyncRefused: it could not be synced.
@@ -242,8 +244,9 @@ def mend(disk: Disk, path: str) -> int:
     if size > LARGEST_BYTES or not disk.has_file(path):
         make_way(disk, path)
         return 0
+    looked_bytes = _LINE_BYTES
     while end > 0:
-        begin = max(0, end - _CHUNK_BYTES)
+        begin, looked_bytes = max(0, end - looked_bytes), _CHUNK_BYTES
         found = disk.read(path, begin, end - begin).rfind(b"\n")
         if found >= 0:
             end = begin + found + 1

@@ -112,11 +112,11 @@ class MemoryDisk:
         content = self._file(path).content
         return bytes(content[offset:] if size < 0 else content[offset : offset + size])
 
-    def read_synced(self, path: str) -> bytes:
-        """Sync a file and return its content."""
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
+        """Sync a file and return its content from an offset."""
         file = self._file(path)
         file.synced = len(file.content)
-        return bytes(file.content)
+        return bytes(file.content[offset:])
 
     def size(self, path: str) -> int:
         return len(self._file(path).content)

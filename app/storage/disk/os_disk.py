@@ -116,13 +116,13 @@ class OsDisk:
         finally:
             os.close(descriptor)
 
-    def read_synced(self, path: str) -> bytes:
-        """Sync a file, drop the kernel's copy of it and read it from the disk."""
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
+        """Sync a file, drop the kernel's copy of it and read it from the disk, from an offset."""
         with _opened(f"{self._root}/{path}", os.O_RDONLY) as descriptor:
             _sync_regular(descriptor, path)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            return _content(descriptor, 0, -1)
+            return _content(descriptor, offset, -1)
 
     def size(self, path: str) -> int:
         return os.stat(f"{self._root}/{path}", follow_symlinks=False).st_size

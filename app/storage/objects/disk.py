@@ -32,7 +32,7 @@ class ObjectDisk:
     """`Disk` over a bucket and another disk."""
 
     add_folder: Callable[[str], bool]
-    read_synced: Callable[[str], bytes]
+    read_synced: Callable[..., bytes]
     cut: Callable[..., None]
     has_folder: Callable[[str], bool]
     sync_folder: Callable[[str], None]

@@ -104,9 +104,9 @@ class PostgresDisk:
             raise self._absent(path)
         return content
 
-    def read_synced(self, path: str) -> bytes:
-        """Return a file's content, which is durable."""
-        return self.read(path)
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
+        """Return a file's content from an offset, which is durable."""
+        return self.read(path, offset)
 
     def size(self, path: str) -> int:
         return self._looked_up(path)[1]

@@ -104,7 +104,7 @@ def _read_on(files: Disk, path: str, former: Reading, count: int) -> Reading | N
         reading = chain.read(files.read(path, former.end), former.anchor, former)
         if len(reading.lines) > count:
             # Another process has written, and may have died before its lines were on the disk.
-            reading = chain.read(files.read_synced(path)[former.end :], former.anchor, former)
+            reading = chain.read(files.read_synced(path, former.end), former.anchor, former)
     except (FileNotFoundError, NotADirectoryError):
         return None
     whole = reading.integrity is Integrity.WHOLE and len(reading.lines) >= count

@@ -101,9 +101,9 @@ class ForgetfulDisk(MemoryDisk):
     def append_to(self, path: str) -> AppendFile:
         return _ForgetfulFile(self, path, super().append_to(path), self._made(path))
 
-    def read_synced(self, path: str) -> bytes:
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
         self.forget(self._file(path))
-        return super().read_synced(path)
+        return super().read_synced(path, offset)
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
         self.refuse(path)

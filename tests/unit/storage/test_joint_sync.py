@@ -25,9 +25,9 @@ class WatchedDisk(MemoryDisk):
         self.refuses = False
         self.settled: list[str] = []
 
-    def read_synced(self, path: str) -> bytes:
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
         self.settled.append(path)
-        return super().read_synced(path)
+        return super().read_synced(path, offset)
 
     def sync_paths(self, paths: Iterable[str]) -> None:
         if self.refuses:

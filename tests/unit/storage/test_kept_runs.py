@@ -61,9 +61,11 @@ class Reads:
             self.bytes[name] = self.bytes.get(name, 0) + len(content)
             return content
 
-        def noted(disk: OsDisk, path: str) -> bytes:
-            self.settled.append(path.rpartition("/")[2])
-            return settled(disk, path)
+        def noted(disk: OsDisk, path: str, offset: int = 0) -> bytes:
+            content, name = settled(disk, path, offset), path.rpartition("/")[2]
+            self.settled.append(name)
+            self.bytes[name] = self.bytes.get(name, 0) + len(content)
+            return content
 
         monkeypatch.setattr(OsDisk, "read", counted)
         monkeypatch.setattr(OsDisk, "read_synced", noted)
@@ -101,16 +103,20 @@ async def test_only_what_was_written_since_is_read(keeper: FolderStore, monkeypa
 async def test_lines_of_other_processes_are_settled_and_found(
     keeper: FolderStore, other: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They may have died before their lines were on the disk."""
-    await step(keeper, "mine")
-    await step(other, "theirs")
+    """They may have died before their lines were on the disk; what was there before is not read again."""
+    mine = [f"mine{number}" for number in range(30)]
+    for key in mine:
+        await step(keeper, key, "x" * 1000)
+    await step(other, "theirs", "x" * 1000)
     reads = Reads(monkeypatch)
     log = await keeper.open(RUN)
     await log.set_aside()
 
-    assert [record.key for record in log.loaded.records] == ["mine", "theirs"]
-    assert log.loaded.decisions.highest_attempt == {"mine": 1, "theirs": 1}
+    assert [record.key for record in log.loaded.records] == [*mine, "theirs"]
+    assert log.loaded.decisions.highest_attempt == dict.fromkeys([*mine, "theirs"], 1)
     assert sorted(reads.settled) == ["control.jsonl", "steps.jsonl"]
+    assert reads.bytes["steps.jsonl"] < 10_000
+    assert reads.bytes["events.jsonl"] < 10_000
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -136,9 +136,9 @@ class _NotingDisk(OsDisk):
         self.looked_at.append(path)
         return super().read(path, offset, size)
 
-    def read_synced(self, path: str) -> bytes:
+    def read_synced(self, path: str, offset: int = 0) -> bytes:
         self.looked_at.append(path)
-        return super().read_synced(path)
+        return super().read_synced(path, offset)
 
 
 def started(program: str, *arguments: str) -> subprocess.Popen[str]:
