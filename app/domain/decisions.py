@@ -82,6 +82,7 @@ class Started:
     at: str  # When it began.
     due_at: str | None = None  # When a timer, a gate or a wait is over.
     branch: str = ""  # Path of the branch that asked.
+    lines: int = 0  # Number of lines in steps.jsonl when it began; what came of it is behind them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +220,7 @@ class Decisions:
             at=line["at"],
             due_at=line.get("due_at"),
             branch=line.get("branch") or "",
+            lines=lines if isinstance(lines := line.get("lines"), int) else 0,
         )
         self.attempts[begun.key] = [*self.attempts.get(begun.key, ()), begun]
         if self.paused is None:

@@ -56,7 +56,9 @@ class FencedLog:
         # The look and the append are within one lease, so no other worker writes in between.
         key, attempt, loaded = str(line["key"]), line["attempt"], self._log.loaded
         newest = loaded.decisions.highest_attempt.get(key, 0)
-        recorded = any((found.key, found.attempt) == (key, attempt) for found in loaded.records)
+        tries = loaded.decisions.attempts.get(key, ())
+        first = next((begun.lines for begun in tries if begun.attempt == attempt), 0)
+        recorded = any((found.key, found.attempt) == (key, attempt) for found in loaded.records[first:])
         if attempt != newest or recorded or loaded.decisions.ended is not None:
             # It may have been paid for, so that it is kept, but never as the record.
             blob = await self._log.put_blob(plain.encode(dict(line)), text=False)

@@ -118,7 +118,9 @@ def _opening(context: StorageContext, kept: KeptRun, found: Authority, lock: Loc
     wanted = {str(record.receipt_id) for record in proven} - kept.proven
     places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
     return FoundRun(
-        opened=OpenedRun(authority=found, lock=lock, written=written, proven=kept.proven | places.keys()),
+        opened=OpenedRun(
+            authority=found, lock=lock, written=written, proven=kept.proven | places.keys() if places else kept.proven
+        ),
         untold=opening.untold(found, written, len(kept.authority.records), len(kept.authority.control.lines)),
         places=list(places.values()),
         unproven=[record for record in proven if record.receipt_id not in places],

@@ -160,7 +160,7 @@ def _untold_decisions(found: Authority, written: Written, first: int) -> Iterato
     counts[_ORDERED] = written.ordered_pauses
     counts[EventType.RUN_PAUSED] -= written.ordered_pauses
     unnumbered: list[tuple[str, Event]] = []
-    taken = sum(line.fields["kind"] == decisions.DecisionKind.TAKEN for line in lines[:first])
+    taken = found.decisions.taken - sum(line.fields["kind"] == decisions.DecisionKind.TAKEN for line in lines[first:])
     for line in lines[first:]:
         fields = line.fields
         taken += fields["kind"] == decisions.DecisionKind.TAKEN

@@ -18,9 +18,11 @@ from app.domain.events import EventType
 from app.engine import stores
 from app.storage.disk.os_disk import OsDisk
 from app.storage.folder_store import FolderStore
+from app.storage.runs import authority, events_file, opening
 from app.storage.runs.folder_log import FolderLog
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN
+from tests.unit.counted_list import CountedList
 from tests.unit.storage import writer_processes
 
 AT = "2026-02-10T14:31:00.000Z"
@@ -117,6 +119,20 @@ async def test_lines_of_other_processes_are_settled_and_found(
     assert sorted(reads.settled) == ["control.jsonl", "steps.jsonl"]
     assert reads.bytes["steps.jsonl"] < 10_000
     assert reads.bytes["events.jsonl"] < 10_000
+
+
+async def test_missing_events_are_looked_for_among_new_decisions_only(keeper: FolderStore, tmp_path: Path) -> None:
+    """However many decisions a run has, opening it costs a look at those that are new."""
+    for number in range(30):
+        await step(keeper, f"s{number}")
+    files = OsDisk(tmp_path)
+    found = authority.read(files, RUN)
+    lines = CountedList(found.control.lines)
+    found = dataclasses.replace(found, control=dataclasses.replace(found.control, lines=lines))
+    written = events_file.read_written(files, RUN)
+
+    assert opening.untold(found, written, 29, 29) == []
+    assert lines.looks <= 5
 
 
 @pytest.mark.parametrize("seed", range(8))

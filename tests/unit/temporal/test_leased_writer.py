@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -13,9 +14,14 @@ pytest.importorskip("temporalio")
 
 from app.clock import FakeClock
 from app.domain import records
+from app.domain.decisions import DecisionKind
 from app.engine import ports, stores
 from app.storage.memory_store import MemoryStore
+from app.storage.runs.disk_store import DiskStore
 from app.temporal import leased_writer, leases
+from app.temporal.replayed_runs import Superseded
+from tests.conformance import store_harness
+from tests.unit.counted_list import CountedList
 from tests.unit.engine import samples
 from tests.unit.temporal import offline
 
@@ -76,3 +82,52 @@ async def test_a_lease_outlives_the_first_of_two_users() -> None:
         await writer.perform_without(Performs(work), cast(Any, None))
 
         assert seen == [1, 0]
+
+
+async def begin(store: DiskStore, run_id: str, key: str) -> None:
+    """Begin the first try of a step."""
+    log = await store.open(run_id)
+    await log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": f"sha256:{key}"})
+    await log.close()
+
+
+async def record(store: DiskStore, run_id: str, key: str) -> int:
+    """Record the first try of a step through the fence, and return how many earlier lines were looked at."""
+    log = await store.open(run_id)
+    lines = CountedList(log.loaded.records)
+    log.loaded = dataclasses.replace(log.loaded, records=lines)
+    try:
+        await leased_writer.FencedLog(log).append_step(store_harness.step(key))
+    finally:
+        await log.close()
+    return lines.looks
+
+
+async def test_a_line_costs_no_look_at_those_before_its_try() -> None:
+    """However long a run is, whether a try is recorded is asked of the lines since it began."""
+    async with MemoryStore(clock=FakeClock()) as store:
+        run_id = samples.start().run_id
+        await store.create(samples.start())
+        for number in range(20):
+            await begin(store, run_id, f"s{number}")
+            assert await record(store, run_id, f"s{number}") == 0
+
+        await begin(store, run_id, "slow")
+        await begin(store, run_id, "quick")
+        assert await record(store, run_id, "quick") == 0
+        assert await record(store, run_id, "slow") == 1
+
+
+async def test_a_try_that_another_worker_recorded_is_not_recorded_again() -> None:
+    """Its line is found among those since it began, whatever was recorded in between."""
+    async with MemoryStore(clock=FakeClock()) as store:
+        run_id = samples.start().run_id
+        await store.create(samples.start())
+        for key in ("first", "twice", "other"):
+            await begin(store, run_id, key)
+        for key in ("first", "other", "twice"):
+            await record(store, run_id, key)
+        with pytest.raises(Superseded):
+            await record(store, run_id, "twice")
+
+        assert [line.key for line in (await store.read(run_id)).records] == ["first", "other", "twice"]
