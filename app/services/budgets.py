@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -16,8 +17,10 @@ from app.domain.prices import Prices
 from app.engine import aio, run_engine, stores
 from app.services import faults, project_documents, run_reader
 
+RETRY_SECONDS = 30.0  # Time until a run that could not be read or written is looked at again.
 LOOK_SECONDS = 5.0  # Longest time until a change of the file by another process or a person counts.
 
+_PASSING = (errors.StorageFault, errors.DiskFull, errors.Unavailable)
 _SHARE = 20
 """How many times longer than a look at all paused runs the time to the next one is, where nothing says what changed."""
 
@@ -64,8 +67,7 @@ class Budgets:
         self._file = file
         self._clock = clock
         self._known: dict[str, budgets.Budget] = {}
-        self._is_raised = False
-        self._next_look = 0.0
+        self._next_look = math.inf
         self._tasks = aio.BackgroundTasks(_failed)
         self.prices = prices
         """What models cost."""
@@ -164,7 +166,7 @@ class Budgets:
         with faults.as_errors():
             await self._engine.limit(run_id, in_force, author)
         # A run may be about to pause at the former limit, and would be missed now.
-        self._is_raised = True
+        self._next_look = 0.0
         await self.send_on()
         status = states.RunState((await self._store.summary(run_id)).status)
         return RunLimited(run_id=run_id, status=status, budget=await self._spending.counted(run_id, in_force))
@@ -182,6 +184,8 @@ class Budgets:
                     await self._engine.unpause(row.run_id)
             except (errors.ControlRoomError, errors.StorageFault) as error:
                 _log.warning("not sent on: %s", error.message, extra={"run_id": row.run_id, "code": error.code})
+                if isinstance(error, _PASSING):
+                    self._next_look = min(self._next_look, self._clock.monotonic() + RETRY_SECONDS)
 
     async def _may_go_on(self, loaded: stores.Loaded) -> bool:
         reason, error = loaded.decisions.paused, loaded.decisions.pause_error or {}
@@ -212,18 +216,16 @@ class Budgets:
             await asyncio.to_thread(self.policies.look)
             is_due = due is not None and self._clock.now() >= due
             turned = self._clock.now() if is_due or known is not self._known else turned
-            raised, self._is_raised = self._is_raised, False
-            # Where other processes make the calls, nothing is heard here when they leave room.
-            is_time = self._engine.elsewhere and self._clock.monotonic() >= self._next_look
-            news = raised or is_due or known is not self._known or is_time
+            news = is_due or known is not self._known or self._clock.monotonic() >= self._next_look
             is_owed = is_owed or bool(sends_on and news)
 
     async def _has_sent_on(self) -> bool:
-        began = self._clock.monotonic()
+        began, self._next_look = self._clock.monotonic(), math.inf
         try:
             await self.send_on()
-            took = self._clock.monotonic() - began
-            self._next_look = began + _SHARE * took
+            if self._engine.elsewhere:
+                # Other processes make the calls, and nothing is heard here when they leave room.
+                self._next_look = min(self._next_look, began + _SHARE * (self._clock.monotonic() - began))
         except (errors.ControlRoomError, errors.StorageFault) as error:
             _log.warning("runs are not sent on now: %s", error.message, extra={"code": error.code})
             return False

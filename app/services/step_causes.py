@@ -160,11 +160,12 @@ def behind_call(waits: explanations.Cause, ahead: spending.Ahead, created_at: st
     if created_at < ahead.since or ahead.run_id == waits.run_id:
         return dataclasses.replace(waits, text=text)
     # A program that starts a run and waits for it, without saying whose child that is, waits for itself.
+    # Most do not, so no command is offered that would cancel a run that only has to wait.
     text += (
         f"; if that call has started this run and waits for it, neither moves: cancel this run, and start it with"
         f" {ahead.run_id} as its parent, whose calls it does not wait for"
     )
-    return dataclasses.replace(waits, text=text, act=f"control-room runs cancel {waits.run_id}")
+    return dataclasses.replace(waits, text=text)
 
 
 def _actor(operation: operations.Operation) -> tuple[str, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from app.domain import budgets
 from app.domain.limits import RunLimits
-from tests.integration import scheduled, served
+from tests.integration import read_faults, scheduled, served
 from tests.integration.project import Project
 
 ARGS = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
@@ -63,6 +63,27 @@ async def test_the_turn_of_the_day_sends_runs_on(tmp_path: Path) -> None:
     assert why["sentence"].endswith("; budget daily begins anew at 2026-02-10T23:00:00.000Z.")
     assert after["status"] == "done"
     assert (shown["used"]["calls"], shown["turns_at"]) == (1, "2026-02-11T23:00:00.000Z")
+
+
+async def test_a_run_that_cannot_be_read_at_the_turn_is_sent_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of the disk at midnight does not cost the run the day: it is looked at again until it can be read."""
+    project, faults = Project(tmp_path), read_faults.ReadFaults(monkeypatch)
+    async with scheduled.in_process(project) as service:
+        assert (await service.http.put("/api/budgets/daily", json=DAILY)).status_code == 200
+        run_id = await _paused(service)
+        faults.refuse(f"{run_id}/steps.jsonl")
+        await service.advance(9 * 3600)
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while "not sent on" not in caplog.text:
+                await served.moment()
+        faults.lift()
+        after = await _sent_on(service, run_id)
+
+    assert after["status"] == "done"
+    # Without another look it would be the next midnight.
+    assert service.time.now() < scheduled.BEGIN + timedelta(hours=10)
 
 
 async def test_a_budget_that_is_raised_by_hand_sends_runs_on(tmp_path: Path) -> None:
