@@ -257,7 +257,7 @@ class EventFollower:
     async def _publish_all(self, run_id: str, feed: Feed, finished: Finished) -> None:
         loop, published_at = asyncio.get_running_loop(), self._clock.monotonic()
         quiet_since_the_end = 0
-        while quiet_since_the_end < 2:
+        while True:
             began, since, position = loop.time(), self._engine.change_number(run_id), feed.position
             over = False
             # Read again in a moment; followers get signs of life meanwhile.
@@ -268,10 +268,11 @@ class EventFollower:
                 await feed.publish([])
                 quiet = False
             published_at = published_at if quiet else self._clock.monotonic()
-            if self.stopping.is_set() or (over and feed.newest == events.EventType.RUN_ENDED):
+            quiet_since_the_end = quiet_since_the_end + 1 if over and quiet else 0
+            ended = over and feed.newest == events.EventType.RUN_ENDED
+            if self.stopping.is_set() or ended or quiet_since_the_end == 2:
                 return
             not_before = loop.time() + (loop.time() - began) * (1 / LARGEST_SHARE - 1)
-            quiet_since_the_end = quiet_since_the_end + 1 if over and quiet else 0
             await self.change(run_id, since, TICK_SECONDS)
             # A share of the loop's own time, whatever the clock of runs says.
             await asyncio.sleep(max(0, not_before - loop.time()))
