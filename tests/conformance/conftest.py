@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -30,24 +30,20 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def databases() -> Iterator[Callable[[], str]]:
-    """Give what makes a database with the tables of an empty store, and returns its address."""
-    with postgres_server.installed() as server:
-        server.start()
-        server.wait()
-        server.execute("CREATE DATABASE store_template")
-        database = Database(server.url_of("store_template"))
-        ownership = Ownership(database, {})
-        ownership.acquire("store_of_all_tests")
-        ownership.close()
-        numbers = itertools.count()
+def databases(postgres: postgres_server.Postgres) -> Callable[[], str]:
+    """Return what makes a database with the tables of an empty store, and returns its address."""
+    postgres.execute("CREATE DATABASE store_template")
+    ownership = Ownership(Database(postgres.url_of("store_template")), {})
+    ownership.acquire("store_of_all_tests")
+    ownership.close()
+    numbers = itertools.count()
 
-        def made() -> str:
-            name = f"store_{next(numbers)}"
-            server.execute(f"CREATE DATABASE {name} TEMPLATE store_template STRATEGY file_copy")
-            return server.url_of(name)
+    def made() -> str:
+        name = f"store_{next(numbers)}"
+        postgres.execute(f"CREATE DATABASE {name} TEMPLATE store_template STRATEGY file_copy")
+        return postgres.url_of(name)
 
-        yield made
+    return made
 
 
 @pytest.fixture

@@ -301,8 +301,9 @@ async def _given_away(stores: Sequence[DiskStore]) -> tuple[list[str | None], li
     return outcomes, [(await ledger.standing(BUDGET)).left.cost_usd for ledger in ledgers]
 
 
-async def test_a_budget_is_given_away_once(make: Make) -> None:
+async def test_a_budget_is_given_away_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of calls that two processes begin at once, as many are reserved as the budget has room for, and no more."""
+    monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     outcomes, left = await _given_away([await process.open() for process in (make(), make())])
 
     assert outcomes.count(None) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 
@@ -47,56 +48,55 @@ async def filled(harness: StoreHarness) -> None:
     await log.close()
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ({}, ["r4", "r3", "r2", "r1", "r0"]),
-        ({"status": "done"}, ["r1"]),
-        ({"status": "pending", "recipe_id": "even"}, ["r4", "r2", "r0"]),
-        ({"status": ("done", "pending", "done")}, ["r4", "r3", "r2", "r1", "r0"]),
-        ({"status": ("done", "pending"), "limit": 2, "cursor": ("2026-02-10T14:33:00.000Z", "r3")}, ["r2", "r1"]),
-        ({"status": ("done", "failed"), "recipe_id": "odd"}, ["r1"]),
-        ({"started_by": "anna"}, ["r3", "r1"]),
-        ({"started_by": "anna", "status": ("done", "failed")}, ["r1"]),
-        ({"started_by": "anna", "label": ("team", "b"), "session_id": "sp_one"}, ["r3"]),
-        ({"started_by": "ann"}, []),
-        ({"started_by": "local"}, ["r4", "r2", "r0"]),
-        ({"started_by": "key"}, []),
-        ({"q": "SP_ONE"}, ["r4", "r3"]),
-        ({"q": "eVen", "label": ("team", "a")}, ["r2", "r0"]),
-        ({"q": "straße"}, ["r2"]),
-        ({"q": "STRASSE"}, ["r2"]),
-        ({"q": "100%"}, ["r3"]),
-        ({"q": "%"}, ["r3"]),
-        ({"q": "1_0"}, []),
-        ({"q": "/"}, ["r3"]),
-        ({"q": "\\"}, []),
-        ({"q": "r1\nodd"}, ["r1"]),
-        ({"q": "'; DROP TABLE runs; --"}, []),
-        ({"recipe_id": "odd"}, ["r3", "r1"]),
-        ({"label": ("team", "b")}, ["r4", "r3"]),
-        ({"label": ("team", "c")}, []),
-        ({"created_after": "2026-02-10T14:32:00Z"}, ["r4", "r3", "r2"]),
-        ({"created_before": "2026-02-10T14:32:00.000Z"}, ["r1", "r0"]),
-        ({"created_before": "2026-02-10T15:32:00+01:00"}, ["r1", "r0"]),
-        ({"parent_run_id": "r0"}, ["r4"]),
-        ({"session_id": "sp_one"}, ["r4", "r3"]),
-        ({"session_id": "sp_other", "recipe_id": "even", "label": ("team", "a")}, ["r2", "r0"]),
-        ({"session_id": "sp_other", "status": "done", "created_before": "2026-02-10T14:32:00Z"}, ["r1"]),
-        ({"session_id": "sp_other", "cursor": ("2026-02-10T14:31:00.000Z", "r1")}, ["r0"]),
-        ({"session_id": "sp"}, []),
-        ({"limit": 2}, ["r4", "r3"]),
-        ({"limit": 2, "cursor": ("2026-02-10T14:33:00.000Z", "r3")}, ["r2", "r1"]),
-        ({"cursor": ("2026-02-10T14:30:00.000Z", "r0")}, []),
-    ],
-)
-async def test_a_list_shows_what_was_asked_for(
-    harness: StoreHarness, query: dict[str, object], expected: list[str]
-) -> None:
+ASKED: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["r4", "r3", "r2", "r1", "r0"]),
+    ({"status": "done"}, ["r1"]),
+    ({"status": "pending", "recipe_id": "even"}, ["r4", "r2", "r0"]),
+    ({"status": ("done", "pending", "done")}, ["r4", "r3", "r2", "r1", "r0"]),
+    ({"status": ("done", "pending"), "limit": 2, "cursor": ("2026-02-10T14:33:00.000Z", "r3")}, ["r2", "r1"]),
+    ({"status": ("done", "failed"), "recipe_id": "odd"}, ["r1"]),
+    ({"started_by": "anna"}, ["r3", "r1"]),
+    ({"started_by": "anna", "status": ("done", "failed")}, ["r1"]),
+    ({"started_by": "anna", "label": ("team", "b"), "session_id": "sp_one"}, ["r3"]),
+    ({"started_by": "ann"}, []),
+    ({"started_by": "local"}, ["r4", "r2", "r0"]),
+    ({"started_by": "key"}, []),
+    ({"q": "SP_ONE"}, ["r4", "r3"]),
+    ({"q": "eVen", "label": ("team", "a")}, ["r2", "r0"]),
+    ({"q": "straße"}, ["r2"]),
+    ({"q": "STRASSE"}, ["r2"]),
+    ({"q": "100%"}, ["r3"]),
+    ({"q": "%"}, ["r3"]),
+    ({"q": "1_0"}, []),
+    ({"q": "/"}, ["r3"]),
+    ({"q": "\\"}, []),
+    ({"q": "r1\nodd"}, ["r1"]),
+    ({"q": "'; DROP TABLE runs; --"}, []),
+    ({"recipe_id": "odd"}, ["r3", "r1"]),
+    ({"label": ("team", "b")}, ["r4", "r3"]),
+    ({"label": ("team", "c")}, []),
+    ({"created_after": "2026-02-10T14:32:00Z"}, ["r4", "r3", "r2"]),
+    ({"created_before": "2026-02-10T14:32:00.000Z"}, ["r1", "r0"]),
+    ({"created_before": "2026-02-10T15:32:00+01:00"}, ["r1", "r0"]),
+    ({"parent_run_id": "r0"}, ["r4"]),
+    ({"session_id": "sp_one"}, ["r4", "r3"]),
+    ({"session_id": "sp_other", "recipe_id": "even", "label": ("team", "a")}, ["r2", "r0"]),
+    ({"session_id": "sp_other", "status": "done", "created_before": "2026-02-10T14:32:00Z"}, ["r1"]),
+    ({"session_id": "sp_other", "cursor": ("2026-02-10T14:31:00.000Z", "r1")}, ["r0"]),
+    ({"session_id": "sp"}, []),
+    ({"limit": 2}, ["r4", "r3"]),
+    ({"limit": 2, "cursor": ("2026-02-10T14:33:00.000Z", "r3")}, ["r2", "r1"]),
+    ({"cursor": ("2026-02-10T14:30:00.000Z", "r0")}, []),
+]
+"""Filters, and the runs that they leave."""
+
+
+async def test_a_list_shows_what_was_asked_for(harness: StoreHarness) -> None:
     """Every filter, alone and together, newest first."""
     await filled(harness)
+    shown = [(query, ids(await harness.store.list_runs(RunQuery(**query)))) for query, _ in ASKED]
 
-    assert ids(await harness.store.list_runs(RunQuery(**query))) == expected  # type: ignore[arg-type]
+    assert shown == ASKED
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 8])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from app.domain.decisions import DecisionKind
 from app.domain.usage_sums import UsageSum
 from app.engine import run_sums
@@ -45,39 +43,37 @@ def told(sums: run_sums.Sums) -> dict[str | None, tuple[int, int, float | None, 
     return {name: (one.runs, one.calls, one.cost_usd, one.calls_without_price) for name, one in sums.items()}
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ({"by": "recipe"}, {"draft": (2, 3, 0.75, 1), "edit": (1, 1, None, 1)}),
-        ({"by": "agent"}, {"writer-1": (3, 3, 0.75, 1), "editor-1": (1, 1, None, 1)}),
-        ({"by": "model"}, {"haiku": (2, 2, 0.75, 0), None: (1, 1, None, 1), "opus": (1, 1, None, 1)}),
-        (
-            {"by": "label", "label_key": "book"},
-            {"one": (1, 2, 0.5, 1), "two": (1, 1, 0.25, 0), None: (1, 1, None, 1)},
-        ),
-        (
-            {"by": "day"},
-            {"2026-02-10": (1, 1, 0.5, 0), "2026-02-11": (2, 2, 0.25, 1), "2026-02-12": (1, 1, None, 1)},
-        ),
-        ({"by": "day", "offset_minutes": 15}, {"2026-02-11": (2, 3, 0.75, 1), "2026-02-12": (1, 1, None, 1)}),
-        (
-            {"by": "day", "offset_minutes": -60},
-            {"2026-02-10": (2, 3, 0.75, 1), "2026-02-12": (1, 1, None, 1)},
-        ),
-        ({"by": "recipe", "runs": RunQuery(label=("book", "two"))}, {"draft": (1, 1, 0.25, 0)}),
-        ({"by": "recipe", "runs": RunQuery(q="EDIT", status=("done", "failed"))}, {"edit": (1, 1, None, 1)}),
-        ({"by": "recipe", "runs": RunQuery(status="failed")}, {}),
-    ],
-)
-async def test_usage_is_added_up(
-    harness: StoreHarness, query: dict[str, Any], expected: dict[str | None, tuple[int, int, float | None, int]]
-) -> None:
+ADDED_UP: list[tuple[dict[str, Any], dict[str | None, tuple[int, int, float | None, int]]]] = [
+    ({"by": "recipe"}, {"draft": (2, 3, 0.75, 1), "edit": (1, 1, None, 1)}),
+    ({"by": "agent"}, {"writer-1": (3, 3, 0.75, 1), "editor-1": (1, 1, None, 1)}),
+    ({"by": "model"}, {"haiku": (2, 2, 0.75, 0), None: (1, 1, None, 1), "opus": (1, 1, None, 1)}),
+    (
+        {"by": "label", "label_key": "book"},
+        {"one": (1, 2, 0.5, 1), "two": (1, 1, 0.25, 0), None: (1, 1, None, 1)},
+    ),
+    (
+        {"by": "day"},
+        {"2026-02-10": (1, 1, 0.5, 0), "2026-02-11": (2, 2, 0.25, 1), "2026-02-12": (1, 1, None, 1)},
+    ),
+    ({"by": "day", "offset_minutes": 15}, {"2026-02-11": (2, 3, 0.75, 1), "2026-02-12": (1, 1, None, 1)}),
+    (
+        {"by": "day", "offset_minutes": -60},
+        {"2026-02-10": (2, 3, 0.75, 1), "2026-02-12": (1, 1, None, 1)},
+    ),
+    ({"by": "recipe", "runs": RunQuery(label=("book", "two"))}, {"draft": (1, 1, 0.25, 0)}),
+    ({"by": "recipe", "runs": RunQuery(q="EDIT", status=("done", "failed"))}, {"edit": (1, 1, None, 1)}),
+    ({"by": "recipe", "runs": RunQuery(status="failed")}, {}),
+]
+"""What is asked, and runs, calls, price and calls without one of each name."""
+
+
+async def test_usage_is_added_up(harness: StoreHarness) -> None:
     """Sums by each name hold runs, calls and prices; a price that nobody told is counted and not taken for nothing."""
     await paid(harness)
-    sums, total = await harness.store.sum_usage(UsageQuery(**query), {})
+    found = [(query, await harness.store.sum_usage(UsageQuery(**query), {})) for query, _ in ADDED_UP]
 
-    assert told(sums) == expected
-    assert total.calls == sum(one[1] for one in expected.values())
+    assert [(query, told(sums)) for query, (sums, _) in found] == ADDED_UP
+    assert [total.calls for _, (_, total) in found] == [sum(one[1] for one in each.values()) for _, each in ADDED_UP]
 
 
 async def test_what_executes_now_counts_once(harness: StoreHarness) -> None:

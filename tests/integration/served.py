@@ -70,8 +70,8 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Served]:
-    """Serve a project to a client in this process; what is in flight at its end gets a short grace."""
-    app = main.create_app(chosen(project, **({"stop_grace_seconds": 0.5} | overrides)))
+    """Serve a project to a client in this process; what is in flight at its end gets hardly any grace."""
+    app = main.create_app(chosen(project, **({"stop_grace_seconds": 0.05} | overrides)))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), client(transport, f"http://{HOST}") as http:
         yield Served(project, http, app)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from app.api import polling
 from app.engine.maintenance_port import Verification
+from app.services import event_streams
 from tests.integration import damaging, served
 
 ORDERS = ("cancel", "resume", "repair", "delete")
@@ -22,6 +24,14 @@ NAMES = (*damaging.AUTHORITY, "run.json", "cache.json", "events.jsonl", "blob", 
 def runs(tmp_path_factory: pytest.TempPathFactory) -> damaging.Runs:
     """A project with a run in each state."""
     return asyncio.run(damaging.made(tmp_path_factory.mktemp("damaged")))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def impatient() -> Iterator[None]:
+    """Let streams of runs whose ending was lost look again soon; each would wait three seconds for another process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_streams, "TICK_SECONDS", 0.05)
+        yield
 
 
 # Cases are independent of one another and slow, so that nothing is gained by making them smaller.

@@ -201,9 +201,9 @@ async def test_real_clients_wait_without_a_slot_of_the_service(service: served.S
     await service.until(run_id, step="draft")
     address = f"/api/runs/{run_id}"
     etag = (await service.http.get(address)).headers["etag"]
-    async with httpx.AsyncClient(base_url=service.http.base_url, timeout=30) as crowd:
+    async with served.client(None, str(service.http.base_url)) as crowd:
         polls = [
-            asyncio.create_task(crowd.get(f"{address}?wait=30", headers={"If-None-Match": etag})) for _ in range(50)
+            asyncio.create_task(crowd.get(f"{address}?wait=60", headers={"If-None-Match": etag})) for _ in range(50)
         ]
         quick = await service.run("quick")
         await service.http.post(f"{address}/cancel")

@@ -504,9 +504,17 @@ class TestTrouble:
 
         assert error.code == "agent_idle"
 
-    async def test_the_limit_of_time_is_told(self, make: Make, say: Any, store: Path) -> None:
+    async def test_the_limit_of_time_is_told(
+        self, make: Make, say: Any, store: Path, hanging: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """An agent whose time is over is told so, and what it says of its own end is not taken for its reply."""
-        error = await failure(make().prompt(say("hang", timeout_seconds=8.0)))
+        # Its process has this much longer to start and to hang, while the clock of its turn stands still.
+        monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 60.0)
+        time = clock.FakeClock()
+        work = asyncio.ensure_future(make(time=time).prompt(say("hang", timeout_seconds=0.2)))
+        await hanging()
+        time.advance(1)
+        error = await failure(work)
 
         assert error.code == "agent_timeout"
         assert "cancelled" in names(store)
@@ -514,6 +522,7 @@ class TestTrouble:
     async def test_one_that_never_answers_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """A program that does not speak the protocol at all is not waited for for ever."""
         monkeypatch.setattr(acp_agent, "OPENING_SECONDS", 0.3)
+        monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 0.1)
         error = await failure(make(command=("sleep", "1000")).prompt(say("told")))
 
         assert (error.code, error.detail) == ("agent_timeout", {"timeout_seconds": 0.3})
@@ -594,7 +603,7 @@ class TestEnds:
         self, make: Make, say: Any, store: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An agent that lives on when nobody speaks with it any more is ended with its children; its reply counts."""
-        monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 1.0)
+        monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 0.2)
         reply = await make("--lingers").prompt(say("told"))
 
         assert reply.error is None
