@@ -55,8 +55,6 @@ class Abilities:
     """Tokens that it tells of one request; None: it tells none."""
     adds_up: bool = True
     """Whether it tells them of a turn with several requests."""
-    forgets_when_killed: bool = False
-    """Whether a conversation is lost when the program is killed in it."""
     breaks_loops: bool = False
     """Whether it breaks off a turn in which the model calls the same tool again and again."""
     sums: bool = False
@@ -381,7 +379,7 @@ PLANS: Mapping[str, Plan] = {
     ),
     "acp gemini": Plan(
         program="gemini",
-        abilities=Abilities(refuses_model="unknown_model", forgets_when_killed=True),
+        abilities=Abilities(refuses_model="unknown_model"),
         build=_program("gemini", "acp", leading=("--acp", "--skip-trust", "-m", "gemini-2.5-flash")),
     ),
     "acp copilot": Plan(
