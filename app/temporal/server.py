@@ -79,5 +79,6 @@ def _refused(target: Target, error: RPCError) -> errors.ConfigurationError:
 
 def _away(target: Target, reason: str) -> errors.ConfigurationError:
     reasons = _REASON.findall(reason)
-    message = f"the Temporal server at {target.address} cannot be reached: {reasons[-1] if reasons else reason:.200}"
+    message = f"the Temporal server at {target.address} cannot be reached: {reasons[-1] if reasons else reason:.200};"
+    message += " start it, or name another one with --temporal or CONTROL_ROOM_TEMPORAL"
     return errors.ConfigurationError(message, code="temporal_away")

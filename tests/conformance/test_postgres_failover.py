@@ -64,17 +64,18 @@ async def test_an_address_that_leads_to_a_standby_is_waited_for(
     assert found == ["a", "b"]
 
 
-async def test_a_standby_is_named_and_its_start_repeated(
+async def test_a_server_that_takes_no_writes_is_named_and_its_start_repeated(
     tmp_path: Path, migrated: bytes, databases: Callable[[], str]
 ) -> None:
-    """A service whose store leads to a standby says so, with a code that it waits for."""
+    """A service says what to do about a standby or a setting, and has a code that it waits for."""
     url = databases()
     read_only(url, on=True)
     harness = PostgresStoreHarness(tmp_path, migrated, url)
-    with pytest.raises(errors.ConfigurationError, match="leads to a standby, which takes no writes") as refused:
+    with pytest.raises(errors.ConfigurationError, match="takes no writes: if it leads to a standby") as refused:
         await harness.open()
 
     assert refused.value.code == "store_away"
+    assert "otherwise default_transaction_read_only is on" in str(refused.value)
     assert "pass" not in str(refused.value)
 
 

@@ -255,8 +255,9 @@ def shown(url: str) -> str:
 def standby(shown_address: str) -> str:
     """Return the message about an address that leads to a server without writes."""
     return (
-        f"the store {shown_address} leads to a standby, which takes no writes: promote it, or name all servers in"
-        " CONTROL_ROOM_STORE_URL and end it with ?target_session_attrs=read-write"
+        f"the store {shown_address} takes no writes: if it leads to a standby, promote it, or name all servers in"
+        " CONTROL_ROOM_STORE_URL and end it with ?target_session_attrs=read-write; otherwise"
+        " default_transaction_read_only is on for the server, the database or the user: switch it off"
     )
 
 
