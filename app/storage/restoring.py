@@ -9,15 +9,32 @@ import shutil
 import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from app import errors
-from app.storage import backup, layout_version
+from app.storage import backup, layout, layout_version
 from app.storage.disk import os_disk
 
 _PREFIX = ".restoring-"
 _CHUNK = 1024 * 1024
 _LONGEST_PATH = 1000
+_LARGEST_HEADER = 64 * 1024
+
+_NO_FOLDERS = backup.LEFT_OUT - {layout.RUNS}
+_FILES = (tarfile.REGTYPE, tarfile.AREGTYPE)
+_HEADERS = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)  # They hold the long names of files, and are read at once.
+
+
+class _Member(tarfile.TarInfo):
+    """A member of an archive; what no backup contains is refused before anything of it is read."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Return the member that a block describes."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type not in _FILES and (member.type not in _HEADERS or member.size > _LARGEST_HEADER):
+            raise tarfile.ReadError(f"{member.name!r:.200} is of a kind or size that a backup never contains")
+        return member
 
 
 def read(source: Path, folder: Path) -> dict[str, Any]:
@@ -38,6 +55,7 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
         shutil.rmtree(left)
     fresh = folder.parent / f"{_PREFIX}{folder.name}-{os.getpid()}"
     try:
+        fresh.mkdir(mode=0o700)
         found = _unpacked(source, fresh)
         _sync_tree(fresh)
         os.replace(fresh, folder)
@@ -52,17 +70,17 @@ def _unpacked(source: Path, fresh: Path) -> dict[str, Any]:
     end: dict[str, Any] | None = None
     count = 0
     try:
-        with tarfile.open(source, mode="r|gz") as archive:
+        with tarfile.open(source, mode="r|gz", tarinfo=_Member) as archive:
             for member in archive:
                 content = archive.extractfile(member)
-                if end is not None or not member.isreg() or content is None:
+                if end is not None or member.issparse() or content is None:
                     raise _damaged(source, f"it holds {member.name!r:.200}, which a backup never contains")
                 if member.name == backup.END:
                     end = _described(source, content.read(_CHUNK))
                     continue
                 _write(source, fresh, member.name, content)
                 count += 1
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise _damaged(source, f"it cannot be unpacked: {error}") from error
@@ -76,7 +94,13 @@ def _unpacked(source: Path, fresh: Path) -> dict[str, Any]:
 def _write(source: Path, fresh: Path, name: str, content: BinaryIO | Any) -> None:
     path = PurePosixPath(name)
     inside = not path.is_absolute() and path.parts and not {"..", "."} & set(path.parts) and path.as_posix() == name
-    if not inside or len(name) > _LONGEST_PATH or "\0" in name or path.parts[0] in backup.LEFT_OUT - {"runs"}:
+    if (
+        not inside
+        or len(name) > _LONGEST_PATH
+        or "\0" in name
+        or name in backup.LEFT_OUT
+        or path.parts[0] in _NO_FOLDERS
+    ):
         raise _damaged(source, f"it holds {name!r:.200}, which is not a path of a data directory")
     target = fresh.joinpath(*path.parts)
     try:

@@ -9,11 +9,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app import errors
+from app.storage import backup, restoring
 from tests.acceptance import programs
 
 DYING = """
@@ -134,6 +137,25 @@ def end(**changed: Any) -> tuple[str, bytes]:
     ).encode()
 
 
+def described(**facts: str) -> bytes:
+    """Return an archive whose first member has extended headers."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in (FILE, end()):
+            info = tarfile.TarInfo(name)
+            info.size, info.pax_headers = len(content), facts if name != "backup.json" else {}
+            archive.addfile(info, io.BytesIO(content))
+    return made.getvalue()
+
+
+def headers(kind: bytes, size: int, content: bytes = b"", count: int = 1) -> bytes:
+    """Return an archive that begins with raw headers of a kind, each of which announces so many bytes."""
+    info = tarfile.TarInfo("header")
+    info.type, info.size = kind, size
+    raw = info.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+    return gzip.compress(raw * count + gzip.decompress(packed(FILE, end())), mtime=0)
+
+
 FILE = ("agents.json", b"{}")
 
 NO_BACKUPS = {
@@ -157,6 +179,14 @@ NO_BACKUPS = {
     "an index": packed(("index.db", b"x"), end()),
     "a commit log": packed(("commits/1.log", b"x"), end()),
     "a link": packed(("link", b""), end(), kind=tarfile.SYMTYPE),
+    "a file in place of the runs": packed(("runs", b"x"), end()),
+    "a sparse file": described(**{"GNU.sparse.map": "0,1", "GNU.sparse.size": "9000000"}),
+    "a sparse file with a damaged map": described(**{"GNU.sparse.map": "a,b"}),
+    "a sparse file with a damaged size": described(**{"GNU.sparse.size": "large"}),
+    "an endless extended header": headers(tarfile.XHDTYPE, 3 << 30),
+    "an endless long name": headers(tarfile.GNUTYPE_LONGNAME, 3 << 30),
+    "extended headers without end": headers(tarfile.XHDTYPE, 10, b"10 path=a\n", 3000),
+    "headers for all members": headers(tarfile.XGLTYPE, 10, b"10 path=a\n"),
     "a file twice": packed(("a", b"x"), ("a", b"y"), end(files=2)),
     "a file as folder": packed(("a", b"x"), ("a/b", b"y"), end(files=2)),
 }
@@ -174,6 +204,39 @@ def test_what_is_no_backup_is_refused(tmp_path: Path, content: bytes) -> None:
     assert str(file) in ended.stderr
     assert list((tmp_path / "project").iterdir()) == []
     assert not (tmp_path / "outside").exists()
+
+
+def test_an_archive_never_takes_the_memory_that_it_asks_for(tmp_path: Path) -> None:
+    """A header that unpacks to hundreds of megabytes is refused by its size, before it is read."""
+    file = tmp_path / "backup.tar.gz"
+    info = tarfile.TarInfo("header")
+    info.type, info.size = tarfile.XHDTYPE, 3 << 30
+    with gzip.open(file, "wb", compresslevel=1) as made:
+        made.write(info.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(64):
+            made.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.ConfigurationError) as refused:
+            restoring.read(file, tmp_path / "data")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert refused.value.code == "backup_damaged"
+    assert "that a backup never contains" in refused.value.message
+    assert most < 8 << 20
+
+
+def test_a_backup_without_files_is_an_empty_folder(tmp_path: Path) -> None:
+    """A data directory in which nothing was written yet is restored, for its owner alone."""
+    (tmp_path / "data" / "runs").mkdir(parents=True)
+    backup.write(tmp_path / "data", tmp_path / "backup.tar.gz")
+    found = restoring.read(tmp_path / "backup.tar.gz", tmp_path / "restored")
+
+    assert found["files"] == 0
+    assert list((tmp_path / "restored").iterdir()) == []
+    assert (tmp_path / "restored").stat().st_mode & 0o777 == 0o700
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
