@@ -124,3 +124,23 @@ async def test_a_replica_that_is_promoted_has_everything(
 
     assert found == records
     assert verified["ok"]
+
+
+async def test_a_server_without_free_connections_is_waited_for(
+    tmp_path: Path, migrated: bytes, databases: Callable[[], str]
+) -> None:
+    """Store and index say that the server has too many connections, with codes that a start waits for."""
+    url = databases()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS crowded")
+        connection.execute("CREATE ROLE crowded LOGIN PASSWORD 'crowded' CONNECTION LIMIT 0")
+        where = f"{connection.info.host}:{connection.info.port}/{connection.info.dbname}"
+    crowded = f"postgresql://crowded:crowded@{where}"
+    with pytest.raises(errors.ConfigurationError, match="too many connections") as of_store:
+        await PostgresStoreHarness(tmp_path, migrated, crowded).open()
+    index = SqlIndex(crowded)
+    with pytest.raises(errors.ConfigurationError, match="too many connections") as of_index:
+        await index.start()
+    await index.close()
+
+    assert (of_store.value.code, of_index.value.code) == ("store_away", "index_away")

@@ -66,12 +66,15 @@ def refused(database: Database, error: psycopg.Error) -> errors.ConfigurationErr
     if is_standby(error):
         return errors.ConfigurationError(standby(database.shown), code="store_away")
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    # A server that answers says what it refuses with FATAL; only while it starts or stops is it as good as away.
+    # A server that answers says what it refuses with FATAL; only while it starts, stops or is full is it as good
+    # as away.
     answered = error.sqlstate is not None or "FATAL" in reason
     away = (
         not answered
         or is_broken_off(error)
-        or any(words in reason for words in ("starting up", "shutting down", "recovery"))
+        or any(
+            words in reason for words in ("starting up", "shutting down", "recovery", "too many", "connection slots")
+        )
     )
     what = "cannot be reached" if away else "cannot be used"
     message = f"the store {database.shown} {what}: {reason}; CONTROL_ROOM_STORE_URL names it"

@@ -374,5 +374,7 @@ def _set_aside(file: Path) -> None:
 
 
 def _is_away(reason: str) -> bool:
-    # A server that answers says what it refuses with FATAL; only while it starts or stops is it as good as away.
-    return "FATAL" not in reason or "starting up" in reason or "shutting down" in reason
+    # A server that answers says what it refuses with FATAL; only while it starts, stops or is full is it as good
+    # as away.
+    passing = ("starting up", "shutting down", "too many", "connection slots")
+    return "FATAL" not in reason or any(words in reason for words in passing)
