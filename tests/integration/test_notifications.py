@@ -516,6 +516,8 @@ async def _second_life(project: Project, disk: powercuts.PowerCut, was_acknowled
         ("64:ff9b:1::7f00:1", False),
         ("::127.0.0.1", False),
         ("fec0::1", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("4000::1", False),
         ("192.0.0.8", False),
         ("192.168.7.1", True),
     ],

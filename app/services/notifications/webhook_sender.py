@@ -19,8 +19,9 @@ from app.services.triggers import pointers
 _BUSY = (429, 503)  # Statuses with which a receiver may say when it wants messages again.
 
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-_RESERVED = [ipaddress.ip_network(each) for each in ("192.0.0.0/24", "::/96", "64:ff9b:1::/48", "fec0::/10")]
-"""Networks that lead to private addresses, or to none, though `is_global` of some versions of Python admits them."""
+_RESERVED = ipaddress.IPv4Network("192.0.0.0/24")  # Some versions of Python take it for global.
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All public addresses of IPv6; others, which `is_global` may admit, lead to private addresses or to none."""
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -77,8 +78,8 @@ class AddressGuard(httpcore.AsyncNetworkBackend):
         found = _inner(ipaddress.ip_address(address.partition("%")[0]))
         if host.lower() in self._names or any(found in network for network in self._networks):
             return True
-        is_reserved = any(found in network for network in _RESERVED)
-        return found.is_global and not found.is_multicast and not is_reserved
+        is_public = found in _UNICAST if isinstance(found, ipaddress.IPv6Address) else found not in _RESERVED
+        return found.is_global and not found.is_multicast and is_public
 
 
 class WebhookSender:
