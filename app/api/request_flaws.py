@@ -17,6 +17,7 @@ from app.services import issue_texts, requests
 _SHOWN_CHARACTERS = 80
 _MOST_SHOWN = 30
 _MOST_FLAWS = 200
+_BEGINNING = 4  # Characters from which two names begin alike.
 
 _parameters: dict[Any, frozenset[str]] = {}
 
@@ -45,8 +46,10 @@ def unknown_field(name: str, known: Iterable[str]) -> str:
     plain_name = _plain(name[:_SHOWN_CHARACTERS])
     begun = [one for one in names if plain_name and _plain(one).startswith(plain_name)]
     near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], names, 1)
+    if near and not near[0].startswith(name[:_BEGINNING]):
+        near = [one for one in names if one.startswith(name[:_BEGINNING])][:1] + near
     if begun or near:
-        return f"is not known; did you mean {(begun or near)[0]}?"
+        return f"is not known; did you mean {' or '.join(begun[:1] or near)}?"
     return f"is not known; there are {printable.listed(names, _MOST_SHOWN) or 'none'}"
 
 

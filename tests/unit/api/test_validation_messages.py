@@ -83,3 +83,10 @@ def test_a_plan_is_refused_in_our_words(value: Any, path: str, message: str) -> 
 def test_what_is_not_known_keeps_its_words() -> None:
     """A flaw of a kind that nobody foresaw is told as it was found."""
     assert request_flaws.message({"type": "new_in_the_library", "msg": "It is odd"}) == "It is odd"
+
+
+def test_a_word_between_two_fields_names_both():
+    """An unknown field is answered with the nearest name and with the one that begins alike."""
+    message = request_flaws.unknown_field("workspace", ["share_workspace", "working_dir", "labels"])
+
+    assert message == "is not known; did you mean working_dir or share_workspace?"
