@@ -60,8 +60,10 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
         _sync_tree(fresh)
         os.replace(fresh, folder)
         os_disk.sync(folder.parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(fresh, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(folder.parent)) from error
         raise
     return found
 

@@ -239,6 +239,20 @@ def test_a_backup_without_files_is_an_empty_folder(tmp_path: Path) -> None:
     assert (tmp_path / "restored").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_place_without_room_is_named(tmp_path: Path) -> None:
+    """A restore that the disk does not take leaves nothing behind, and its error names the folder."""
+    file, project = tmp_path / "backup.tar.gz", tmp_path / "project"
+    project.mkdir()
+    file.write_bytes(packed(("agents.json", b"x" * 100_000), end()))
+    limited = ["sh", "-c", 'ulimit -f 16; exec "$0" -m app restore "$1" --project "$2"', sys.executable, file, project]
+    environ = programs.environment(None)
+    ended = subprocess.run(limited, env=environ, capture_output=True, text=True, check=False, timeout=100)
+
+    assert ended.returncode != 0
+    assert str(project) in ended.stderr
+    assert list(project.iterdir()) == []
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     """A restore needs an empty place, and a backup a new name."""
     project, _ = project_with_runs(tmp_path)
