@@ -244,7 +244,8 @@ def test_a_place_without_room_is_named(tmp_path: Path) -> None:
     file, project = tmp_path / "backup.tar.gz", tmp_path / "project"
     project.mkdir()
     file.write_bytes(packed(("agents.json", b"x" * 100_000), end()))
-    limited = ["sh", "-c", 'ulimit -f 16; exec "$0" -m app restore "$1" --project "$2"', sys.executable, file, project]
+    script = 'ulimit -f 16; exec "$0" -m app restore "$1" --project "$2"'
+    limited = ["sh", "-c", script, sys.executable, str(file), str(project)]
     environ = programs.environment(None)
     ended = subprocess.run(limited, env=environ, capture_output=True, text=True, check=False, timeout=100)
 
