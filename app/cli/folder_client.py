@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, cast
 
 from app import bootstrap, errors, settings
-from app.cli import options, terminal
+from app.cli import terminal, typed_options
 from app.cli.client import Access, JsonObject, P, T, UseCase
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def refuse_faults(chosen: settings.Settings) -> None:
         errors.ConfigurationError: `settings_invalid`, with every fault.
     """
     faults = [
-        f"{options.as_typed(remark.setting)} {remark.message}" for remark in settings.check(chosen) if remark.fatal
+        f"{typed_options.name_of(remark.setting)} {remark.message}" for remark in settings.check(chosen) if remark.fatal
     ]
     if faults:
         raise errors.ConfigurationError(f"the settings are invalid: {'; '.join(faults)}", code="settings_invalid")

@@ -171,17 +171,6 @@ def _command(root: click.Command, order: str) -> click.Command | None:
     return found
 
 
-def as_typed(name: str) -> str:
-    """Return the option of the present command that gave a setting its value; otherwise the setting's own name."""
-    if (context := click.get_current_context(silent=True)) is not None:
-        for parameter in context.command.params:
-            given = parameter.name or ""
-            typed = context.get_parameter_source(given) is ParameterSource.COMMANDLINE
-            if typed and name == settings.PREFIX + given.upper():
-                return parameter.opts[0]
-    return name
-
-
 def laid_over(**given: str | None) -> Mapping[str, str]:
     """Return the environment with settings, by their names without prefix, put over it."""
     return os.environ | {settings.PREFIX + name: value for name, value in given.items() if value is not None}

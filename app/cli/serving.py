@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from app import settings
-from app.cli import exit_codes, formats, options, terminal
+from app.cli import exit_codes, formats, options, terminal, typed_options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -81,7 +81,7 @@ def serve(opens: bool, **given: str | None) -> int:
 
 def warn_of(remarks: Sequence[settings.Remark]) -> None:
     """Print remarks about settings on stderr, with the options that were typed in place of their settings."""
-    named = [{**dataclasses.asdict(remark), "setting": options.as_typed(remark.setting)} for remark in remarks]
+    named = [{**dataclasses.asdict(remark), "setting": typed_options.name_of(remark.setting)} for remark in remarks]
     terminal.warn(*formats.remarks(named).split("\n"))
 
 
