@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, cast
 
 from app import bootstrap, errors, settings
-from app.cli import terminal, typed_options
+from app.cli import terminal
 from app.cli.client import Access, JsonObject, P, T, UseCase
 
 if TYPE_CHECKING:
@@ -155,8 +155,9 @@ def refuse_faults(chosen: settings.Settings) -> None:
     Raises:
         errors.ConfigurationError: `settings_invalid`, with every fault.
     """
-    faults = [
-        f"{typed_options.name_of(remark.setting)} {remark.message}" for remark in settings.check(chosen) if remark.fatal
-    ]
+    faults = [remark for remark in settings.check(chosen) if remark.fatal]
     if faults:
-        raise errors.ConfigurationError(f"the settings are invalid: {'; '.join(faults)}", code="settings_invalid")
+        from app.cli import typed_options
+
+        named = "; ".join(f"{typed_options.name_of(remark.setting)} {remark.message}" for remark in faults)
+        raise errors.ConfigurationError(f"the settings are invalid: {named}", code="settings_invalid")
