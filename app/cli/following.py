@@ -61,7 +61,7 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
         progress.finish()
     if detail["status"] == "waiting":
         _tell_gates(await asking.open_gates(client, run_id))
-    return _tell_rest(detail, output, client)
+    return _tell_rest(detail, output, client, shown_error=progress.shown_error)
 
 
 async def watch(
@@ -124,7 +124,7 @@ def _tell_gates(found: Sequence[JsonObject]) -> None:
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")
 
 
-def _tell_rest(detail: JsonObject, output: Shown, client: Client) -> int:
+def _tell_rest(detail: JsonObject, output: Shown, client: Client, *, shown_error: str | None) -> int:
     status = detail["status"]
     # A run that waits for a person looks the same whether this process let go of it or still has it.
     left = exit_codes.is_interrupted(status) or (client.stopping and status == "waiting")
@@ -133,10 +133,10 @@ def _tell_rest(detail: JsonObject, output: Shown, client: Client) -> int:
         terminal.say_json(detail)
     elif output is Shown.TEXT and status in _HALTED:
         terminal.say(f"run {detail['run_id']} {status}: {detail.get('reason') or 'it needs an answer'}")
-    # The last line of the output has the error, too.
-    is_printed = output is Shown.TEXT and status in _OVER and terminal.is_shared()
-    if detail.get("error") and not is_printed:
-        terminal.warn(f"{status}: {formats.error(detail['error'])}")
+    error = _message(detail)
+    # The events may not have it: an ending can be lost, or be from before the run was damaged.
+    if error is not None and not (error == shown_error and terminal.is_shared()):
+        terminal.warn(f"{status}: {error}")
     if output is Shown.TEXT and status == "failed" and not (detail.get("orders") or {}).get("resume"):
         order = f"control-room runs resume {detail['run_id']}{options.again()}"
         terminal.warn(f"once the cause is removed, continue with: {order}", "  --arg NAME=TEXT replaces an argument")
@@ -185,6 +185,8 @@ class EventPrinter:
         self._open: dict[str, str] = {}
         self._phases: dict[str, str] = {}
         self._shown = False
+        self.shown_error: str | None = None
+        """Error of the run that was shown last."""
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Show one event."""
@@ -230,11 +232,16 @@ class EventPrinter:
                 return f"run {event['run_id']} {data.get('recipe_id', '')}".rstrip()
             case "run.ended":
                 return _sentence(
-                    f"run {event['run_id']} {data.get('status')}", _message(data) or formats.partial(data.get("ending"))
+                    f"run {event['run_id']} {data.get('status')}",
+                    self._error(data) or formats.partial(data.get("ending")),
                 )
             case other:
-                reason = data.get("reason") or _message(data)
+                reason = data.get("reason") or self._error(data)
                 return _sentence(other.replace(".", " "), str(reason) if reason else None)
+
+    def _error(self, data: Mapping[str, Any]) -> str | None:
+        self.shown_error = _message(data)
+        return self.shown_error
 
     def _begin(self, key: str, data: Mapping[str, Any]) -> str | None:
         again = f" (try {data['attempt']})" if data.get("attempt", 1) > 1 else ""

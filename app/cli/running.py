@@ -97,6 +97,9 @@ def _refuse_unknown(place: options.Place, recipe_id: str) -> None:
     import asyncio
 
     from app.bootstrap import reading
+    from app.cli import folder_client
+
+    folder_client.refuse_faults(chosen)
 
     async def look() -> None:
         async with reading.opened(chosen) as project:

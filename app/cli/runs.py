@@ -70,7 +70,8 @@ def show(place: options.Place, as_json: bool, run_id: str) -> int:
 
         for cause in place.ask(explaining.explain_run, run_id)["chain"]:
             if cause["kind"] == "not_executed":
-                terminal.warn(f"{cause['text']}; continue with: {options.led(cause['act'])}")
+                act = f"; continue with: {options.led(cause['act'])}" if cause["act"] else ""
+                terminal.warn(f"{cause['text']}{act}")
     return code
 
 

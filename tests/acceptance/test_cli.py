@@ -419,8 +419,7 @@ def test_a_run_says_whether_a_command_executes_it(project: programs.Project):
     process = processes.start("app", "run", "small", "--arg", "words=gate", environ=environ, folder=project.path)
     assert process.stdout is not None
     run_id = process.stdout.readline().split()[1]
-    while "draft" not in process.stdout.readline():
-        pass
+    assert any("draft" in line for line in iter(process.stdout.readline, ""))
     shown = programs.control_room("runs", "show", run_id, project=project)
     process.kill()
     with process:
@@ -437,8 +436,10 @@ def test_a_run_says_whether_a_command_executes_it(project: programs.Project):
 def test_an_unknown_recipe_leaves_nothing(tmp_path: Path):
     """A mistyped recipe in a folder that is no project leaves that folder as it was."""
     refused = programs.control_room("run", "absent", "--project", tmp_path, code=4)
+    nowhere = programs.control_room("run", "absent", "--project", tmp_path / "absent", code=5)
 
     assert "there is no recipe 'absent'" in refused.stderr
+    assert "does not exist" in nowhere.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -449,10 +450,18 @@ def test_a_failure_is_printed_once(project: programs.Project, tmp_path: Path):
     with file.open("w") as place:
         command = [sys.executable, "-m", "app", "run", "small", "--arg", "words=gate"]
         subprocess.run(command, cwd=project.path, env=environ, stdout=place, stderr=place, check=False, timeout=100)
+        run_id = programs.asked("runs", "list", project=project)[0]["run_id"]
+        journal = project.data / "runs" / run_id / "steps.jsonl"
+        journal.write_text(journal.read_text().replace("dusk", "dawn", 1))
+        command = [sys.executable, "-m", "app", "runs", "follow", run_id]
+        subprocess.run(command, cwd=project.path, env=environ, stdout=place, stderr=place, check=False, timeout=100)
     ends = [line for line in file.read_text().splitlines() if "failed: " in line]
 
-    assert len(ends) == 1
-    assert "the model broke [model_crashed]" in ends[0]
+    # Both commands show how the run ended; once it is damaged, its present error follows.
+    crashed = [line.partition(":")[0] for line in ends if "the model broke [model_crashed]" in line]
+    assert crashed == [f"run {run_id} failed"] * 2
+    assert ends[-1].startswith("failed: ")
+    assert "[journal_corrupt]" in ends[-1]
 
 
 def test_a_refused_setting_is_named_as_it_was_given(project: programs.Project):

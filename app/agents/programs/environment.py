@@ -68,7 +68,7 @@ def naming_withheld(reply: ports.AgentReply, withheld: Collection[str], backend:
     if not (named := sorted(words.intersection(withheld))):
         return reply
     hint = f"Control Room does not pass {printable.listed(named)} to this program"
-    message = f"{error.message.rstrip('.')}. {hint}; add it to `secrets` of the backend {backend} in agents.json."
+    message = f"{error.message.rstrip('.')}. {hint} unless `secrets` of the backend {backend} in agents.json lists it."
     told = dataclasses.replace(error, message=message, detail={**error.detail, "withheld": named})
     return dataclasses.replace(reply, error=told)
 

@@ -22,9 +22,6 @@ from app.processes import commands
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0  # Wall-clock limit of a prompt that sets none.
 
 _PACKAGE, _MODULE, _EXTRA = "agent-client-protocol", "acp", "acp"
-# Gemini CLI names the file of a conversation after the minute in which it began, and within that minute it loads the
-# wrong content: `_pass_the_minute` waits until it is over.
-_MINUTELY = "gemini"
 # Each load leaves Gemini CLI a further, empty file of that conversation; its next start would remove both. This file of
 # settings keeps them, if root owns it and every folder above it: Gemini CLI heeds no other file of this kind.
 _KEEPS = {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(Path(programs.__file__).with_name("gemini_keeps_conversations.json"))}
@@ -96,6 +93,8 @@ class AcpBackend:
         )
 
     async def _pass_the_minute(self, begun_at: datetime) -> None:
+        # Gemini CLI names the file of a conversation after the minute in which it began, and within that minute it
+        # loads the wrong content.
         now = self._context.clock.now()
         if begun_at.replace(second=0, microsecond=0) == now.replace(second=0, microsecond=0):
             await self._context.clock.sleep(60.5 - now.second)
@@ -110,7 +109,7 @@ class AcpBackend:
             os.close(reads)
             os.close(writes)
             raise
-        defaults = _KEEPS if any(_MINUTELY in word.lower() for word in _words(self._config)) else {}
+        defaults = _KEEPS if any(acp_opening.GEMINI in word.lower() for word in _words(self._config)) else {}
         return commands.Request(
             argv=(*_words(self._config), *self._config.arguments, *own.arguments),
             run_id=prompt.run_id,
@@ -182,7 +181,7 @@ class AcpBackend:
         stored = await self._stored(prompt) or self._session(prompt, session_id)
         if stored is not None:
             named = None if session_id == stored.agent_session_id else session_id
-            begun_at = clock.stamp(self._context.clock.now()) if _MINUTELY in conversation.known_as else None
+            begun_at = clock.stamp(self._context.clock.now()) if acp_opening.GEMINI in conversation.known_as else None
             new = dataclasses.replace(stored.anew(), program_session_id=named, names=stored.names, begun_at=begun_at)
             await self._store(prompt, new)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from acp import schema
 
 _PROTOCOL = 1
-_CLEANS = "gemini"
+GEMINI = "gemini"  # In the name and the command of Gemini CLI.
 _CLEANING = (
     "Gemini CLI may have removed it: its clean-up takes continued conversations, too, unless "
     "general.sessionRetention.enabled is false in ~/.gemini/settings.json"
@@ -91,7 +91,7 @@ async def _resumed(
                 raise
             why = str(refusal.detail["told"])
     if wish.certain:
-        if _CLEANS in known_as:
+        if GEMINI in known_as:
             why = f"{why.rstrip('.')}. {_CLEANING}"
         raise acp_turns.unknown_session(wish.backend, wish.session_id, why)
     return None

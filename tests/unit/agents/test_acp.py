@@ -428,7 +428,7 @@ class TestTrouble:
 
         assert reply.error is not None
         assert reply.error.message.startswith("The agent mine refused: ")
-        assert "`secrets` of the backend mine in agents.json" in reply.error.message
+        assert "unless `secrets` of the backend mine in agents.json lists it" in reply.error.message
         assert reply.error.detail["withheld"] == ["WITHHELD_KEY"]
 
     async def test_a_refusal_to_begin_is_told(self, make: Make, say: Any, store: Path) -> None:

@@ -186,7 +186,9 @@ class TestWhatItIsGiven:
 
         assert reply.error is not None
         assert reply.error.message.startswith(f"Codex failed: {said.rstrip('.')}")
-        assert ("`secrets` of the backend one in agents.json" in reply.error.message) is (withheld is not None)
+        assert ("unless `secrets` of the backend one in agents.json lists it" in reply.error.message) is (
+            withheld is not None
+        )
         assert reply.error.detail.get("withheld") == withheld
 
     @pytest.mark.parametrize(
