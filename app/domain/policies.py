@@ -119,7 +119,7 @@ def _of_policy(path: str, value: dict[str, Any]) -> Iterator[errors.Flaw]:
     if votes is not None and not _are_approvals(votes):
         message = f"must have a count from 1 to {MOST}, and may have not_starter: true or false"
         yield errors.Flaw(path=f"{path}.approvals", message=message)
-    if not bounds and votes is None:
+    if votes is None and isinstance(bounds or {}, dict) and all(each is None for each in (bounds or {}).values()):
         yield errors.Flaw(path=path, code="missing", message="give limits or approvals")
 
 

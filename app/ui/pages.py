@@ -31,6 +31,7 @@ PAGES = frozenset(
         "cost",
         "triggers",
         "notifications",
+        "rules",
         "access",
         "sign-in",
     )

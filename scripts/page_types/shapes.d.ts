@@ -65,3 +65,15 @@ type Field = {
 };
 
 type Theme = "system" | "light" | "dark";
+
+/** A document of rules: how it is read, what its table shows, and what a first one may hold. */
+type RuleDocument = {
+  title: string;
+  path: string;
+  /** What is shown without entries. */
+  none: string;
+  help: string;
+  example: any;
+  read: (document: any) => any[];
+  columns: [string, (entry: any) => any][];
+};

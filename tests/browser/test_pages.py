@@ -35,6 +35,7 @@ PAGES = {
     "/cost": "Cost",
     "/triggers": "Triggers",
     "/notifications": "Notifications",
+    "/rules": "Rules",
     "/access": "Access",
     "/cost?by=day&show=tokens": "Cost",
     "/issues": "Issues",
@@ -303,6 +304,54 @@ def test_whoever_is_told_is_listed(project: Project, page: Page) -> None:
     page.tab.locator("dialog").get_by_role("button", name="Remove").click()
     page.shows("No notifications are set up yet.")
     page.complaints.clear()
+
+
+def test_rules_are_edited(project: Project, page: Page) -> None:
+    """Rules are shown in words and edited as JSON; what they would remove is said first, faults are named by place."""
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    page.open("/rules").shows("No run is removed.")
+    section = page.tab.locator("section", has_text="Removal of old runs")
+    text = section.get_by_label("as JSON")
+    save = section.get_by_role("button", name="Save", exact=True)
+    section.get_by_role("button", name="Edit").click()
+    text.fill("{")
+    save.click()
+    expect(section.get_by_role("alert")).to_contain_text("JSON")
+    text.fill('{"rules": [{"older_than_seconds": "soon"}]}')
+    save.click()
+    expect(section.get_by_role("alert")).to_contain_text("older_than_seconds")
+    text.fill('{"rules": [{"older_than_seconds": 0, "recipe_id": "quick"}]}')
+    save.click()
+    dialog = page.tab.locator("dialog[open]")
+    expect(dialog).to_contain_text("Rule 1 removes 1 run within the hour")
+    dialog.get_by_role("button", name="Save").click()
+    expect(section.locator("tbody tr")).to_have_text(re.compile("ended over.+done, failed, cancelled.*quick"))
+
+    policies = page.tab.locator("section", has_text="What runs may use")
+    policies.get_by_role("button", name="Edit").click()
+    page.api("PUT", "/api/policies", {"policies": [{"recipe_id": "draft", "limits": {"calls": 9}}]})
+    policies.get_by_role("button", name="Save", exact=True).click()
+    expect(policies.get_by_role("alert")).to_contain_text("Someone else has changed this")
+    assert page.api("GET", "/api/policies")["policies"][0]["recipe_id"] == "draft"
+    page.complaints.clear()  # The browser itself complains of refusals.
+
+
+def test_prices_are_edited(page: Page) -> None:
+    """Prices keep what the table does not show, and get a version of their own with each change."""
+    price = {"input_per_million_usd": 3, "output_per_million_usd": 15, "context_tokens": 200000}
+    first = page.api("PUT", "/api/prices", {"models": {"big-*": price}})
+    page.open("/rules").shows("big-*")
+    section = page.tab.locator("section", has_text="Prices")
+    section.get_by_role("button", name="Edit").click()
+    text = section.get_by_label("as JSON")
+    text.fill(text.input_value().replace("15", "16"))
+    section.get_by_role("button", name="Save", exact=True).click()
+    expect(section.locator("tbody tr")).to_have_text("big-*316")
+    changed = page.api("GET", "/api/prices")
+
+    assert changed["models"] == {"big-*": {**price, "output_per_million_usd": 16}}
+    assert changed["version"] != first["version"]
 
 
 def test_a_run_that_met_its_limit_goes_on_once_it_is_raised(project: Project, page: Page) -> None:

@@ -123,6 +123,7 @@ async def test_wrong_prices_are_refused_at_their_place(service: served.Served, m
     ("listed", "path"),
     [
         ([{"recipe_id": "draft"}], "$.policies[0]"),
+        ([{"recipe_id": "draft", "limits": {"calls": None}}], "$.policies[0]"),
         ([{"recipe_id": "../x", "limits": {"calls": 1}}], "$.policies[0].recipe_id"),
         ([{"recipe_id": "*", "limits": {"calls": -1}}], "$.policies[0].limits.calls"),
         ([{"recipe_id": "*", "limits": {"cals": 1}}], "$.policies[0].limits.cals"),

@@ -1,10 +1,10 @@
 import { render } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
 import { address, html, interceptLinks, match, navigate, signal, startClock, useNow, useValue } from "./lib/base.js";
 import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, request, signOut, useLive } from "./lib/live.js";
 import { Empty, Fault, Icon, PageTitle, useAct, useFault, useFields } from "./parts/basics.js";
-import { Home, Inbox } from "./pages/home.js";
+import { Home, Inbox, Runs } from "./pages/runs.js";
 
 /**
  * Return a page that stands in for one whose module is loaded when it is opened.
@@ -32,7 +32,6 @@ function later(load, name) {
 }
 
 // A page is loaded when it is first opened, so that a visit loads what it shows.
-const RUNS = () => import("./pages/runs.js");
 const RUN = () => import("./pages/run.js");
 const PLANS = () => import("./pages/plans.js");
 const START = () => import("./pages/start.js");
@@ -44,7 +43,7 @@ const SETTINGS = () => import("./pages/settings.js");
 const PAGES = [
   ["/", Home, "Home"],
   ["/inbox", Inbox, "Inbox"],
-  ["/runs", later(RUNS, "Runs"), "Runs"],
+  ["/runs", Runs, "Runs"],
   ["/runs/:id", later(RUN, "Run"), "Run"],
   ["/plans", later(PLANS, "Plans"), "Plans"],
   ["/plans/:id", later(PLANS, "Plan"), "Plan"],
@@ -59,13 +58,14 @@ const PAGES = [
   ["/issues", later(LIBRARY, "Issues"), "Issues"],
   ["/issues/:id", later(LIBRARY, "Issue"), "Issue"],
   ["/notifications", later(SETTINGS, "Notifications"), "Notifications"],
+  ["/rules", later(SETTINGS, "Rules"), "Rules"],
   ["/access", later(SETTINGS, "Access"), "Access"],
   ["/sign-in", SignIn, "Sign in"],
 ];
 
 /** What the navigation shows: the work, and below a heading what it is made of. */
 const WORK = ["/", "/inbox", "/runs", "/plans", "/issues", "/conferences", "/cost"];
-const SETUP = ["/recipes", "/agents", "/triggers", "/notifications", "/access"];
+const SETUP = ["/recipes", "/agents", "/triggers", "/notifications", "/rules", "/access"];
 
 function App() {
   const { path } = useValue(address);
@@ -88,7 +88,6 @@ function App() {
       ${service === "no" && html`<${Lost} />`}
       <main id="content">${html`<${page} key=${path} ...${props} />`}</main>
     </div>
-    <${Help} />
     <div id="announcements" role="status" aria-live="polite"></div>`;
 }
 
@@ -156,7 +155,7 @@ function Navigation({ path }) {
       <ul>${WORK.map(link)}<li class="apart" aria-hidden="true">Setup</li>${SETUP.map(link)}</ul>`}
     <div class="rail-foot">
       <button type="button" class="quiet" aria-label=${`Theme: ${shownTheme}`} onClick=${nextTheme}><${Icon} name="theme" /> <span>Theme: ${shownTheme}</span></button>
-      <button type="button" class="quiet keys" onClick=${() => (helpOpen.value = true)}>Keys: ?</button>
+      <button type="button" class="quiet keys" onClick=${help}>Keys: ?</button>
       ${me?.role && html`<span class="muted keys">${me.name || "signed in"} · ${me.role}</span>`}
       ${signedIn && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
     </div>
@@ -186,23 +185,6 @@ function nextTheme() {
   window.localStorage.setItem(KEY, theme.value);
   applyTheme();
 }
-
-const helpOpen = signal(false);
-
-/** Keys and what they do, as the help lists them. */
-const KEYS = /** @type {const} */ ([
-  ["/", "Search; Enter goes to the first row"],
-  ["j k", "Next and previous row"],
-  ["Enter", "Open the row"],
-  ["g h", "Home"],
-  ["g r", "Runs"],
-  ["g i", "Inbox"],
-  ["g p", "Plans"],
-  ["g c", "Cost"],
-  ["g s", "Start a run"],
-  ["a d", "Approve or deny the chosen question"],
-  ["?", "This help"],
-]);
 
 const PLACES = { h: "/", r: "/runs", i: "/inbox", p: "/plans", c: "/cost", s: "/start" };
 
@@ -240,7 +222,7 @@ function press(key) {
     case "g":
       return (going = true);
     case "?":
-      return (helpOpen.value = true);
+      return help();
     case "/":
       document.getElementById("search")?.focus();
       return true;
@@ -284,17 +266,11 @@ function decide(index) {
   return Boolean(button);
 }
 
-function Help() {
-  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const open = useValue(helpOpen);
-  useEffect(() => {
-    if (open) dialog.current?.showModal();
-  }, [open]);
-  if (!open) return null;
-  const close = () => (helpOpen.value = false);
-  return html`<dialog ref=${dialog} onClose=${close} aria-labelledby="help-title"><h2 id="help-title">Keys</h2>
-    <dl class="facts">${KEYS.map(([key, meaning]) => html`<dt><kbd>${key}</kbd></dt><dd>${meaning}</dd>`)}</dl>
-    <div class="actions"><button type="button" onClick=${close}>Close</button></div></dialog>`;
+/** Show which keys do what; the list is part of the document. */
+function help() {
+  const dialog = document.getElementById("keys");
+  if (dialog instanceof HTMLDialogElement && !dialog.open) dialog.showModal();
+  return true;
 }
 
 applyTheme();

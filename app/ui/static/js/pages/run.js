@@ -6,9 +6,8 @@ import { get, onEvents, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span, ticks, withOlder, worked } from "../lib/run_state.js";
 import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
-import { Logs } from "../parts/logs.js";
 import { ChangeLimits, Fork, Marks, RunActions, RunLimits, Verified, metLimit, wasDenied } from "../parts/orders.js";
-import { Answered, Decided, GateCard, RunTable, Virtual } from "../parts/rows.js";
+import { Answered, Decided, GateCard, Logs, RunTable, Virtual } from "../parts/rows.js";
 
 /** @type {any[]} */
 const NONE = [];

@@ -1,10 +1,11 @@
-/** What happens without a person, and who may do what: triggers, notifications, keys. */
+/** What happens without a person, and who may do what: triggers, notifications, rules, keys. */
 import { useState } from "preact/hooks";
 
 import { address, html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { get, isSignedIn, keepSession, patch, post, remove, useLive, withQuery } from "../lib/live.js";
-import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, useAct, useFields } from "../parts/basics.js";
+import { get, isSignedIn, keepSession, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
+import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, typed, useAct, useFields } from "../parts/basics.js";
+import { LIMITS } from "../parts/orders.js";
 
 /** Milliseconds between two looks at triggers. */
 const LOOK = 5000;
@@ -169,6 +170,80 @@ function NewEndpoint({ onMade }) {
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary">Add</button></div>
     <p class="muted">Add a command from a terminal: <code>control-room notifications add</code></p></form></${Section}>`;
+}
+
+/** Rules: which runs are removed, what runs may use, and what models cost. */
+export function Rules() {
+  return html`<${PageTitle} title="Rules" lead="What counts for all runs: when they are removed, what they may use, and what models cost." />
+    ${RULES.map((of) => html`<${Rule} of=${of} />`)}`;
+}
+
+/** @param {any[]} parts */
+function joined(...parts) {
+  return parts.filter(Boolean).join(", ");
+}
+
+/** @type {RuleDocument[]} */
+const RULES = [
+  {
+    title: "Removal of old runs", path: "/api/retention", none: "No run is removed.",
+    help: "Applied once an hour, to finished runs. Pinned runs, and those that unfinished runs need, are kept.",
+    example: { rules: [{ older_than_seconds: 7776000, keep_bytes: null, status: ["failed", "cancelled"], recipe_id: null, labels: {} }] },
+    read: ({ rules }) => rules,
+    columns: [
+      ["Removes runs", ({ older_than_seconds: age, keep_bytes: size }) => joined(age !== null && `that ended over ${format.duration(age)} ago`, size !== null && `beyond the newest ${format.bytes(size)}`)],
+      ["State", ({ status }) => joined(...status)],
+      ["Of", ({ recipe_id, labels }) => joined(recipe_id || "all recipes", ...Object.entries(labels).map((pair) => pair.join("=")))],
+    ],
+  },
+  {
+    title: "What runs may use", path: "/api/policies", none: "Runs have only the limits of their start.",
+    help: "A limit counts where the start of a run gives no other. The recipe * is every recipe.",
+    example: { policies: [{ recipe_id: "*", limits: { cost_usd: 5, calls: 50 }, approvals: { count: 2, not_starter: true } }] },
+    read: ({ policies }) => policies,
+    columns: [
+      ["Recipe", ({ recipe_id }) => recipe_id],
+      ["Limits", ({ limits }) => joined(...LIMITS.map(([name, unit, written]) => typeof limits[name] === "number" && `${written(limits[name])} ${unit}`.replace(/ US dollars|seconds /, ""))) || "none"],
+      ["A gate needs", ({ approvals: of }) => (of ? joined(format.plural(of.count, "approval"), of.not_starter && "none by who started the run") : "one answer")],
+    ],
+  },
+  {
+    title: "Prices", path: "/api/prices", none: "No price is known.",
+    help: "US dollars for a million tokens, where a provider reports no price. * stands for any characters; the first match counts.",
+    example: { models: { "claude-sonnet-*": { input_per_million_usd: 3, output_per_million_usd: 15 } } },
+    read: ({ models }) => Object.entries(models),
+    columns: [["Model", ([model]) => model], ["Input", ([, price]) => price.input_per_million_usd], ["Output", ([, price]) => price.output_per_million_usd]],
+  },
+];
+
+/** What a document says, and the document itself to edit. @param {{of: RuleDocument}} props */
+function Rule({ of: { title, path, none, help, example, read, columns } }) {
+  const live = useLive(path, { pause: LOOK });
+  const [edited, setEdited] = useState(/** @type {{before: any, text: string} | null} */ (null));
+  const [removed, setRemoved] = useState(/** @type {any} */ (null));
+  const entries = live.data && read(live.data);
+  // A version that is made of the content must not outlive it.
+  const edit = () => setEdited({ before: live.data, text: JSON.stringify(entries?.length ? { ...live.data, version: undefined } : example, null, 2) });
+  const keep = async (/** @type {any} */ document) => {
+    if (JSON.stringify(await get(path)) !== JSON.stringify(edited?.before)) throw new Error("Someone else has changed this meanwhile. Copy your text, go back and edit it again.");
+    await put(path, document);
+    announce("Saved");
+    setEdited(null);
+    live.refresh();
+  };
+  const [save, error] = useAct(async () => {
+    const document = JSON.parse(edited?.text || "");
+    if (document.rules) setRemoved({ document, reports: await Promise.all(document.rules.map((/** @type {any} */ rule) => post("/api/runs/prune", rule))) });
+    else await keep(document);
+  });
+  return html`<${Section} title=${title} actions=${entries && !edited && html`<button type="button" onClick=${edit}>Edit</button>`}><p class="muted">${help}</p>
+    <${Fault} error=${live.error} retry=${live.refresh} />
+    ${entries?.length === 0 && html`<p>${none}</p>`}
+    <${Table} label=${title} rows=${entries} name=${JSON.stringify} columns=${columns} />
+    ${edited && html`<form class="card form" onSubmit=${save}><label>${title}, as JSON <textarea class="mono" rows="12" spellcheck=${false} value=${edited.text} onInput=${typed((text) => setEdited({ ...edited, text }))}></textarea></label>
+      <${Fault} error=${error} /><div class="actions"><button type="submit" class="primary">Save</button><button type="button" onClick=${() => setEdited(null)}>Discard</button></div></form>`}
+    ${removed && html`<${Confirm} title="Save these rules?" confirm="Save" danger onConfirm=${() => keep(removed.document)} onClose=${() => setRemoved(null)}>
+      <ul>${each(removed.reports, (report, at) => html`<li>Rule ${at + 1} removes ${format.plural(report.matched, "run")} within the hour (${format.bytes(report.size_bytes)})${report.more ? ", and more later" : ""}.</li>`)}</ul></${Confirm}>`}</${Section}>`;
 }
 
 const KEYS = "/api/keys";

@@ -4,33 +4,16 @@ import { html, setQuery, useNow, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { Problem, reachable, request } from "../lib/live.js";
 
-/** Paths of the icons, drawn in a square of 16. @type {Record<string, string>} */
-const ICONS = {
-  pending: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M8 4.5V8l2.4 1.6",
-  running: "M8 2a6 6 0 1 0 6 6",
-  waiting: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M6.3 6.4a1.8 1.8 0 1 1 2.4 1.8c-.5.2-.7.5-.7 1M8 11.3v.1",
-  paused: "M5.8 4v8M10.2 4v8",
-  done: "M3 8.5 6.5 12 13 4.5",
-  failed: "M4 4l8 8M12 4l-8 8",
-  cancelled: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M3.9 3.9l8.2 8.2",
-  skipped: "M3 4l5 4-5 4M9 4l5 4-5 4",
-  draft: "M3 13l1-3.5L11 2.5l2.5 2.5-7 7L3 13",
-  open: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2",
-  warning: "M8 2 1.8 13.5h12.4L8 2M8 6.5v3M8 11.6v.1",
-  copy: "M6 6h7v7H6zM3 10V3h7",
-  theme: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2v12",
-};
-
 /** Words of states that share another state's icon and colour. @type {Record<string, string>} */
 const LIKE = {
   approved: "open", blocked: "pending", executing: "running", idle: "open", closed: "done", decided: "done", in_progress: "running",
   needs_scoping: "waiting", processing: "running", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done", denied: "failed",
 };
 
-/** @param {{name: string}} props */
+/** One of the icons that the document holds. @param {{name: string}} props */
 export function Icon({ name }) {
-  const path = ICONS[LIKE[name] || name] || ICONS.open;
-  return html`<svg class="icon icon-${LIKE[name] || name}" viewBox="0 0 16 16" aria-hidden="true"><path d=${path} /></svg>`;
+  const like = LIKE[name] || name;
+  return html`<svg class="icon icon-${like}" aria-hidden="true"><use href=${`#icon-${document.getElementById(`icon-${like}`) ? like : "open"}`} /></svg>`;
 }
 
 /** A state as an icon and a word, never colour alone. @param {{of: string, note?: string, word?: string}} props */

@@ -252,6 +252,8 @@ const TIMES = [
   ["active_seconds", "seconds at work", format.duration],
 ];
 
+export const LIMITS = [...AMOUNTS, ...TIMES];
+
 /** Milliseconds between two looks at budgets. */
 const LOOK = 5000;
 
@@ -288,7 +290,7 @@ export function ChangeLimits({ run, onDone, class: kind, children }) {
     onDone();
   };
   return html`<button type="button" class=${kind} onClick=${() => setAsked(true)}>${children}</button>
-    ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${[...AMOUNTS, ...TIMES]} onSave=${save} onClose=${() => setAsked(false)} />`}`;
+    ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${LIMITS} onSave=${save} onClose=${() => setAsked(false)} />`}`;
 }
 
 /** @param {{title: string, limits: any, kinds: typeof AMOUNTS, onSave: (limits: any) => any, onClose: () => void, children?: any}} props */
@@ -304,7 +306,7 @@ function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
  * Fields for limits; an empty one limits nothing.
  * @param {{values: Record<string, string>, kinds?: typeof AMOUNTS, onChange: (values: Record<string, string>) => void}} props
  */
-export function LimitFields({ values, kinds = [...AMOUNTS, ...TIMES], onChange }) {
+export function LimitFields({ values, kinds = LIMITS, onChange }) {
   return html`${kinds.map(([name, unit]) => html`<label>At most ${unit} <input inputmode="decimal" placeholder="no limit" value=${values[name] || ""}
     onInput=${typed((value) => onChange({ ...values, [name]: value }))} /></label>`)}`;
 }
