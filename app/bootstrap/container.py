@@ -212,6 +212,8 @@ async def _store(
     except OSError as error:
         raise disk_health.unusable(chosen.project.data_directory, error) from error
     await temporal.check_clock(store)
+    if platform.check_store is not None:
+        await platform.check_store(store)
     return store
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -62,6 +62,8 @@ class Platform:
     """Additional performers by kind of operation."""
     make_engine: Callable[[EngineParts], Engine] = embedded  # Makes what executes runs.
     elsewhere: bool = False  # Whether other processes perform the steps, with the programs of their machines.
+    check_store: Callable[[Store], Awaitable[None]] | None = None
+    """Checks an opened store against the other processes that use it; refuses with a `ConfigurationError`."""
 
     @property
     def drivers(self) -> Mapping[str, ports.Driver]:

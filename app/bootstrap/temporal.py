@@ -45,7 +45,8 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         errors.ConfigurationError: `temporal_missing`, the extra is not installed; `temporal_address`, `temporal_away`,
             `temporal_namespace`; `index_not_shared`, services and workers could not share the index.
 
-    What it makes raises `unknown_capability` or `capability_missing` where the worker cannot serve what it is to.
+    What it makes raises `unknown_capability` or `capability_missing` where the worker cannot serve what it is to, and
+    its check of the store `workspaces_differ`, where other workers keep workspaces in another way.
     """
     if chosen.engine.engine != "temporal" or not (mode.works or mode.address is not None):
         return platform
@@ -57,7 +58,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         )
         raise errors.ConfigurationError(message, code="index_not_shared")
     try:
-        from app.temporal import engine, live_reports, messages, server, worker
+        from app.temporal import engine, live_reports, messages, server, worker, worker_roster
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "temporalio":
             raise
@@ -65,16 +66,25 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         raise errors.ConfigurationError(message, code="temporal_missing") from error
     target = server.Target(address=chosen.engine.temporal, namespace=chosen.engine.temporal_namespace)
     client = await server.connect(target)
-    placement = None
-    if project.store_url and chosen.engine.workspaces == "sticky":
+    placement, folder = None, ""
+    if project.store_url:
         # What the machine has, it has for all workers of its data directory.
         identity = directory_of(project, platform).prepare()
-        placement = messages.Placement(worker=identity, gone_seconds=chosen.engine.worker_gone_seconds)
+        if chosen.engine.workspaces == "sticky":
+            placement = messages.Placement(worker=identity, gone_seconds=chosen.engine.worker_gone_seconds)
+        elif project.data_directory.is_relative_to(project.project):
+            folder = identity
+
+    async def check(store: Store) -> None:
+        worker_of = "" if placement is None else placement.worker
+        here = worker_roster.Entry(worker=worker_of, serves=frozenset(), folder=folder)
+        await here.check(client, messages.queue(store.identity), platform.clock.now())
 
     def make(parts: EngineParts) -> Engine:
         limits = worker.WorkerLimits(
             queue=messages.queue(parts.store.identity),
             placement=placement,
+            folder=folder,
             serves=_served(chosen.engine.serve, parts.equipment.capabilities()) if mode.works else frozenset(),
             services=parts.equipment.services,
             steps=chosen.pool.max_running,
@@ -97,7 +107,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         made.live.documents = parts.store.documents(live_reports.FOLDER)
         return made
 
-    return dataclasses.replace(platform, make_engine=make, elsewhere=True)
+    return dataclasses.replace(platform, make_engine=make, elsewhere=True, check_store=check)
 
 
 def _served(wanted: Sequence[str], lacks: Mapping[str, str | None]) -> frozenset[str]:

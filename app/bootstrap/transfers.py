@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path
 
 from app import errors, settings
-from app.bootstrap.container import build
+from app.bootstrap.container import Application, build
 from app.bootstrap.platform import OpenMode
 from app.storage import layout
 from app.storage.disk import disk_health, os_disk
@@ -25,9 +25,9 @@ async def export_runs(chosen: settings.Settings, run_ids: Collection[str], folde
         errors.ConfigurationError: the store is in use, or the folder cannot be written.
     """
     refuse_same(chosen, folder)
-    with _held(folder, make=True) as target:
-        async with build(chosen, OpenMode(alone=True)) as application:
-            disk, runs = application.store.checked_disk, application.store.maintenance
+    async with _opened(chosen) as application:
+        disk, runs = application.store.checked_disk, application.store.maintenance
+        with _held(folder, make=True) as target:
             return {run_id: await runs.export(run_id, target) for run_id in run_ids or transfer.run_ids(disk)}
 
 
@@ -43,7 +43,7 @@ async def import_runs(chosen: settings.Settings, run_ids: Collection[str], folde
     refuse_same(chosen, folder)
     with _held(folder, make=False) as source:
         found = transfer.run_ids(source)
-        async with build(chosen, OpenMode(alone=True)) as application:
+        async with _opened(chosen) as application:
             return {run_id: await application.store.maintenance.bring_in(run_id, source) for run_id in run_ids or found}
 
 
@@ -56,6 +56,16 @@ def refuse_same(chosen: settings.Settings, folder: Path) -> None:
     if os.path.realpath(folder) == os.path.realpath(chosen.project.data_directory):
         message = f"{folder} is the data directory of this project; name another folder"
         raise errors.ConfigurationError(message, code="transfer_refused")
+
+
+@contextlib.asynccontextmanager
+async def _opened(chosen: settings.Settings) -> AsyncIterator[Application]:
+    try:
+        async with build(chosen, OpenMode(alone=True)) as application:
+            yield application
+    except errors.DataDirectoryBusy as busy:
+        # No service copies runs: its address would be no help.
+        raise errors.DataDirectoryBusy(f"{busy.message}: stop it first", detail=busy.detail | {"url": None}) from None
 
 
 @contextlib.contextmanager

@@ -139,7 +139,7 @@ class Activities:
             try:
                 yield
             except Superseded:
-                raise ApplicationError("superseded", type=messages.SUPERSEDED, non_retryable=True) from None
+                raise _expected("superseded", type=messages.SUPERSEDED) from None
             except NoCapacity:
                 raise _full() from None
             # The history would keep the causes of an error, too, and they quote recipes and outputs.
@@ -149,7 +149,8 @@ class Activities:
                 if parked.reason in decisions.LIMIT_REASONS:
                     # Amounts and names of limits, by which the run continues when there is room.
                     facts = dataclasses.replace(facts, detail=dict(error.detail))
-                raise ApplicationError(message, facts, type=messages.PARKED, non_retryable=True) from None
+                _log.info("the run is paused: %s", message, extra={"run_id": run_id})
+                raise _expected(message, facts, type=messages.PARKED) from None
             except (errors.NondeterminismFault, errors.DriverFault) as fault:
                 message = await self._steps.masked(run_id, fault.message)
                 raise ApplicationError(message, type=fault.code, non_retryable=True) from None
@@ -161,6 +162,11 @@ class Activities:
                 _log.exception("an activity failed", extra={"run_id": run_id})
                 message = await self._steps.masked(run_id, str(error))
                 raise ApplicationError(message, type=type(error).__name__) from None
+
+
+def _expected(message: str, *details: Any, type: str) -> ApplicationError:
+    """Return what is no failure of the worker, and is logged without a traceback."""
+    return ApplicationError(message, *details, type=type, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
 
 
 def _full() -> ApplicationError:

@@ -21,6 +21,12 @@ _LAST_SECONDS = 0.2
 
 _ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}")
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
+_FOREIGN = (
+    "h2 protocol",
+    "http2 error",
+    "broken pipe",
+    "operation was canceled",
+)  # What the library says where a server speaks no gRPC.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,13 @@ def _refused(target: Target, error: RPCError) -> errors.ConfigurationError:
 
 def _away(target: Target, reason: str) -> errors.ConfigurationError:
     reasons = _REASON.findall(reason)
-    message = f"the Temporal server at {target.address} cannot be reached: {reasons[-1] if reasons else reason:.200};"
+    found = reasons[-1] if reasons else reason
+    if any(sign in found for sign in _FOREIGN):
+        what = f"what listens at {target.address} does not answer as a Temporal server does ({found:.200}): "
+        message = (
+            what + "name the server's address, by default with port 7233, with --temporal or CONTROL_ROOM_TEMPORAL"
+        )
+        return errors.ConfigurationError(message, code="temporal_away")
+    message = f"the Temporal server at {target.address} cannot be reached: {found:.200};"
     message += " start it, or name another one with --temporal or CONTROL_ROOM_TEMPORAL"
     return errors.ConfigurationError(message, code="temporal_away")

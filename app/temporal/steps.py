@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -82,7 +83,9 @@ class Steps:
             fault = await asyncio.to_thread(find, start, True)
         if fault is not None:
             key = step.attempt.ask.key
-            error = errors.StepError(fault.message, code=fault.code, detail=fault.detail, key=key)
+            # The project has one path on all machines; a machine on which it has another one is not told by the code.
+            message = f"On the machine {socket.gethostname()}: {fault.message}"
+            error = errors.StepError(message, code=fault.code, detail=fault.detail, key=key)
             raise run_equipment.Parked(fault.code, error)
         found.looked_at = taken
 

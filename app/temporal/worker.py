@@ -41,6 +41,7 @@ class WorkerLimits:
     serves: frozenset[str] = frozenset()  # Capabilities of the steps that it performs.
     services: frozenset[str] = frozenset()
     """Backends that are models behind HTTP, whose steps need no placed worker."""
+    folder: str = ""  # Identity of the data directory in the folder that workers share; empty: there is none.
     steps: int = 8  # Steps that it performs.
     grace_seconds: float = 10.0  # Time that steps in flight get at a stop.
 
@@ -70,7 +71,7 @@ async def working(
         nexus_supplier=FixedSizeSlotSupplier(1),
     )
     few: Any = {"activity_task_poller_behavior": PollerBehaviorSimpleMaximum(_POLLERS), **shared}
-    entry = worker_roster.Entry(worker=_identity(limits), serves=limits.serves)
+    entry = worker_roster.Entry(worker=_identity(limits), serves=limits.serves, folder=limits.folder)
     async with AsyncExitStack() as working:
         await working.enter_async_context(entry.listed(client, limits.queue))
         for queue, performs in _step_queues(activities, limits).items():

@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, PollActi
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from app import clock
+from app import clock, errors
 from app.domain import capabilities, operations
 from app.engine import aio
 from app.temporal import messages
@@ -44,10 +44,14 @@ class Entry:
 
     worker: str  # Identity of its data directory where runs are placed on workers; otherwise empty.
     serves: frozenset[str]  # Capabilities; `*`: everything, since there are too many to be listed.
+    folder: str = ""
+    """Identity of the data directory in the folder that workers share; empty: they share none, or it is elsewhere."""
 
     def written(self) -> str:
         """Return it as the identity of a poller."""
-        text = f"{os.getpid()}@{socket.gethostname()} {self.worker or '-'} {','.join(sorted(self.serves))}"
+        text = (
+            f"{os.getpid()}@{socket.gethostname()} {self.worker or '-' + self.folder} {','.join(sorted(self.serves))}"
+        )
         return text if len(text) <= _LONGEST else f"{text.rpartition(' ')[0]} {_EVERYTHING}"
 
     @classmethod
@@ -56,7 +60,8 @@ class Entry:
         parts = identity.split(" ")
         if len(parts) != 3:
             return None
-        return cls(worker=parts[1].removeprefix("-"), serves=frozenset(parts[2].split(",")))
+        at, serves = parts[1], frozenset(parts[2].split(","))
+        return cls(worker="", serves=serves, folder=at[1:]) if at.startswith("-") else cls(worker=at, serves=serves)
 
     @asynccontextmanager
     async def listed(self, client: Client, queue: str) -> AsyncIterator[None]:
@@ -93,6 +98,39 @@ class Entry:
             _log.info("the worker is listed for a while longer: %s", error)
         finally:
             await aio.end(poll)
+
+    async def check(self, client: Client, queue: str, now: datetime) -> None:
+        """Refuse to work beside workers that keep workspaces in another way, or share another folder.
+
+        Steps would be performed where the files of their run are not.
+
+        Raises:
+            errors.ConfigurationError: `workspaces_differ`.
+        """
+        try:
+            asked = await _pollers(client, queue)
+        except RPCError as error:
+            _log.info("the other workers are not known: %s", error)
+            return
+        for identity in _present(asked):
+            other, name = Entry.read(identity), identity.partition(" ")[0]
+            if other is None or now - asked[identity] > _STALE or not (differs := self._differs(other)):
+                continue
+            raise errors.ConfigurationError(differs.format(name), code="workspaces_differ", detail={"worker": name})
+
+    def _differs(self, other: Entry) -> str:
+        if bool(other.worker) != bool(self.worker):
+            theirs, ours = ("sticky", "shared") if other.worker else ("shared", "sticky")
+            return (
+                f"worker {{}} works with --workspaces {theirs}: start this process with the same, or stop all workers "
+                f"before you start them with --workspaces {ours}"
+            )
+        if self.folder and other.folder and other.folder != self.folder:
+            return (
+                "the project's folder here is not the one of worker {}: with --workspaces shared, one folder is "
+                "mounted on every machine. Mount it here, or start everything with --workspaces sticky"
+            )
+        return ""
 
     def does(self, capability: str) -> bool:
         """Return whether it performs steps of a capability."""

@@ -37,7 +37,7 @@ def moved(working_dir: str, failure: errors.ToolFailed) -> str:
     """Return the message for a run that had begun in a folder and cannot continue there."""
     return (
         f"{failure.message} The run works in {working_dir!r:.200}: put the folder back, or allow it with"
-        " CONTROL_ROOM_ALLOWED_ROOTS, and restart the service; or cancel the run."
+        " CONTROL_ROOM_ALLOWED_ROOTS, and restart the service, or on Temporal the worker; or cancel the run."
     )
 
 

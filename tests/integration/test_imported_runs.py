@@ -6,7 +6,9 @@ import asyncio
 import json
 from pathlib import Path
 
-from app import bootstrap
+import pytest
+
+from app import bootstrap, errors
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -20,7 +22,7 @@ STEPS = {
 
 
 async def test_an_imported_parent_continues_its_child(project: Project, tmp_path: Path) -> None:
-    """Its step finds the child that it had started, and starts no other."""
+    """Its step finds the child that it had started, and starts no other; runs are not copied beside their service."""
     for name, steps in STEPS.items():
         whole = {"schema": "1.7", "name": name, "description": name, "version": "1.0.0", "steps": steps}
         project.write(f".control-room/recipes/amplifier/{name}.yaml", json.dumps(whole))
@@ -32,8 +34,11 @@ async def test_an_imported_parent_continues_its_child(project: Project, tmp_path
                 await served.moment()
         [child] = children
         await service.until(child["run_id"], step="second")
+        kept, other = tmp_path / "kept", served.chosen(project, data=Path(".other"))
+        with pytest.raises(errors.DataDirectoryBusy, match="stop it first") as refused:
+            await bootstrap.export_runs(served.chosen(project), [], kept)
+    assert (kept.exists(), refused.value.detail["url"]) == (False, None)
     project.write("go", "")
-    kept, other = tmp_path / "kept", served.chosen(project, data=Path(".other"))
     await bootstrap.export_runs(served.chosen(project), [], kept)
     await bootstrap.import_runs(other, [], kept)
     async with served.in_process(project, data=Path(".other")) as service:

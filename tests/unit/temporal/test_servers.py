@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import atexit
 import socket
+from typing import Any
 
 import pytest
 
 pytest.importorskip("temporalio")
+
+from temporalio.client import Client
 
 from app import errors
 from app.temporal import server
@@ -42,6 +45,22 @@ async def test_a_server_that_is_silent_is_not_waited_for(monkeypatch: pytest.Mon
         pytest.raises(errors.ConfigurationError, match=r"cannot be reached: no answer in 0\.1 s"),
     ):
         await server.connect(server.Target(address=f"127.0.0.1:{listening.getsockname()[1]}"))
+
+
+@pytest.mark.parametrize("said", ["h2 protocol error: http2 error", "stream closed because of a broken pipe"])
+async def test_another_kind_of_server_is_not_called_away(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A web server or a database at the address is told from a server that is not there.
+
+    The words are the library's. Which of them it has for one server differs from try to try, so they are given here.
+    """
+
+    async def connect(*_: Any, **__: Any) -> Client:
+        raise RuntimeError(f'Failed client connect: Status {{ code: Unknown, message: "{said}" }}')
+
+    monkeypatch.setattr(server.Client, "connect", connect)
+    with pytest.raises(errors.ConfigurationError, match="does not answer as a Temporal server does") as refused:
+        await server.connect(server.Target(address="127.0.0.1:5432"))
+    assert (refused.value.code, said in refused.value.message) == ("temporal_away", True)
 
 
 async def test_threads_of_the_library_end_before_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("temporalio")
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from temporalio.service import RPCError, RPCStatusCode
 
+from app import errors
 from app.clock import FakeClock
 from app.domain import operations
 from app.temporal import worker_roster
@@ -93,3 +94,33 @@ async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch:
 
     assert listed == {}
     assert await rolled.lacks(COMMAND, None) == {"commands": "no worker serves commands"}
+
+
+@pytest.mark.parametrize(
+    ("here", "other", "seconds", "refused"),
+    [
+        ({"worker": "one"}, {"worker": "two"}, 0, ""),
+        ({"worker": "one"}, {"worker": ""}, 0, "works with --workspaces shared: start this process with the same"),
+        ({"worker": ""}, {"worker": "two"}, 25, "works with --workspaces sticky"),
+        ({"worker": ""}, {"worker": "two"}, 26, ""),
+        ({"worker": "", "folder": "a"}, {"worker": "", "folder": "a"}, 0, ""),
+        ({"worker": "", "folder": "a"}, {"worker": "", "folder": "b-c"}, 0, "the project's folder here is not"),
+        ({"worker": "", "folder": "a"}, {"worker": ""}, 0, ""),
+    ],
+)
+async def test_workers_that_keep_workspaces_otherwise_are_not_joined(
+    here: dict[str, str], other: dict[str, str], seconds: int, refused: str
+) -> None:
+    """Nobody starts beside a present worker whose runs keep their files in another way, or in another folder."""
+    clock = FakeClock()
+    server: Any = Server(clock, silent)
+    server.asked[worker_roster.Entry(serves=frozenset({"tools"}), **other).written()] = clock.now()
+    clock.advance(seconds)
+    mine = worker_roster.Entry(serves=frozenset(), **here)
+    if not refused:
+        await mine.check(server, "runs", clock.now())
+        return
+
+    with pytest.raises(errors.ConfigurationError, match=refused) as caught:
+        await mine.check(server, "runs", clock.now())
+    assert caught.value.code == "workspaces_differ"
