@@ -86,10 +86,13 @@ class Facts:
             task: The task that it belongs to; an ending that the task already has is not read again.
             ending: How it ended, as far as its folder says; the engine may have taken it up again since.
         """
-        standing = self._engine.standing(run_id)
+        standing, view = self._engine.standing(run_id), self._engine.view(run_id)
+        is_over = view is not None and view.status.finished
+        if task is not None and task.status is plans.TaskState.FAILED and (is_over or self._store.lags(run_id)):
+            # After a power cut the engine opens runs that had ended once more. Nobody has sent this one on.
+            standing = view = None
         if standing is not None:
             return rules.RunFact(status=standing.status)
-        view = self._engine.view(run_id)
         if view is not None:
             if view.status.finished and not self._engine.elsewhere:
                 # Lists learn last how a run has ended, and no plan may be ahead of them.

@@ -601,6 +601,22 @@ def test_the_promises_of_a_plan_hold() -> None:
     stateful.run_state_machine_as_test(AnyPlan, settings=_tried(12))
 
 
+@pytest.mark.parametrize("passings", [3, 10])
+def test_a_failed_task_is_not_under_way_again_after_a_power_cut(passings: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run is opened once more, since its row is lost; that is no reason to begin it before its dependency."""
+    monkeypatch.setattr(hypothesis, "note", str)
+    plan = AnyPlan()
+    try:
+        plan.make([("sweep", []), ("sweep", [])], begin=True)
+        plan.finish_all(well=False)
+        plan.let_depend(pick=0, picks=[1])
+        plan.crash_soon(passings=passings, lose_unsynced=True)
+        plan.describe(pick=0, kind="paint")
+        plan.restart()
+    finally:
+        plan.teardown()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_the_promises_of_many_plans_hold() -> None:
