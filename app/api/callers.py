@@ -7,16 +7,15 @@ import contextlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
-from starlette.types import Message, Receive, Scope, Send
-from starlette.websockets import WebSocketDisconnect
+from starlette.types import Receive, Scope, Send
 
 from app import errors, settings
-from app.api import problems, refusals, roles
+from app.api import key_watch, problems, refusals, roles
 from app.api.use_cases import Services
 from app.domain import access, authors, keys, plain
 
@@ -49,7 +48,6 @@ _LARGEST_PORT = 65535
 _STRANGER = access.Caller(role=access.Role.VIEWER)
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _MOST_SPELLED = 64
-_POLICY = 1008
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never listened on
 
 
@@ -122,10 +120,6 @@ class Credentials:
     def holder(self, sha256: str) -> access.Caller | None:
         """Return who asks with the secret of a hash; None: its key does not count any more."""
         return self.ring.caller(sha256)
-
-
-class Ended(Exception):
-    """The key of a stream does not count any more."""
 
 
 class SiteGuard:
@@ -208,34 +202,18 @@ class TokenGuard:
             self._table = roles.Table(await self._routes())
         return self._table.needed(method, path)
 
-    def while_valid(self, scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
-        """Return the ways to and from a client, which end when its key does not count any more."""
+    @contextlib.asynccontextmanager
+    async def while_valid(self, scope: Scope, receive: Receive, send: Send) -> AsyncIterator[tuple[Receive, Send]]:
+        """Provide the ways to and from a client, which end when its key does not count any more."""
         caller: access.Caller = scope[CALLER]
         if caller.sha256 is None:
-            return receive, send
-
-        # A stream can outlive its key by hours, so the key is looked at again with each message, either way.
-        async def receiving() -> Message:
-            message = await receive()
-            if message["type"] == "websocket.receive" and self.still(caller) is None:
-                return {"type": "websocket.disconnect", "code": _POLICY}
-            return message
-
-        async def sending(message: Message) -> None:
-            # An order that was taken is answered, also the one that has revoked the key.
-            if self.still(caller) is not None or scope.get("method", "GET") != "GET":
-                await send(message)
-                return
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": _POLICY, "reason": "unauthorized"})
-                raise WebSocketDisconnect(_POLICY)
-            if message["type"] == "http.response.body":
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-            else:
-                await problems.of_status(401, _UNAUTHORIZED).response()(scope, receive, send)
-            raise Ended
-
-        return receiving, sending
+            yield receive, send
+            return
+        watched = key_watch.Connection(scope, receive, send, lambda: self.still(caller) is not None)
+        try:
+            yield watched.receive, watched.send
+        finally:
+            await watched.close()
 
     def still(self, caller: access.Caller) -> access.Caller | None:
         """Return a caller as its key lets it in now; None: the key does not count any more."""
@@ -306,7 +284,7 @@ def _name(claimed: str) -> str | None:
 async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with a problem; a WebSocket does not open then."""
     if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": _POLICY, "reason": problem.code})
+        await send({"type": "websocket.close", "code": key_watch.POLICY, "reason": problem.code})
     else:
         await problem.response()(scope, receive, send)
 

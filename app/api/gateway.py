@@ -16,7 +16,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import clock, errors, settings, telemetry
-from app.api import callers, connections, polling, problems, refusals, scoping
+from app.api import callers, connections, key_watch, polling, problems, refusals, scoping
 from app.api.use_cases import Services
 from app.domain import access, plain
 from app.domain.authors import Author
@@ -104,7 +104,7 @@ class Gateway:
                 await self._admit(scope, receive, answer.send)
             else:
                 await self._refuse(refusal, scope, receive, answer.send)
-        except callers.Ended:
+        except key_watch.Ended:
             return
         except (Exception, errors.Fault) as error:
             if scope["type"] != "http":
@@ -128,10 +128,14 @@ class Gateway:
         scope, refusal = self._token.admitted(scope)
         if refusal is None:
             refusal = await self._denial(scope)
-            receive, send = self._token.while_valid(scope, receive, send)
         if refusal is not None:
             await self._refuse(refusal, scope, receive, send)
-        elif scope["type"] != "http":
+            return
+        async with self._token.while_valid(scope, receive, send) as (receive, send):
+            await self._served(scope, receive, send)
+
+    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["method"] == "HEAD":
             await self._head(scope, receive, send)

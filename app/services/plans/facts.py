@@ -89,7 +89,7 @@ class Facts:
         standing, view = self._engine.standing(run_id), self._engine.view(run_id)
         is_over = view is not None and view.status.finished
         if task is not None and task.status is plans.TaskState.FAILED and (is_over or self._store.lags(run_id)):
-            # After a power cut the engine opens runs that had ended once more. Nobody has sent this one on.
+            # After a power cut the engine opens runs that had ended once more: no resume is meant.
             standing = view = None
         if standing is not None:
             return rules.RunFact(status=standing.status)

@@ -57,7 +57,7 @@ async def test_another_kind_of_server_is_not_called_away(said: str, monkeypatch:
     async def connect(*_: Any, **__: Any) -> Client:
         raise RuntimeError(f'Failed client connect: Status {{ code: Unknown, message: "{said}" }}')
 
-    monkeypatch.setattr(server.Client, "connect", connect)
+    monkeypatch.setattr(Client, "connect", connect)
     with pytest.raises(errors.ConfigurationError, match="does not answer as a Temporal server does") as refused:
         await server.connect(server.Target(address="127.0.0.1:5432"))
     assert (refused.value.code, said in refused.value.message) == ("temporal_away", True)
