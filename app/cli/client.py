@@ -13,8 +13,16 @@ T = TypeVar("T")
 JsonObject = dict[str, Any]  # A JSON object, as the REST interface documents it.
 
 
+# Without `--server` a command opens the project's folder itself, which a service may own. Refusing everything would
+# make `runs list` useless while runs execute; allowing everything would let two processes decide about one run.
+#
+# Three kinds of access. Commands that read take no lock and change nothing. `run` starts a run of its own beside a
+# service, with the lock of its own run folder. Commands that change runs or rebuild the index take the service's lock
+# while they work; if a service holds it, they name the `--server` address that it left in `service.json`.
+#
+# Price: while `runs resume` executes in process, no service can start on that folder.
 class Access(Enum):
-    """What a command does to a folder (docs/decisions/0051)."""
+    """What a command does to a folder."""
 
     READ = "read"  # Reads stored files; works while a service runs.
     EXAMINE = "examine"  # Looks at what would execute, and changes nothing; works while a service runs.

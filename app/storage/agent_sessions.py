@@ -1,6 +1,15 @@
 """Agent sessions on a disk: a folder for each conversation, with its record, its claim and its turns."""
 
-# Why: docs/decisions/0105.
+# Our id of a conversation and its program's, what was said if the backend remembers nothing, and who is speaking are
+# not facts of one run: a later run continues the conversation. Journals belong to one run each, and the index may lose
+# rows.
+#
+# `sessions/agents/<id>/` contains `session.json`, `turns.jsonl`, `claim.json` and, during a prompt, `holder.json`; each
+# is replaced or appended with a sync before anything is sent. Ids that are unsafe as file names are hashed. Turns that
+# belong together are one line. A torn last line is cut off; anything else unreadable is the error
+# `agent_session_damaged`, since silently starting a conversation anew is worse than a failed step.
+#
+# Price: two or three syncs for the first prompt of a conversation.
 
 from __future__ import annotations
 

@@ -1,6 +1,15 @@
 """The driver of plain prompts: one prompt in a conversation, and its reply. No recipe files are written in it."""
 
-# Why: docs/decisions/0109.
+# Between recipes a client prompts the agent. The reply may take an hour and costs money. If only the connection held
+# it, a lost connection or a crash would lose what was paid for, and a second client could speak into the same
+# conversation.
+#
+# A prompt over the WebSocket is a run with one agent call, executed by the driver `prompt`. It is durable before it
+# begins, holds its conversation like any run, and is counted, listed, cancelled and resumed. `prompt` has no recipe
+# files, so no project recipe can replace it. A prompt shares its workspace: a person who asks while a recipe works
+# wants the answer now.
+#
+# Price: two syncs more than a bare call, and a folder per prompt.
 
 from __future__ import annotations
 

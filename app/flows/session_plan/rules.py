@@ -4,7 +4,15 @@ Pure: plans in, plans out. `moves` has what takes a plan or a task from one stat
 change.
 """
 
-# Why: docs/decisions/0191.
+# The format lists the states of a task but not what moves it from one to another. Every place that sets a status can
+# forget a dependent task, and people change plans while their runs continue.
+#
+# A task's status is one function of its fields, of the other tasks and of its run, computed anew with every change. A
+# started task has the status of its run; `done` is final. For other tasks a question comes before a dependency. People
+# only set a force, an answer, a retry or an edit. A failed plan whose tasks are all done is done. Task numbers are
+# never reused, since the run of a task is found by session, number and attempt.
+#
+# Price: every change looks at all tasks: under a millisecond for two hundred.
 
 from __future__ import annotations
 

@@ -1,6 +1,13 @@
 """Creation: builds a run's folder aside, moves it into place at once, and holds it until the run is opened."""
 
-# Why: docs/decisions/0075.
+# With a commit log a new run's folder is not synced, so a power cut can leave any part of it. Under its final name a
+# torn `start.json` could be an accepted run that is damaged, or one that was never acknowledged.
+#
+# The folder is built aside, `start.json` committed to the log, and the folder renamed only then: what is in `runs/` was
+# committed, everything else is swept. A deleted or refused run stays in the trash until no segment mentions it, so that
+# recovery does not recreate it. A new run stays open until its first use, which is usually at once.
+#
+# Price: one file descriptor for each such run, at most 256.
 
 from __future__ import annotations
 

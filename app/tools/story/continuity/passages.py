@@ -3,7 +3,15 @@
 `She gave Kael her ring` is read as `@2 gave @1 @2's ring`, so that the rules need no grammar of names.
 """
 
-# Why: docs/decisions/0244.
+# The story tools must find contradictions in unknown prose. English models of statistical parsers are published outside
+# the package index; a download at run time is out of the question. Taggers with data of their own bring large
+# dependencies and do not tell whose eyes are meant.
+#
+# `app/tools/story/continuity` reads prose with closed word classes and patterns. One pass first replaces names and
+# pronouns by whom they mean: `She gave Kael her ring` becomes `@2 gave @1 @~2's ring`, marked by certainty. The rules
+# of every kind read only these passages. No library is added, and the same text gives the same facts on every machine.
+#
+# Price: an expression that no pattern knows is not read; contradictions says how much that is.
 
 from __future__ import annotations
 
