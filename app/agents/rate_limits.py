@@ -66,6 +66,19 @@ class RateLimit(live_steps.BackendQueue):
         """Return until when the service wants no prompt."""
         return self._paused_until if self._pause_seconds() else None
 
+    @property
+    def limit(self) -> str | None:
+        """Return the setting that lets no prompt begin now; of two that other processes count, too, both."""
+        if self.until is not None:
+            return None
+        reached = {
+            "max_per_minute": self._per_minute is not None and len(self._begun) >= self._per_minute,
+            "max_parallel": self._most is not None and self._running >= self._most,
+        }
+        named = [name for name, is_reached in reached.items() if is_reached] or list(reached)
+        found = [f"{name}: {most}" for name in named if (most := getattr(self._config, name)) is not None]
+        return ", ".join(found) or None
+
     def pause(self, seconds: float) -> None:
         """Let no prompt begin for a time, as the service wants it; a longer pause stays."""
         until = self._clock.now() + timedelta(seconds=min(max(seconds, 0.0), _LONGEST_PAUSE_SECONDS))

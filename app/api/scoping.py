@@ -189,8 +189,7 @@ def _labelled(limits: access.Scope, labels: Mapping[str, str]) -> dict[str, str]
 
 async def _run(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
     run_id = place["run_id"]
-    missing = errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
-    await within(services, limits, run_id, missing)
+    await within(services, limits, run_id, errors.no_run(run_id))
 
 
 async def _gate(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:

@@ -72,7 +72,8 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         identity = directory_of(project, platform).prepare()
         if chosen.engine.workspaces == "sticky":
             placement = messages.Placement(worker=identity, gone_seconds=chosen.engine.worker_gone_seconds)
-        elif project.data_directory.is_relative_to(project.project):
+        elif project.data is None:
+            # Machines that share a folder may have data directories of their own beside one another in it.
             folder = identity
 
     async def check(store: Store) -> None:

@@ -34,6 +34,8 @@ class Queued(shapes.Shape):
     backend: str  # Name of the backend.
     until: shapes.Instant | None = shapes.omitted()
     """Until when its service wants no prompt, as it said with a 429."""
+    limit: str | None = shapes.omitted()
+    """Setting of the backend that it waits for, with its value: `max_per_minute: 5` or `max_parallel: 2`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

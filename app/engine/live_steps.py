@@ -37,6 +37,11 @@ class BackendQueue:
         """Return until when no prompt begins, if that is known."""
         return None
 
+    @property
+    def limit(self) -> str | None:
+        """Return the setting that lets no prompt begin now, with its value."""
+        return None
+
     @asynccontextmanager
     async def waiting(self, step: LiveStep) -> AsyncIterator[None]:
         """Show a step as waiting during the block; one step at a time is at the head."""

@@ -66,7 +66,7 @@ def shown(step: StepAttempt) -> views.OpenStep:
 def _queued(step: StepAttempt, queue: BackendQueue) -> views.Queued:
     place, count = queue.place_of(step)
     until = None if queue.until is None else clock.stamp(queue.until)
-    return views.Queued(place=place, of=count, backend=queue.backend, until=until)
+    return views.Queued(place=place, of=count, backend=queue.backend, until=until, limit=queue.limit)
 
 
 def waits(steps: Iterable[StepAttempt], due: Mapping[str, str]) -> list[StepWait]:

@@ -167,8 +167,9 @@ class Supervisor:
                 folders = [str(self._folder.absolute()), tempfile.gettempdir()]
                 arguments = [str(series), str(self._files), self._containment, *folders]
                 self._register = str(self._folder / command_register.name_of(series))
-                start = launcher_client.LauncherClient.start
-                self._launcher = start(arguments, self._environ, self._forget, self._sweep)
+                self._launcher = launcher_client.LauncherClient.start(
+                    arguments, self._environ, self._forget, self._sweep
+                )
             except OSError as error:
                 if workspace_faults.passes(error.errno):
                     raise workspace_faults.waits(str(self._folder), error) from error
@@ -188,10 +189,9 @@ class Supervisor:
             self._launcher = None
 
     def _sweep(self) -> None:
-        for swept in sweeping.sweep(self._folder):
-            if swept.killed:
-                facts = {"run_ids": swept.run_ids, "killed": swept.killed, "survivors": swept.survivors}
-                _log.warning("killed leftover processes of commands", extra=facts)
+        for swept in (each for each in sweeping.sweep(self._folder) if each.killed):
+            facts = {"run_ids": swept.run_ids, "killed": swept.killed, "survivors": swept.survivors}
+            _log.warning("killed leftover processes of commands", extra=facts)
 
 
 def _start(number: int, request: Request, env: Mapping[str, str | None]) -> tuple[launcher_protocol.Start, list[int]]:

@@ -101,7 +101,7 @@ class BulkOrders:
 
     async def _refuse_outside(self, run_id: str, scope: access.Scope, labels: Mapping[str, str | None]) -> None:
         if not await self._runs.is_within(run_id, scope):
-            raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+            raise errors.no_run(run_id)
         if labels and not await self._runs.is_within(run_id, scope, labels):
             raise errors.Denied("with these labels the run would be outside of your key's limits", code="out_of_scope")
 

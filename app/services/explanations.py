@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -126,7 +127,7 @@ class Explanations:
 
     async def _of_view(self, run_id: str, view: views.RunView) -> _Found:
         if view.status.finished:
-            return _Found(status=view.status, causes=[rest_causes.ending(run_id, view)])
+            return _Found(status=view.status, causes=[await self._ended(run_id, view)])
         unreadable, fault = self._store.unreadable(run_id) or view.unreadable, self._engine.obstacle(run_id)
         if unreadable is not None:
             return _Found(status=view.status, causes=[rest_causes.unreadable(run_id, unreadable)])
@@ -145,6 +146,17 @@ class Explanations:
         if view.status is states.RunState.PENDING:
             return _Found(status=view.status, causes=before)
         return await self._of_steps(run_id, view, before)
+
+    async def _ended(self, run_id: str, view: views.RunView) -> Cause:
+        cause, above = rest_causes.ending(run_id, view), view.start.parent_run_id
+        if view.status is not states.RunState.CANCELLED or above is None:
+            return cause
+        # A run of another project may have started it.
+        with contextlib.suppress(errors.NotFound):
+            if (await self._store.summary(above)).status == states.RunState.CANCELLED:
+                text = f"{cause.text}, as was run {above}, which started it"
+                return dataclasses.replace(cause, text=text, act=f"control-room runs resume {above}")
+        return cause
 
     def _queued(self, view: views.RunView, standing: run_engine.Standing | None) -> _Found:
         run_id, since = view.start.run_id, view.updated_at

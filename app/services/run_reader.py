@@ -360,7 +360,7 @@ def check_run_id(run_id: str) -> None:
     """
     check_form(run_id)
     if clock.is_internal(run_id):
-        raise _missing(run_id)
+        raise errors.no_run(run_id)
 
 
 def check_form(run_id: str) -> None:
@@ -370,11 +370,7 @@ def check_form(run_id: str) -> None:
         errors.NotFound: `run_not_found`.
     """
     if not re.fullmatch(clock.RUN_ID_PATTERN, run_id):
-        raise _missing(run_id)
-
-
-def _missing(run_id: str) -> errors.NotFound:
-    return errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+        raise errors.no_run(run_id)
 
 
 def _standing(view: views.RunView, standing: run_engine.Standing) -> views.RunView:

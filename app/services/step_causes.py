@@ -118,6 +118,8 @@ def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_afte
         text = f"{step} is number {wait.queued.place} of {wait.queued.of} in the queue of backend {wait.queued.backend}"
         if wait.queued.until is not None:
             text += f", whose service accepts no prompt before {wait.queued.until}"
+        elif wait.queued.limit is not None:
+            text += f", which has {wait.queued.limit} in agents.json"
         return _of(run_id, "backend_queue", text, wait.since, wait.key, until=wait.queued.until)
     if wait.step is not None and (again := wait.step.refused_until) is not None and again > now:
         until = clock.stamp(again)

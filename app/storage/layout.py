@@ -73,7 +73,7 @@ def run_folder(run_id: str) -> str:
         errors.NotFound: no run can have that id.
     """
     if not _RUN_ID.fullmatch(run_id):
-        raise no_run(run_id)
+        raise errors.no_run(run_id)
     return f"{RUNS}/{run_id}"
 
 
@@ -84,11 +84,6 @@ def run_of(path: str) -> tuple[str, str] | None:
     first, _, rest = path.partition("/")
     run_id, _, file = rest.partition("/")
     return (run_id, file or ".") if first == RUNS and _RUN_ID.fullmatch(run_id) else None
-
-
-def no_run(run_id: str) -> errors.NotFound:
-    """Return the error for a run that does not exist."""
-    return errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found", detail={"run_id": run_id[:80]})
 
 
 def new_folder(run_id: str) -> str:

@@ -45,7 +45,7 @@ class Entry:
     worker: str  # Identity of its data directory where runs are placed on workers; otherwise empty.
     serves: frozenset[str]  # Capabilities; `*`: everything, since there are too many to be listed.
     folder: str = ""
-    """Identity of the data directory in the folder that workers share; empty: they share none, or it is elsewhere."""
+    """Identity of `.control-room` in the folder that workers share; empty: they share none, or have data elsewhere."""
 
     def written(self) -> str:
         """Return it as the identity of a poller."""

@@ -118,6 +118,24 @@ async def test_an_agent_at_work_and_a_prompt_behind_it(project: Project, held: H
     assert "(backend_queue)" in told["chain"][1]["text"]
 
 
+async def test_a_prompt_behind_the_limit_of_its_backend(project: Project, held: Held) -> None:
+    """The setting that lets a prompt wait is named, with its value."""
+    project.say("*", text=REPLY, delay_seconds=DELAY_SECONDS)
+    agents = json.loads((project.data / "agents.json").read_text())
+    agents["backends"]["said"] = {**agents["backends"]["said"], "max_parallel": 1}
+    project.write(".control-room/agents.json", json.dumps(agents))
+    asking.add(project, "both", {"gather": {"a": [{"speak": "a"}], "b": [{"speak": "b"}]}})
+    async with asking.in_process(project) as service:
+        run_id = await service.start("both")
+        told = await until_told(service, run_id, "backend_queue")
+        shown = await service.show(run_id)
+        held.release()
+
+    queued = [step["queued"] for step in shown["steps"] if "queued" in step]
+    assert kinds(told) == [(run_id, "agent"), (run_id, "more")]
+    assert queued == [{"place": 1, "of": 1, "backend": "said", "limit": "max_parallel: 1"}]
+
+
 async def test_a_call_behind_the_call_of_another_run(project: Project, held: Held) -> None:
     """Within a budget of tokens a call names the run whose call it waits for, and what to do if that one waits, too;
     a run that names its parent does not wait.
@@ -228,6 +246,25 @@ async def test_pauses_and_endings(project: Project) -> None:
     assert "act" not in told[denied]
     assert told[failed]["text"] == "It failed: none.md is missing [missing]"
     assert told[failed]["act"] == f"control-room runs resume {failed}"
+
+
+async def test_a_child_cancelled_with_its_parent(project: Project) -> None:
+    """It names the run that started it, which is the one to resume; the id of a plan is told from that of a run."""
+    asking.add(project, "top", {"child": "go", "recipe_id": "ship"})
+    asking.add(project, "ship", *asking.SHIP)
+    async with asking.in_process(project) as service:
+        top = await service.start("top")
+        await until_told(service, top, "asks: Ship it?")
+        await service.http.post(f"/api/runs/{top}/cancel")
+        [child] = (await service.http.get(f"/api/runs?parent_run_id={top}")).json()
+        await service.until(child["run_id"], "cancelled")
+        await service.until(top, "cancelled")
+        told = (await why(service, child["run_id"]))["chain"][0]
+        plan = await service.http.get("/api/runs/sp_5h2m9q0x7c/why")
+
+    assert told["text"] == f"It was cancelled, as was run {top}, which started it"
+    assert told["act"] == f"control-room runs resume {top}"
+    assert "plans have such ids: control-room plan show sp_5h2m9q0x7c" in plan.json()["detail"]
 
 
 async def test_a_parked_run(project: Project) -> None:

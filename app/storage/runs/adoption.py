@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app import clock
+from app import clock, errors
 from app.domain import decisions, plain, records, runs, states
 from app.storage import layout
 from app.storage.disk import disk_port
@@ -80,7 +80,7 @@ def read_manifest(files: Disk, run_id: str) -> dict[str, Any]:
     """
     path = f"{layout.run_folder(run_id)}/{layout.MANIFEST}"
     if not files.has_file(path):
-        raise layout.no_run(run_id)
+        raise errors.no_run(run_id)
     manifest = _object(files, path)
     if not isinstance(manifest.get("recipe_id"), str):
         raise damage.corrupt(run_id, layout.MANIFEST, "cannot be read, and there is no start.json")

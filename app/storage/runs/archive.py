@@ -211,7 +211,7 @@ class Archive:
 
     def _make_sure_of(self, run_id: str) -> None:
         if not self._context.disk.has_folder(layout.run_folder(run_id)):
-            raise layout.no_run(run_id)
+            raise errors.no_run(run_id)
 
 
 def _json(files: disk_port.Disk, path: str) -> Any | None:

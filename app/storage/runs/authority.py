@@ -94,7 +94,7 @@ def lock_run(files: Disk, run_id: str) -> Lock:
     try:
         lock = files.lock(layout.run_folder(run_id))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise layout.no_run(run_id) from error
+        raise errors.no_run(run_id) from error
     if lock is None:
         message = f"run {run_id} is being written by another process"
         raise errors.Conflict(message, code="run_busy", detail={"run_id": run_id})
@@ -189,7 +189,7 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
         content = disk.read(f"{layout.run_folder(run_id)}/{layout.START}")
     except (FileNotFoundError, NotADirectoryError) as error:
         refuse_lost_start(disk, run_id)
-        raise layout.no_run(run_id) from error
+        raise errors.no_run(run_id) from error
     except OSError as error:
         raise damage.corrupt(run_id, layout.START, f"cannot be loaded as a file ({error.strerror})") from error
     try:

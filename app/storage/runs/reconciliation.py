@@ -94,7 +94,7 @@ class Reconciliation:
             row = await self._context.index.get_run(run_id)
         summary = row.summary if row is not None else self.unread.get(run_id)
         if summary is None:
-            raise layout.no_run(run_id)
+            raise errors.no_run(run_id)
         newest = self._context.ended.get(run_id, summary)
         return self.unread.marked([newest])[0] if self._context.read_faults.found else newest
 

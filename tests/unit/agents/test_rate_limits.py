@@ -75,13 +75,14 @@ async def test_so_many_a_minute() -> None:
     await line.ask(3)
     before, shown = list(line.begun), [step.queue for step in line.steps]
     places = [line.limit.place_of(line.steps[number]) for number in (2, 3)]
+    named = line.limit.limit
     await line.pass_by(40)
     middle = list(line.begun)
     await line.pass_by(20)
 
     assert (before, middle, line.begun) == ([0, 1], [0, 1, 2], [0, 1, 2, 3])
     assert shown == [None, None, line.limit, line.limit]
-    assert places == [(1, 2), (2, 2)]
+    assert (places, named) == ([(1, 2), (2, 2)], "max_per_minute: 2")
     await line.close()
 
 
@@ -89,13 +90,14 @@ async def test_so_many_at_a_time() -> None:
     """A prompt beyond the number begins when another is over, in the order of asking; a cancelled one is passed by."""
     line = Line(max_parallel=2)
     await line.ask(5)
-    before = list(line.begun)
+    before, named = list(line.begun), line.limit.limit
     line._tasks[2].cancel()
     await line.end(1)
     after = list(line.begun)
     await line.end(0)
 
     assert (before, after, line.begun) == ([0, 1], [0, 1, 3], [0, 1, 3, 4])
+    assert named == "max_parallel: 2"
     await line.close()
 
 

@@ -33,7 +33,7 @@ export function Cost() {
   const path = withQuery("/api/usage", { by, label_key: by === "label" ? key : "", created_after: since(days), session_id: query.get("session_id"), utc_offset: offset() });
   const usage = useLive(asks ? path : null, { on: aboutRuns, every: 10_000 });
   return html`
-    <${PageTitle} title="Cost" lead="Tokens and money of runs, as providers reported them. ≈ marks an estimate from the price list of the project. A call with neither is shown as unknown; one that reported no tokens either is not listed, but counts in budgets." />
+    <${PageTitle} title="Cost" lead=${html`Tokens and money of runs, as providers reported them. ≈ marks an estimate from the <a href="/rules">prices</a> of the project. A call with neither is shown as unknown; one that reported no tokens either is not listed, but counts in budgets.`} />
     <${Choices} by=${by} days=${days} shows=${shows} label=${key} />
     <${Fault} error=${usage.error} retry=${usage.refresh} />
     ${!asks && html`<${Empty} title="Which label?"><p>Enter the name of a label above, such as <code>book</code>.</p></${Empty}>`}
