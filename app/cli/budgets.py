@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, formats, options, terminal
+from app.cli import arguments, exit_codes, formats, options, recipe_names, terminal
 from app.cli.client import Access, Client, JsonObject, use_case
 from app.cli.plain_commands import shown
 from app.domain import authors
@@ -103,7 +103,9 @@ def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...]
             raise click.UsageError("A budget needs a limit: give --max-cost, --max-tokens or --max-calls.")
         return await client.call(put_budget, name, changed)
 
-    return exit_codes.shown(place.work(put, put_budget.access), as_json, lambda shown: _table([shown]))
+    found = place.work(put, put_budget.access)
+    recipe_names.point_out(place, [given["recipe_id"]])
+    return exit_codes.shown(found, as_json, lambda shown: _table([shown]))
 
 
 def _changed(name: str, known: Mapping[str, Any], given: Mapping[str, Any], lifted: Sequence[str]) -> Budget:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from app.cli import arguments, exit_codes, options
+from app.cli import arguments, exit_codes, options, recipe_names
 from app.cli.client import JsonObject, UseCase
 
 Table = Callable[[Any], str]  # Makes of an answer what a person reads.
@@ -40,14 +40,25 @@ def removed(wanted: UseCase[[str], None], meaning: str, of: str, name: str = "re
     return remove
 
 
-def replaced(wanted: UseCase[[Mapping[str, Any]], JsonObject], table: Table, meaning: str) -> click.Command:
-    """Return the command `set FILE`, which replaces a document by that of a file."""
+def replaced(
+    wanted: UseCase[[Mapping[str, Any]], JsonObject],
+    table: Table,
+    meaning: str,
+    recipes: Callable[[JsonObject], Iterable[str | None]] = lambda document: (),
+) -> click.Command:
+    """Return the command `set FILE`, which replaces a document by that of a file.
+
+    Args:
+        recipes: Returns the recipes that the document names; those that are not there are pointed out.
+    """
 
     @click.command("set", help=meaning)
     @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
     @options.as_json
     @options.anywhere
     def set_(place: options.Place, as_json: bool, file: Path) -> int:
-        return exit_codes.shown(place.ask(wanted, arguments.read_file(file)), as_json, table)
+        found = place.ask(wanted, arguments.read_file(file))
+        recipe_names.point_out(place, recipes(found))
+        return exit_codes.shown(found, as_json, table)
 
     return set_

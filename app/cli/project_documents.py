@@ -104,9 +104,19 @@ prices.add_command(shown(show_prices, _prices, "Show the prices, in US dollars f
 prices.add_command(replaced(set_prices, _prices, "Replace the prices by those of FILE, a JSON object with `models`."))
 policies.add_command(shown(show_policies, _policies, "Show the policies."))
 policies.add_command(
-    replaced(set_policies, _policies, "Replace the policies by those of FILE, a JSON object with `policies`.")
+    replaced(
+        set_policies,
+        _policies,
+        "Replace the policies by those of FILE, a JSON object with `policies`.",
+        lambda found: [policy["recipe_id"] for policy in found["policies"]],
+    )
 )
 retention.add_command(shown(show_retention, _rules, "Show the rules."))
 retention.add_command(
-    replaced(set_retention, _rules, "Replace the rules by those of FILE, a JSON object with `rules`.")
+    replaced(
+        set_retention,
+        _rules,
+        "Replace the rules by those of FILE, a JSON object with `rules`.",
+        lambda found: [rule["recipe_id"] for rule in found["rules"]],
+    )
 )

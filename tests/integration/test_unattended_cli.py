@@ -62,6 +62,31 @@ def test_commands_work_on_a_folder(tmp_path: Path, cli: Any) -> None:
     assert "[trigger_not_found]" in gone[2]
 
 
+def test_a_recipe_that_is_not_there_is_pointed_out(tmp_path: Path, cli: Any) -> None:
+    """A misspelt budget, policy, rule or key would count for no run; it is kept, with a warning."""
+    project = ("--project", str(Project(tmp_path / "p").root))
+    (tmp_path / "policies.json").write_text('{"policies": [{"recipe_id": "daft", "limits": {"calls": 1}}]}')
+    (tmp_path / "every.json").write_text('{"policies": [{"recipe_id": "*", "limits": {"calls": 1}}]}')
+    (tmp_path / "rules.json").write_text('{"rules": [{"older_than_seconds": 9, "recipe_id": "daft"}]}')
+    orders = [
+        ("budgets", "set", "b", "--recipe", "{}", "--max-calls", "1"),
+        ("policies", "set", str(tmp_path / "policies.json")),
+        ("retention", "set", str(tmp_path / "rules.json")),
+        ("keys", "add", "ada", "--recipe", "{}"),
+    ]
+    cli("keys", "add", "root", "--role", "admin", *project)
+    answers = [cli(*(word.format("daft") for word in order), *project) for order in orders]
+    right = cli(*(word.format("draft") for word in orders[0]), *project)
+    flow = cli("budgets", "set", "talks", "--recipe", "conference", "--max-calls", "1", *project)
+    every = cli("policies", "set", str(tmp_path / "every.json"), *project)
+
+    assert [code for code, _, _ in answers] == [0] * len(orders)
+    for _, _, err in answers:
+        assert "warning: there is no recipe 'daft' now; did you mean draft" in err
+    for code, _, err in (right, flow, every):
+        assert (code, "warning" in err) == (0, False)
+
+
 def test_a_trigger_shows_why_it_started_nothing_in_full(tmp_path: Path, cli: Any) -> None:
     """The sender of a delivery is referred to this table, so no reason in it is cut; what a run gets is shown too."""
     reason = f"$.args.scene_path: {'a long way down ' * 20}[args_invalid]"
