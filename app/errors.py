@@ -46,8 +46,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from app import clock
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
@@ -168,9 +166,12 @@ class NotFound(ControlRoomError):
     default_code = "not_found"
 
 
-def no_run(run_id: str) -> NotFound:
-    """Return the error for a run that does not exist, and show the way to a session plan of that id."""
-    is_plan = clock.is_internal(run_id)
+def no_run(run_id: str, *, is_plan: bool = False) -> NotFound:
+    """Return the error for a run that does not exist.
+
+    Args:
+        is_plan: Whether the id is one of a session plan, to which the message leads then.
+    """
     hint = f"; plans have such ids: control-room plan show {run_id:.80}" if is_plan else ""
     return NotFound(f"there is no run {run_id!r:.80}{hint}", code="run_not_found", detail={"run_id": run_id[:80]})
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import HTTPConnection
 
-from app import errors
+from app import clock, errors
 from app.api import callers, roles
 from app.api.roles import Reach
 from app.api.use_cases import Services
@@ -189,7 +189,7 @@ def _labelled(limits: access.Scope, labels: Mapping[str, str]) -> dict[str, str]
 
 async def _run(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
     run_id = place["run_id"]
-    await within(services, limits, run_id, errors.no_run(run_id))
+    await within(services, limits, run_id, errors.no_run(run_id, is_plan=clock.is_internal(run_id)))
 
 
 async def _gate(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
