@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -14,6 +15,7 @@ import click
 from app import errors, settings
 
 if TYPE_CHECKING:
+    from app.cli.options import Place
     from app.engine import stores
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -295,3 +297,24 @@ def duration(text: str) -> int:
     if parts is None:
         raise click.BadParameter(f"{text!r:.80} is not a duration; write it as 90s, 30m, 2h, 1h30m or 1d")
     return sum(int(count or 0) * seconds for count, seconds in zip(parts.groups(), _UNITS, strict=True))
+
+
+def point_out_recipes(place: Place, names: Iterable[str | None]) -> None:
+    """Warn of names that no recipe has now, in an order that counts for later runs.
+
+    The order has been accepted, for the recipe may come later. But a misspelt budget or policy would count for no run,
+    and its author would not notice.
+    """
+    given = {name for name in names if name}
+    if not given:
+        return
+    from app.cli import formats, terminal, use_cases
+    from app.domain import policies
+    from app.flows import registry
+
+    wanted = given - {policies.ANY, *registry.DRIVERS}
+    # After the first key, a command without one may not list recipes.
+    with contextlib.suppress(errors.ControlRoomError):
+        known = [each["recipe_id"] for each in place.ask(use_cases.list_recipes)]
+        for name in sorted(wanted.difference(known)):
+            terminal.warn(f"warning: there is no recipe {name!r:.80} now{formats.nearest(name, known)}")

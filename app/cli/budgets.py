@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, formats, options, recipe_names, terminal
+from app.cli import arguments, exit_codes, formats, options, terminal
 from app.cli.client import Access, Client, JsonObject, use_case
 from app.cli.plain_commands import shown
 from app.domain import authors
@@ -104,7 +104,7 @@ def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...]
         return await client.call(put_budget, name, changed)
 
     found = place.work(put, put_budget.access)
-    recipe_names.point_out(place, [given["recipe_id"]])
+    arguments.point_out_recipes(place, [given["recipe_id"]])
     return exit_codes.shown(found, as_json, lambda shown: _table([shown]))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, formats, options, recipe_names
+from app.cli import arguments, exit_codes, formats, options
 from app.cli.client import Access, JsonObject, use_case
 from app.cli.plain_commands import shown
 from app.domain import authors
@@ -70,7 +70,7 @@ def add(place: options.Place, as_json: bool, name: str, role: str, **scope: Any)
         name=name, role=Role(role), recipes=scope["recipes"], labels=labels, expires_at=ends["expires_at"]
     )
     found = place.ask(add_key, new)
-    recipe_names.point_out(place, new.recipes)
+    arguments.point_out_recipes(place, new.recipes)
     return exit_codes.shown(found, as_json, _secret)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app.cli import arguments, exit_codes, options, recipe_names
+from app.cli import arguments, exit_codes, options
 from app.cli.client import JsonObject, UseCase
 
 Table = Callable[[Any], str]  # Makes of an answer what a person reads.
@@ -58,7 +58,7 @@ def replaced(
     @options.anywhere
     def set_(place: options.Place, as_json: bool, file: Path) -> int:
         found = place.ask(wanted, arguments.read_file(file))
-        recipe_names.point_out(place, recipes(found))
+        arguments.point_out_recipes(place, recipes(found))
         return exit_codes.shown(found, as_json, table)
 
     return set_
