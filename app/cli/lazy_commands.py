@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping, MutableMapping
 
 import click
@@ -22,10 +23,11 @@ class LazyCommands(MutableMapping[str, click.Command]):
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._added:
             module = importlib.import_module(f"app.cli.{self._modules[name]}")
-            self._added[name] = getattr(module, name.replace("-", "_"))
+            self[name] = getattr(module, name.replace("-", "_"))
         return self._added[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:
+        _shorten(command)
         self._added[name] = command
 
     def __delitem__(self, name: str) -> None:
@@ -39,3 +41,11 @@ class LazyCommands(MutableMapping[str, click.Command]):
 
     def __len__(self) -> int:
         return len({**self._modules, **self._added})
+
+
+def _shorten(command: click.Command) -> None:
+    # Lists of commands show the first clause of the help as a whole, where click would cut off its first sentence.
+    command.short_help = command.short_help or re.split(r"[;.:](?:\s|$)", command.help or "", maxsplit=1)[0]
+    if isinstance(command, click.Group) and not isinstance(command.commands, LazyCommands):
+        for each in command.commands.values():
+            _shorten(each)
