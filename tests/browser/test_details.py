@@ -92,7 +92,7 @@ def test_issues_are_closed_together(page: Page) -> None:
     page.shows("2 issues selected")
     page.button("Select all 3").click()
     page.tab.get_by_role("region", name="Selected issues").get_by_role("button", name="Close").click()
-    page.tab.locator("dialog").get_by_role("button", name="Close 3").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="Close 3").click()
     page.shows("No open issues.")
     page.tab.get_by_label("Status").select_option("closed")
     expect(page.tab.locator("tbody tr")).to_have_count(3)
@@ -422,7 +422,7 @@ def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: P
         plan = page.api(
             "POST", "/api/sessions", {"intent": "Look", "tasks": [{"description": "look", "recipe_id": "quick"}]}
         )
-        dialog = page.tab.locator("dialog")
+        dialog = page.tab.locator("dialog[open]")
 
         def check(what: str) -> None:
             page.load_axe()
@@ -500,10 +500,10 @@ def test_the_dialogs_of_keys_are_accessible(chromium: Browser, project: Project,
         page.button("I have kept it").click()
         for name in ("Rotate", "Revoke"):
             page.button(name).click()
-            page.tab.locator("dialog").wait_for()
+            page.tab.locator("dialog[open]").wait_for()
             assert page.violations() == [], name
             page.tab.keyboard.press("Escape")
-            expect(page.tab.locator("dialog")).to_have_count(0)
+            expect(page.tab.locator("dialog[open]")).to_have_count(0)
 
 
 def test_the_costs_of_two_recipes_are_compared(project: Project, page: Page) -> None:

@@ -29,9 +29,6 @@ steps:
 schema: "1.7"
 """
 
-SECONDS = 10
-"""Time for a page that opens within a second where the machine is quiet."""
-
 
 @pytest.mark.timeout(900)
 def test_five_thousand_steps(project: Project, page: pages.Page) -> None:
@@ -42,11 +39,11 @@ def test_five_thousand_steps(project: Project, page: pages.Page) -> None:
         pass
     page.open(f"/runs/{run['run_id']}")
     rows = page.tab.locator(".steps [data-row]")
-    expect(rows.first).to_contain_text("list", timeout=1000 * SECONDS)
+    expect(rows.first).to_contain_text("list")
     table = page.tab.locator(".steps")
     for place, key in ((0.5, r"each\[2[45]\d\d\]"), (1, r"each\[4999\]"), (0, "list")):
         table.evaluate("(table, place) => { table.scrollTop = place * table.scrollHeight }", place)
-        expect(rows.filter(has_text=re.compile(key)).first).to_be_visible(timeout=1000 * SECONDS)
+        expect(rows.filter(has_text=re.compile(key)).first).to_be_visible()
         assert rows.count() < 80
     heights = table.evaluate("table => [...table.querySelectorAll('.virtual .row')].map((row) => row.offsetHeight)")
 
@@ -105,7 +102,7 @@ def test_two_thousand_runs(chromium: Browser, tmp_path: Path) -> None:
             expect(box.locator("xpath=ancestor::*[@role='row']")).to_contain_text("done")
             box.check()
         page.button("Delete").click()
-        page.tab.locator("dialog").get_by_role("button", name="Delete 2").click()
+        page.tab.locator("dialog[open]").get_by_role("button", name="Delete 2").click()
 
         expect(rows.first).to_contain_text("look 0")
         assert page.complaints == []

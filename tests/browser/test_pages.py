@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.pages import Page
 from tests.integration.project import Project
@@ -72,7 +72,7 @@ def test_a_question_shows_exactly_what_is_decided_on(project: Project, page: Pag
     expect(card).to_contain_text("long end")
     page.tab.get_by_label("Message (optional)").fill("well done")
     page.button("approve").click()
-    page.tab.locator("dialog").get_by_role("button", name="approve").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="approve").click()
     page.shows(re.compile("Just answered.*Publish scene 21.+approve.+well done.+by you"))
     page.open(f"/runs/{run['run_id']}").shows("It is done.")
 
@@ -176,7 +176,7 @@ def test_an_answer_that_comes_too_late_is_reported(project: Project, page: Page)
     page.tab.route(
         f"**/api/gates/{gate}", lambda route: overtaken(route) if route.request.method == "POST" else route.continue_()
     )
-    page.tab.locator("dialog").get_by_role("button", name="deny").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="deny").click()
 
     page.shows("Your answer “deny” came too late and was not recorded. Your message was: not yet")
     page.shows(re.compile("Just answered.+approve"))
@@ -236,7 +236,7 @@ def test_a_recipe_starts_by_itself(project: Project, page: Page) -> None:
     page.shows("paused")
     page.tab.locator("td.wide a").click()
     page.button("Remove").click()
-    page.tab.locator("dialog").get_by_role("button", name="Remove").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="Remove").click()
     page.shows("No triggers yet.")
     page.api("POST", "/api/triggers", {"recipe_id": "quick", "schedule": {"cron": "5 6 * * *", "timezone": "UTC"}})
 
@@ -251,7 +251,7 @@ def test_a_run_is_run_again_from_a_step(project: Project, page: Page) -> None:
     page.shows("It is done.")
     page.tab.get_by_role("link", name="discover", exact=True).first.click()
     page.button("Fork from this step").click()
-    dialog = page.tab.locator("dialog")
+    dialog = page.tab.locator("dialog[open]")
     expect(dialog).to_contain_text("0 rows of the list of steps are kept, 1 runs again.")
     dialog.get_by_label("Other arguments").fill("{")
     expect(dialog).to_contain_text("not valid JSON")
@@ -287,9 +287,32 @@ def test_people_get_keys(project: Project, page: Page) -> None:
     assert page.tab.context.request.get("/api/runs", headers=keyed).status == 200
     assert page.tab.context.request.get("/api/keys", headers=keyed).status == 403
     row.get_by_role("button", name="Revoke").click()
-    page.tab.locator("dialog").get_by_role("button", name="Revoke").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="Revoke").click()
     expect(row).to_have_count(0)
     page.shows("key.")
+    page.complaints.clear()  # The browser itself complains of refusals.
+
+
+def test_a_runner_is_offered_no_settings(chromium: Browser, site: str, page: Page) -> None:
+    """What only an admin may change is shown to others, without the buttons that change it."""
+    page.open("/access")
+    page.tab.get_by_label("Name").fill("ada")
+    page.button("Add a key").click()
+    secret = page.tab.locator("section[role=status] code").last.inner_text()
+    keyed = {"Authorization": f"Bearer {secret}"}
+    answer = page.tab.context.request.post("/api/keys", data={"name": "bob", "role": "runner"}, headers=keyed)
+    with chromium.new_context(base_url=site) as context:
+        bob = Page(context).open("/sign-in")
+        bob.tab.locator("#token").fill(answer.json()["secret"])
+        bob.button("Sign in").click()
+        bob.shows("bob · runner", within="nav")
+        bob.open("/rules").shows("No run is removed.")
+        expect(bob.button("Edit").first).to_be_hidden()
+        bob.open("/cost").shows("No budgets yet")
+        expect(bob.button("Add a budget")).to_be_hidden()
+        expect(bob.tab.get_by_role("link", name="Start a run").first).to_be_visible()
+    page.open("/rules").shows("No run is removed.")
+    expect(page.button("Edit").first).to_be_visible()
     page.complaints.clear()  # The browser itself complains of refusals.
 
 
@@ -301,7 +324,7 @@ def test_whoever_is_told_is_listed(project: Project, page: Page) -> None:
     page.shows("whsec_")
     page.shows("Sent when a run: waits for a person, fails")
     page.button("Remove").click()
-    page.tab.locator("dialog").get_by_role("button", name="Remove").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="Remove").click()
     page.shows("No notifications are set up yet.")
     page.complaints.clear()
 
@@ -366,15 +389,15 @@ def test_a_run_that_met_its_limit_goes_on_once_it_is_raised(project: Project, pa
     page.shows("is 1 call, it is used up")
     expect(page.button("Change limits")).to_be_visible()
     page.button("Raise the limit").click()
-    page.tab.locator("dialog").get_by_label("At most calls of agents").fill("10")
-    page.tab.locator("dialog").get_by_role("button", name="Save").click()
+    page.tab.locator("dialog[open]").get_by_label("At most calls of agents").fill("10")
+    page.tab.locator("dialog[open]").get_by_role("button", name="Save").click()
     page.shows("It is done.")
     page.open("/cost")
     page.button("Add a budget").click()
-    page.tab.locator("dialog").get_by_label("Name").fill("daily")
-    page.tab.locator("dialog").get_by_label("At most calls of agents").fill("50")
-    page.tab.locator("dialog").get_by_label("Period").select_option("day")
-    page.tab.locator("dialog").get_by_role("button", name="Save").click()
+    page.tab.locator("dialog[open]").get_by_label("Name").fill("daily")
+    page.tab.locator("dialog[open]").get_by_label("At most calls of agents").fill("50")
+    page.tab.locator("dialog[open]").get_by_label("Period").select_option("day")
+    page.tab.locator("dialog[open]").get_by_role("button", name="Save").click()
     page.shows("2 of 50 calls of agents")
     page.shows("all runs, each day")
 
@@ -385,16 +408,16 @@ def test_runs_are_labelled(project: Project, page: Page) -> None:
     page.open(f"/runs/{runs[0]['run_id']}")
     page.button("Add labels").click()
     page.tab.locator("dialog textarea").fill("book=one\nstray")
-    page.tab.locator("dialog").get_by_role("button", name="Label").click()
-    expect(page.tab.locator("dialog")).to_contain_text("“stray” is not a label")
+    page.tab.locator("dialog[open]").get_by_role("button", name="Label").click()
+    expect(page.tab.locator("dialog[open]")).to_contain_text("“stray” is not a label")
     page.tab.locator("dialog textarea").fill("book=one\ndraft=2")
-    page.tab.locator("dialog").get_by_role("button", name="Label").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="Label").click()
     expect(page.tab.get_by_role("link", name="one", exact=True)).to_be_visible()
     page.button("Pin").click()
     expect(page.button("Unpin")).to_be_visible()
     page.button("Change labels").click()
     page.tab.locator("dialog textarea").fill("book=two")
-    page.tab.locator("dialog").get_by_role("button", name="Label").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="Label").click()
     expect(page.tab.get_by_role("link", name="two", exact=True)).to_be_visible()
     assert page.api("GET", f"/api/runs/{runs[0]['run_id']}")["labels"] == {"book": "two"}
     page.open("/runs")
@@ -404,8 +427,8 @@ def test_runs_are_labelled(project: Project, page: Page) -> None:
         box.check()
     page.button("Label").click()
     page.tab.locator("dialog textarea").fill("book-\nshelf=a b")
-    page.tab.locator("dialog").get_by_role("button", name="Label").click()
-    expect(page.tab.locator("dialog")).to_have_count(0)
+    page.tab.locator("dialog[open]").get_by_role("button", name="Label").click()
+    expect(page.tab.locator("dialog[open]")).to_have_count(0)
 
     assert [row["labels"] for row in page.api("GET", "/api/runs")] == [{"shelf": "a b"}] * 2
 
@@ -427,7 +450,7 @@ def test_a_run_that_waits_for_another_says_for_what(project: Project, page: Page
     expect(page.tab.locator("nav a[href='/inbox']")).to_have_text("Inbox 1")
     page.tab.get_by_role("link", name="Answer it there").click()
     page.button("approve").click()
-    page.tab.locator("dialog").get_by_role("button", name="approve").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="approve").click()
     page.shows("It is done.")
     page.open(f"/runs/{run['run_id']}")
     page.shows("It is done.")

@@ -37,9 +37,9 @@ def test_a_plan_goes_from_an_intent_to_done(chromium: Browser, project: Project)
         page.button("Answer").click()
         expect(page.tab.get_by_label("Which harbour?")).to_have_count(0)
         page.button("Approve").click()
-        page.tab.locator("dialog").get_by_role("button", name="approve").click()
+        page.tab.locator("dialog[open]").get_by_role("button", name="approve").click()
         page.button("Start").click()
-        page.tab.locator("dialog").get_by_role("button", name="start").click()
+        page.tab.locator("dialog[open]").get_by_role("button", name="start").click()
         page.shows("2 of 2 tasks done.")
 
         expect(page.tab.locator("svg .node-done")).to_have_count(2)
@@ -148,5 +148,5 @@ def test_resume_names_the_step_whose_evidence_was_rejected(chromium: Browser, pr
         page.shows("The step draft runs again; if it calls an agent, that call is paid for again.")
         page.button("Resume").click()
 
-        expect(page.tab.locator("dialog")).to_contain_text("Performed next: draft draft.evidence")
+        expect(page.tab.locator("dialog[open]")).to_contain_text("Performed next: draft draft.evidence")
         assert page.complaints == []

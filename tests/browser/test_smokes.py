@@ -64,7 +64,7 @@ def test_a_gate_is_answered_in_one_tab_and_seen_in_another(page: Page) -> None:
     page.open("/inbox").shows("Go on?")
     page.tab.get_by_label("Message (optional)").fill("well done")
     page.button("approve").click()
-    page.tab.locator("dialog").get_by_role("button", name="approve").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="approve").click()
 
     page.shows("Nothing waits for you.")
     other.shows("It is done.")
@@ -81,7 +81,7 @@ def test_a_failed_run_says_why_and_is_sent_on(project: Project, page: Page) -> N
     expect(page.tab.locator("svg .node-failed")).to_contain_text("dod[0]")
     project.write("Story/Scenes/SCN-never.md", "Never.")
     page.button("Resume").click()
-    page.tab.locator("dialog").get_by_role("button", name="Resume").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="Resume").click()
 
     page.shows("It is done.")
 
@@ -132,9 +132,9 @@ def test_a_plan_goes_from_tasks_to_done(page: Page) -> None:
     plan = page.api("POST", "/api/sessions", {"intent": "Two looks", "tasks": tasks})
     page.open(f"/plans/{plan['session_id']}")
     page.button("Approve").click()
-    page.tab.locator("dialog").get_by_role("button", name="approve").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="approve").click()
     page.button("Start").click()
-    page.tab.locator("dialog").get_by_role("button", name="start").click()
+    page.tab.locator("dialog[open]").get_by_role("button", name="start").click()
 
     page.shows("2 of 2 tasks done.")
     page.tab.get_by_role("link", name="run", exact=True).first.click()

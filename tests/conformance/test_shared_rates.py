@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ async def test_processes_change_the_document_of_rates_one_after_the_other(make: 
     processes = [make(), make()]
     stores = [await process.open() for process in processes]
     numbers = await _counted(stores)
-    assert stores[0].bare_disk().lock(layout.RATES) is not None  # type: ignore[attr-defined]
+    # The server may not have heard yet that the last change is over.
+    held = functools.partial(stores[0].bare_disk().lock, layout.RATES, wait=True)  # type: ignore[attr-defined]
+    assert await asyncio.to_thread(held) is not None
     stores[0].abandon()
     [number] = await asyncio.wait_for(
         asyncio.gather(_rates(stores[1]).change(lambda document, _: (None, document))), 30

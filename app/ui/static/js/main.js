@@ -77,6 +77,7 @@ function App() {
   }, [service, path]);
   // Before anything is typed on the new page: the focus must not be taken from what a person has just chosen.
   useLayoutEffect(() => {
+    document.documentElement.dataset.page = title;
     document.title = title === "Home" ? "Control Room" : `${title} · Control Room`;
     document.querySelector("h1")?.focus({ preventScroll: true });
     document.querySelector(".rail [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
