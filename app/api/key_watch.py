@@ -12,7 +12,7 @@ from app.api import problems
 from app.engine import aio
 
 _LOOK_SECONDS = 1.0
-POLICY = 1008  # Code with which a WebSocket is closed whose caller may not have it.
+POLICY = 1008  # Close code of a WebSocket whose caller may not use it.
 _ENDED = "the key was revoked or has expired while the request was answered"
 
 

@@ -49,7 +49,7 @@ def replaced(
     """Return the command `set FILE`, which replaces a document by that of a file.
 
     Args:
-        recipes: Returns the recipes that the document names; those that are not there are pointed out.
+        recipes: Returns the recipes that the document names, of which missing ones are pointed out.
     """
 
     @click.command("set", help=meaning)

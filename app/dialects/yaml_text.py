@@ -7,13 +7,10 @@ alias or number can become anything but a JSON value of bounded size.
 # Two languages are YAML, from untrusted files: aliases that expand to gigabytes, nesting that exhausts the stack, tags
 # that build objects, repeated keys. `on:` must be a word, as in YAML 1.2; PyYAML's values are those of 1.1.
 #
-# Only PyYAML's event stream is used, from its parser in C. `app/dialects/yaml_text.py` decides without recursion which
-# scalars are numbers or booleans (the core schema of 1.2), what an alias may expand to, and how deep and large a text
-# may be. Every fault has a path and a line; the result is plain JSON. Tried: `ruamel.yaml` reads 1.2 itself, but in
-# pure Python took a hundred times as long (49 ms against 0.43 ms for 8 kB), which would hold the event loop.
-#
-# Price: new syntax of YAML 1.2 is not read. The core install has a package with an extension; without it the parser in
-# Python is used.
+# So only PyYAML's event stream is used, from its parser in C. What an event means is decided here, without recursion,
+# by the core schema of 1.2. `ruamel.yaml` reads 1.2 itself, but in pure Python took a hundred times as long (49 ms
+# against 0.43 ms for 8 kB), which would hold the event loop. Price: new syntax of YAML 1.2 is not read; the core
+# install has a package with an extension, without which the parser in Python is used.
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
 """Evidence: which line of a reply proves it, and what a role must bring (execution-modes, conference evidence)."""
 
 # Whether a quote is in a file is a fact of the world at one moment: checked inside the agent's step it would put two
-# facts into one record, and a driver cannot check it. Several dialects share the rule of what a line of evidence is.
+# facts into one record, and a driver cannot check it. So the rules are here, for all dialects, and the operation
+# `check_evidence` looks at the world.
 #
-# `domain/evidence.py` has the rules; the operation `check_evidence` looks at the world. A driver records the result
-# under `<prompt>.evidence`. The prompt says which form is wanted and which receipts its slots rest on, since an agent
-# cannot name an id that it never saw. A rejection ends the run with `evidence_rejected`; the prompt and the check are
-# its causes, so a resume asks again.
-#
-# Price: the check of a micro-step has the key `brief.evidence.evidence`.
+# A driver records the result under `<prompt>.evidence`. The prompt says which form is wanted and which receipts its
+# slots rest on, since an agent cannot name an id that it never saw. A rejection ends the run with `evidence_rejected`;
+# the prompt and the check are its causes, so a resume asks again. Price: the check of a micro-step has the key
+# `brief.evidence.evidence`.
 
 from __future__ import annotations
 

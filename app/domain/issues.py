@@ -1,14 +1,13 @@
 """Issues: findings and notes, each one JSON file, and the port of their store."""
 
-# Each run of a check opened issues of its own: three runs left three issues of one contradiction, and a corrected scene
-# left all of them open.
+# If each run of a check opened issues of its own, three runs would leave three issues of one contradiction, and a
+# corrected scene would leave all of them open.
 #
-# The id of a finding's issue comes from workspace, recipe, kind, file and the words of its message without numbers,
+# So the id of a finding's issue comes from workspace, recipe, kind, file and the words of its message without numbers,
 # case and punctuation. After the definition of done is met, one step closes the open findings of the same recipe and
 # workspace that were not found, if all their files are below the paths given to the tool. Failed or partial runs, and
-# tools that cut their lists, close nothing. The step is one idempotent operation.
-#
-# Price: findings that differ only in a count are one issue.
+# tools that cut their lists, close nothing. The step is one idempotent operation. Price: findings that differ only in a
+# count are one issue.
 
 from __future__ import annotations
 

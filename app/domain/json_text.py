@@ -1,14 +1,12 @@
 """JSON texts from outside, parsed strictly: one value, unique names, representable numbers, bounded depth."""
 
-# Bodies were read strictly, but arguments of commands by Python's reader, which accepts repeated names, and bytes that
-# are not text entered through command lines, folder names and links. They broke a command, or every start of a run, far
-# from where they had entered.
+# This is the one reader of JSON from people: bodies, arguments, argument files, recipes. Python's own accepts repeated
+# names, and bytes that are not text enter through command lines, folder names and links: both break a command, or every
+# start of a run, far from where they entered.
 #
-# `domain/json_text.py` is the one reader of JSON from people: bodies, arguments, argument files, recipes. With
-# `exact=True` half of a surrogate pair is an error at its place; agents' replies are read without it. A command line
-# that is not UTF-8 is a usage error. A project, data directory or workspace whose path is not UTF-8 is rejected.
-#
-# Price: A file whose name is not UTF-8 cannot be named on a command line.
+# With `exact=True` half of a surrogate pair is an error at its place; agents' replies are read without it. A command
+# line that is not UTF-8 is a usage error. A project, data directory or workspace whose path is not UTF-8 is rejected.
+# Price: a file whose name is not UTF-8 cannot be named on a command line.
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 """Shapes: values that are published, each with one definition of its fields, its JSON and its schema."""
 
-# Every answer of the HTTP interface had three definitions: a dataclass, its `to_json`, and a pydantic model that
-# existed only for the OpenAPI document. They drifted apart in their descriptions, and building the models took part of
-# every start. FastAPI can publish dataclasses, but it makes a validator for each, and pydantic is not allowed in
-# `app/domain`.
+# A dataclass, its `to_json` and a pydantic model for the OpenAPI document drift apart in their descriptions, and
+# building the models takes part of every start. FastAPI can publish dataclasses, but it makes a validator for each, and
+# pydantic is not allowed in `app/domain`.
 #
-# A published value is a frozen dataclass that derives from `shapes.Shape`, which encodes it, or a `TypedDict` where a
-# file holds the value. `app/api/schemas.py` makes the JSON Schema from the type hints and the texts beside the fields,
-# and only when the document is asked for. Pydantic checks requests only. What is written for every step (journal lines,
+# So a published value is a frozen dataclass that derives from `Shape`, which encodes it, or a `TypedDict` where a file
+# holds the value. `app/api/schemas.py` makes the JSON Schema from the type hints and the texts beside the fields, and
+# only when the document is asked for. Pydantic checks requests only. What is written for every step (journal lines,
 # events, slots) keeps its own encoder.
 #
 # Price: the generator knows the types that answers use, about a dozen; another one needs a line there. Descriptions

@@ -9,13 +9,10 @@ carries the same number for people, and for systems without that limit.
 # descent, `setsid` the session, `env -i` a variable, a loop that closes descriptors an open file. A control group would
 # tell, but needs rights that a service rarely has.
 #
-# Every command gets a number as the soft limit of file locks (`RLIMIT_LOCKS`): Linux inherits this limit and has not
-# enforced it since 2.4, and any user may read it. Half of the number is the launcher's, so that one look at `/proc`
-# finds everything of a dead launcher. `CONTROL_ROOM_COMMAND` carries the number as well. A process that removes its
-# marker, forks twice and clears its environment belongs to no command and is killed when it is seen. Signals use
-# `pidfd_send_signal` after a check of the start time, so that a reused pid is never hit.
-#
-# Price: `ulimit -x` shows an odd number inside commands.
+# Half of the number is the launcher's, so that one look at `/proc` finds everything of a dead launcher. A process that
+# removes its marker, forks twice and clears its environment belongs to no command and is killed when it is seen.
+# Signals use `pidfd_send_signal` after a check of the start time, so that a reused pid is never hit. Price: `ulimit -x`
+# shows an odd number inside commands.
 
 from __future__ import annotations
 

@@ -3,12 +3,10 @@
 # A client that reconnects must receive exactly what it missed, perhaps from another process. A journal of messages
 # beside the events would be a second truth.
 #
-# A narrator makes each message from one event of the run, reading from the first event on; the message has the event's
+# So each message is made from one event of the run, reading from the first event on; the message has the event's
 # number, and messages up to the client's last number are skipped. Texts of replies are read from the journal. If one
 # event makes two messages, both have one number. Numbers count within a run, since a conversation has no journal;
-# `run_id` names it.
-#
-# Price: A reconnecting client makes the service read the run's events again.
+# `run_id` names it. Price: a reconnecting client makes the service read the run's events again.
 
 from __future__ import annotations
 

@@ -360,7 +360,7 @@ def check_run_id(run_id: str) -> None:
     """
     check_form(run_id)
     if clock.is_internal(run_id):
-        raise errors.no_run(run_id, is_plan=clock.is_internal(run_id))
+        raise errors.no_run(run_id, is_plan=True)
 
 
 def check_form(run_id: str) -> None:
@@ -370,7 +370,7 @@ def check_form(run_id: str) -> None:
         errors.NotFound: `run_not_found`.
     """
     if not re.fullmatch(clock.RUN_ID_PATTERN, run_id):
-        raise errors.no_run(run_id, is_plan=clock.is_internal(run_id))
+        raise errors.no_run(run_id)
 
 
 def _standing(view: views.RunView, standing: run_engine.Standing) -> views.RunView:

@@ -165,7 +165,7 @@ class Activities:
 
 
 def _expected(message: str, *details: Any, type: str) -> ApplicationError:
-    """Return an error that belongs to a sound worker; it is logged without a traceback."""
+    """Return an expected error, which the library logs without a traceback."""
     return ApplicationError(message, *details, type=type, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
 
 

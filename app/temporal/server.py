@@ -21,12 +21,8 @@ _LAST_SECONDS = 0.2
 
 _ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}")
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
-_FOREIGN = (
-    "h2 protocol",
-    "http2 error",
-    "broken pipe",
-    "operation was canceled",
-)  # What the library says where a server speaks no gRPC.
+# What the library says of a server that does not speak gRPC; which of them differs from try to try.
+_FOREIGN = ("h2 protocol", "http2 error", "broken pipe", "operation was canceled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +83,9 @@ def _away(target: Target, reason: str) -> errors.ConfigurationError:
     reasons = _REASON.findall(reason)
     found = reasons[-1] if reasons else reason
     if any(sign in found for sign in _FOREIGN):
-        what = f"what listens at {target.address} does not answer as a Temporal server does ({found:.200}): "
         message = (
-            what + "name the server's address, by default with port 7233, with --temporal or CONTROL_ROOM_TEMPORAL"
+            f"what listens at {target.address} does not answer as a Temporal server does ({found:.200}): name the "
+            "server's address, by default with port 7233, with --temporal or CONTROL_ROOM_TEMPORAL"
         )
         return errors.ConfigurationError(message, code="temporal_away")
     message = f"the Temporal server at {target.address} cannot be reached: {found:.200};"

@@ -83,7 +83,7 @@ class Steps:
             fault = await asyncio.to_thread(find, start, True)
         if fault is not None:
             key = step.attempt.ask.key
-            # The project has one path on all machines; a machine on which it has another one is not told by the code.
+            # Only the name of the machine leads to the one on which the project has another path.
             message = f"On the machine {socket.gethostname()}: {fault.message}"
             error = errors.StepError(message, code=fault.code, detail=fault.detail, key=key)
             raise run_equipment.Parked(fault.code, error)

@@ -114,20 +114,21 @@ class Entry:
             return
         for identity in _present(asked):
             other, name = Entry.read(identity), identity.partition(" ")[0]
-            if other is None or now - asked[identity] > _STALE or not (differs := self._differs(other)):
+            if other is None or now - asked[identity] > _STALE:
                 continue
-            raise errors.ConfigurationError(differs.format(name), code="workspaces_differ", detail={"worker": name})
+            if message := self._differs(other, name):
+                raise errors.ConfigurationError(message, code="workspaces_differ", detail={"worker": name})
 
-    def _differs(self, other: Entry) -> str:
+    def _differs(self, other: Entry, name: str) -> str:
         if bool(other.worker) != bool(self.worker):
             theirs, ours = ("sticky", "shared") if other.worker else ("shared", "sticky")
             return (
-                f"worker {{}} works with --workspaces {theirs}: start this process with the same, or stop all workers "
-                f"before you start them with --workspaces {ours}"
+                f"worker {name} works with --workspaces {theirs}: start this process with the same, or stop all "
+                f"workers before you start them with --workspaces {ours}"
             )
         if self.folder and other.folder and other.folder != self.folder:
             return (
-                "the project's folder here is not the one of worker {}: with --workspaces shared, one folder is "
+                f"the project's folder here is not the one of worker {name}: with --workspaces shared, one folder is "
                 "mounted on every machine. Mount it here, or start everything with --workspaces sticky"
             )
         return ""

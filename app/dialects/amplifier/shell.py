@@ -4,15 +4,15 @@ Variables are letters while the text is parsed, and so is every character that B
 the tree are positions in the text, and nothing that only one of the two knows as a blank can come between them.
 """
 
-# A pattern decided whether a variable of a command was quoted; apostrophes in comments misled it. Putting escaped
-# values into the text would make every escaping mistake an execution of foreign code.
+# A pattern cannot tell whether a variable of a command is quoted: an apostrophe in a comment misleads it. Escaped
+# values in the text would make every mistake of escaping an execution of foreign code.
 #
-# Values stay in the environment. tree-sitter-bash reads the command; each variable becomes `"${NAME}"` in the quoting
-# of its place, and a quoted here-document becomes one that expands only them. What Bash would evaluate is rejected, and
-# so is everything after a place that the parser is known to read differently from Bash. A property test compares
-# generated commands with the real Bash.
+# So values stay in the environment. tree-sitter-bash reads the command; each variable becomes `"${NAME}"` in the
+# quoting of its place, and a quoted here-document becomes one that expands only them. What Bash would evaluate is
+# rejected, and so is everything after a place that the parser is known to read differently from Bash. A property test
+# compares generated commands with the real Bash.
 #
-# Price: A few valid commands are rejected; moving the variable to `env` always helps. Two compiled packages are part of
+# Price: a few valid commands are rejected; moving the variable to `env` always helps. Two compiled packages are part of
 # the installation.
 
 from __future__ import annotations

@@ -7,11 +7,10 @@
 # the package index; a download at run time is out of the question. Taggers with data of their own bring large
 # dependencies and do not tell whose eyes are meant.
 #
-# `app/tools/story/continuity` reads prose with closed word classes and patterns. One pass first replaces names and
-# pronouns by whom they mean: `She gave Kael her ring` becomes `@2 gave @1 @~2's ring`, marked by certainty. The rules
-# of every kind read only these passages. No library is added, and the same text gives the same facts on every machine.
-#
-# Price: an expression that no pattern knows is not read; contradictions says how much that is.
+# So closed word classes and patterns read the prose. One pass first replaces names and pronouns by whom they mean,
+# marked by certainty, and the rules of every kind read only these passages. The same text gives the same facts on every
+# machine. Price: an expression that no pattern knows is not read; docs/reference/contradictions.md says how much that
+# is.
 
 from __future__ import annotations
 
