@@ -191,7 +191,7 @@ class Pool:
 
     def view(self, run_id: str) -> views.RunView | None:
         """Return the view of a loaded run."""
-        return self._active.view(run_id)
+        return None if self._store.lags(run_id) else self._active.view(run_id)
 
     def executing(self) -> list[views.RunView]:
         """Return the views of runs that hold capacity and are loaded."""
@@ -201,7 +201,8 @@ class Pool:
     def standing(self, run_id: str) -> run_engine.Standing | None:
         """Return the standing of a run that is not loaded."""
         active_run = self._active.active_runs.get(run_id)
-        if active_run is None or active_run.runner is not None:
+        # After a power cut, a run whose end only its journal has is opened once more: it has ended all the same.
+        if active_run is None or active_run.runner is not None or self._store.lags(run_id):
             return None
         if (evicted := active_run.evicted) is not None:
             return run_engine.Standing(status=evicted.status, open=evicted.open(), updated_at=evicted.updated_at)
@@ -302,8 +303,16 @@ class Pool:
             self._helpers.begin(cancelling, "children of cancelled runs")
             asking = [summary for summary in unfinished if summary.status == states.RunState.WAITING]
             self._asking = self._helpers.begin(self._let_ask(asking), "questions")
+            ended = [summary for summary in unfinished if self._store.lags(summary.run_id)]
+            self._helpers.begin(self._complete(ended), "runs that had ended")
         else:
             self._active.know_found()
+
+    async def _complete(self, ended: Sequence[stores.RunSummary]) -> None:
+        # Only their files lag behind: none of them needs capacity, and all of it may be in use for hours.
+        for summary in ended:
+            if summary.unreadable is None and not self._active.stopping:
+                await self._commands.reload(summary.run_id)
 
     async def _let_ask(self, asking: Sequence[stores.RunSummary]) -> None:
         await self._resting.put_back(asking)

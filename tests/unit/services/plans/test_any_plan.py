@@ -617,6 +617,47 @@ def test_a_failed_task_is_not_under_way_again_after_a_power_cut(passings: int, m
         plan.teardown()
 
 
+def test_a_retry_while_a_power_cut_is_recovered_from_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run, which is opened once more because its row is lost, has not been sent on by that."""
+    monkeypatch.setattr(hypothesis, "note", str)
+    plan = AnyPlan()
+    late, open_at_once = asyncio.Event(), memory_store.MemoryStore.open
+
+    async def open_late(store: memory_store.MemoryStore, run_id: str) -> Any:
+        if run_id == plan.last["tasks"][0]["run_id"]:
+            await late.wait()
+        return await open_at_once(store, run_id)
+
+    async def retry_early() -> None:
+        monkeypatch.setattr(memory_store.MemoryStore, "open", open_late)
+        await plan.harness.crash(left)
+        use, run_id = plan.harness.application, plan.last["tasks"][0]["run_id"]
+        looks = iter(range(100))
+
+        async def lags() -> bool:
+            return use.store.lags(run_id)
+
+        async def is_answered() -> bool:
+            return retrying.done() or next(looks, None) is None
+
+        assert await plan.harness.until(lags)
+        retrying = asyncio.ensure_future(use.plans.retry(plan.session_id, 1))
+        await plan.harness.until(is_answered)
+        late.set()
+        await retrying
+
+    try:
+        plan.make([("sweep", [])], begin=True)
+        index = plan.harness.index.copy()
+        plan.finish_all(well=False)
+        left = (plan.harness.disk.crashed(lose_unsynced=True), index)
+        plan.runner.run(retry_early())
+        plan.settle()
+        assert [task["status"] for task in plan.last["tasks"]] == ["running"]
+    finally:
+        plan.teardown()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_the_promises_of_many_plans_hold() -> None:
