@@ -177,6 +177,18 @@ class Record:
         is_command = isinstance(body, dict) and body.get("kind") == "command"
         return body.get("output_file") if is_command and self.done else None
 
+    @property
+    def committed(self) -> dict[str, str]:
+        """Return the file of the workspace that a commit of this run has written, as its SHA-256 by its path; empty
+        for any other step.
+        """
+        body = self.line["operation"].get("body")
+        is_commit = isinstance(body, dict) and body.get("kind") == "commit_file" and not self.line.get("taken_over")
+        match self.output:
+            case {"path": str(path), "sha256": str(sha256)} if is_commit and self.done:
+                return {path: sha256}
+        return {}
+
     def blobs(self) -> Iterator[BlobRef]:
         """Return the blobs that the line refers to."""
         if self.blob is not None:

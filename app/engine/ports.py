@@ -218,6 +218,8 @@ class Call:
     masker: plain.Masker = _NO_SECRETS
     """Hides secrets in output that is cut or parsed before the engine sees it."""
     recorded: tuple[int, ...] = ()  # Earlier attempts of the step that left a line in the journal.
+    committed: Mapping[str, str] = field(default_factory=dict)
+    """Files of the workspace that those have written, as the last known SHA-256 by path."""
     exchanges: tuple[Exchange, ...] = ()
     """What the run has said so far in the step's conversation, where a person had that begun again; else nothing."""
     cap_usd: float | None = None  # Most that a call of an agent may cost; None: no limit.

@@ -42,14 +42,18 @@ class StepExecutor:
         self._masker = equipment.masker
         self._reach = equipment.probes.reach
         self._recorded: dict[str, tuple[int, ...]] = {}
+        self._committed: dict[str, dict[str, str]] = {}
         self.writer = RunWriter(start.run_id)
         """The attached runner; steps of an evicted run wait for one."""
 
     def remember(self, records: Iterable[Record]) -> None:
-        """Replace the known attempts that left a line."""
+        """Replace the known attempts that left a line, and the files that they have committed."""
         self._recorded = {}
+        self._committed = {}
         for record in records:
             self._recorded[record.key] = (*self._recorded.get(record.key, ()), record.attempt)
+            if committed := record.committed:
+                self._committed.setdefault(record.key, {}).update(committed)
 
     async def execute(self, attempt: StepAttempt) -> None:
         """Execute a step until one of its attempts is final; the runner gets each record, and any failure."""
@@ -276,6 +280,7 @@ class StepExecutor:
             live=attempt,
             masker=self._masker,
             recorded=self._recorded.get(ask.key, ()),
+            committed=self._committed.get(ask.key, {}),
             exchanges=attempt.exchanges,
             cap_usd=None if attempt.reservation is None else attempt.reservation.cap_usd,
         )

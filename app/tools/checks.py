@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import unicodedata
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.domain import operations, plain, records
+from app.domain import operations, plain, records, runs
 from app.engine import ports
 from app.tools import failures, quotes, threads
 from app.tools.confinement import components
@@ -65,7 +65,8 @@ class CommitFilePerformer:
         assert isinstance(operation, operations.CommitFile)
         text = await _text(call, operation.text)
         workspace = self._workspaces.of(call.run)
-        written = await threads.finished(lambda: _commit(workspace, operation, text, call.attempt))
+        places = _places(operation, call.run)
+        written = await threads.finished(lambda: _commit(workspace, places, text, call))
         return records.Result(
             output={"path": written.path, "sha256": written.sha256, "size_bytes": written.size_bytes},
             summary=plain.preview(f"{written.path} ({written.size_bytes} bytes)"),
@@ -80,24 +81,42 @@ async def _text(call: ports.Call, text: plain.Json) -> str:
     return text
 
 
-def _commit(workspace: Workspace, operation: operations.CommitFile, text: str, attempt: int) -> WrittenFile:
-    """Write the file, at its second path where the first has one, unless an earlier try has done it unrecorded.
+def _places(operation: operations.CommitFile, run: runs.RunStart) -> list[str]:
+    """Return the paths to try, in this order."""
+    named = [operation.path, *([operation.otherwise] if operation.otherwise is not None else [])]
+    if run.id_root is None:
+        return named
+    # Drivers name a fork's files by the run that it began with, which has written them: that run keeps them.
+    return list(dict.fromkeys(each for path in named for each in (path, path.replace(run.id_root, run.run_id))))
+
+
+def _commit(workspace: Workspace, places: Sequence[str], text: str, call: ports.Call) -> WrittenFile:
+    """Write the first file that may be written, unless an earlier try has done it unrecorded.
 
     A later try takes a file with the very same bytes for its own. If it was another writer's after all, nothing is lost
     either: what should stand there does.
     """
     content = text.encode(errors="replace")
-    places = [operation.path, *([operation.otherwise] if operation.otherwise is not None else [])]
-    for place in places if attempt > 1 else ():
+    for place in places if call.attempt > 1 else ():
         if workspace.existing_sha256(place) == plain.sha256(content):
             _sync_folders(workspace.root, workspace.root / place)
             return WrittenFile(path="/".join(components(place)), sha256=plain.sha256(content), size_bytes=len(content))
-    try:
-        return workspace.write_text(operation.path, text, overwrite=operation.overwrite)
-    except errors.ToolFailed as failure:
-        if operation.otherwise is None or failure.code != "file_exists":
-            raise
-    return workspace.write_text(operation.otherwise, text, overwrite=operation.overwrite)
+    *earlier, last = places
+    for place in earlier:
+        try:
+            return _write(workspace, place, text, call)
+        except errors.ToolFailed as failure:
+            if failure.code != "file_exists":
+                raise
+    return _write(workspace, last, text, call)
+
+
+def _write(workspace: Workspace, place: str, text: str, call: ports.Call) -> WrittenFile:
+    assert isinstance(call.operation, operations.CommitFile)
+    # A resumed run replaces what an earlier attempt of the step has written, unless it was changed since.
+    known = call.committed.get("/".join(components(place)))
+    is_own = known is not None and workspace.existing_sha256(place) == known
+    return workspace.write_text(place, text, overwrite=call.operation.overwrite or is_own)
 
 
 def _sync_folders(root: Path, path: Path) -> None:

@@ -12,6 +12,7 @@ from app import errors
 from app.cli import again, folder_client
 from app.cli.client import Access
 from app.services import fork_requests
+from tests.integration import project as project_recipes
 from tests.integration import served
 from tests.integration.project import Project
 from tests.integration.test_waiting_pages import WHY, blocks
@@ -78,6 +79,52 @@ async def test_a_done_run_is_forked_from_a_step_with_another_prompt(project: Pro
     assert report["ok"], report
     assert (start["forked_from"], start["id_root"], start["up_to"]) == (source["run_id"],) * 2 + (found["taken_over"],)
     assert len(start["source_hash"]) == 64
+
+
+async def test_a_fork_writes_a_file_of_its_own(project: Project) -> None:
+    """A file named by its run is not in the way of forks: each writes one, and the source keeps its own."""
+    recipe = project_recipes.draft("kept")
+    recipe["outputs"] = [{"slot": "edited_draft", "path": "Drafts/{{task.run_id}}.md"}]
+    recipe["dod"] = [{"check": "file_exists", "path": {"$ref": "task.outputs.edited_draft"}}]
+    project.write(".control-room/recipes/kept.json", json.dumps(recipe))
+    project.say("polish", text="The first words.")
+    async with served.in_process(project) as service:
+        source = await service.run("kept", args=ARRIVAL)
+        forks = []
+        for number in ("second", "third"):
+            project.say("polish", text=f"The {number} words.")
+            forks.append(await forked(service, source["run_id"], **{"from": "polish"}))
+            forks.append(await forked(service, forks[-1]["run_id"], **{"from": "polish"}))
+    found = {path.stem: path.read_text() for path in (project.root / "Drafts").iterdir()}
+
+    assert {fork["shown"]["status"] for fork in forks} == {"done"}
+    assert found == {source["run_id"]: "The first words."} | {
+        fork["run_id"]: f"The {number} words."
+        for fork, number in zip(forks, ("second", "second", "third", "third"), strict=True)
+    }
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_a_resumed_run_replaces_its_own_file_alone(project: Project, is_changed: bool) -> None:
+    """What a run has written is not in its way when it is sent on from an earlier step; what a person wrote is kept."""
+    recipe = project_recipes.draft("kept")
+    recipe["outputs"] = [{"slot": "edited_draft", "path": "Drafts/it.md"}]
+    recipe["dod"] = [{"check": "file_exists", "path": "wanted.md"}]
+    project.write(".control-room/recipes/kept.json", json.dumps(recipe))
+    project.say("polish", text="The first words.")
+    async with served.in_process(project) as service:
+        run = await service.run("kept", args=ARRIVAL)
+        project.say("polish", text="The second words.")
+        project.write("wanted.md", "It is there.")
+        if is_changed:
+            project.write("Drafts/it.md", "A person's words.")
+        resumed = await service.http.post(f"/api/runs/{run['run_id']}/resume", json={"from": "polish"})
+        shown = await service.until(run["run_id"], "done", "failed")
+
+    assert (run["error"]["code"], resumed.status_code) == ("dod_failed", 200)
+    assert (shown["error"] or {}).get("code") == ("file_exists" if is_changed else None)
+    kept = "A person's words." if is_changed else "The second words."
+    assert (project.root / "Drafts" / "it.md").read_text() == kept
 
 
 async def test_changed_arguments_take_over_what_they_leave_alike(project: Project) -> None:
