@@ -12,7 +12,7 @@ from typing import Any, Literal
 from app import clock, errors
 from app.domain import shapes, zones
 from app.domain.limits import NO_LIMITS, RunLimits, flaws
-from app.domain.records import total
+from app.domain.records import rounded, total
 from app.domain.usage_sums import UsageSum, quarter_of
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"  # Form of the name of a budget.
@@ -151,20 +151,15 @@ class BudgetState(shapes.Shape):
         spent = (used.cost_usd or 0) + (used.cost_estimated_usd or 0)
         taken = {"cost_usd": spent + cost, "tokens": used.tokens + tokens, "calls": used.calls + calls}
         left: dict[str, Any] = {
-            name: _rounded(limit - taken[name]) for name in MONEY if (limit := getattr(limits, name)) is not None
+            name: rounded(limit - taken[name]) for name in MONEY if (limit := getattr(limits, name)) is not None
         }
-        reserved = Amounts(cost_usd=_rounded(cost), tokens=tokens, calls=calls)
+        reserved = Amounts(cost_usd=rounded(cost), tokens=tokens, calls=calls)
         return cls(limits=limits, used=used, reserved=reserved, left=Amounts(**left))
 
 
 def limits_money(limits: RunLimits) -> bool:
     """Return whether calls of agents use limits up."""
     return any(getattr(limits, name) is not None for name in MONEY)
-
-
-def _rounded(amount: Any) -> Any:
-    # Prices are sums of floats: further digits are noise.
-    return round(amount, 9) if isinstance(amount, float) else amount
 
 
 def _midnight(at: datetime, time_zone: str) -> datetime:

@@ -60,7 +60,13 @@ class Usage(shapes.Shape):
 def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
     """Add up the reported amounts; None if there are none."""
     reported = [amount for amount in amounts if amount is not None]
-    return sum(reported[1:], reported[0]) if reported else None
+    return rounded(sum(reported[1:], reported[0])) if reported else None
+
+
+def rounded(amount: _Amount) -> _Amount:
+    """Round a price in US dollars; other amounts are whole."""
+    # Sums of floats: three calls at $0.40 would cost $1.2000000000000002.
+    return round(amount, 9) if isinstance(amount, float) else amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

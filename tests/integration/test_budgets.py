@@ -162,6 +162,19 @@ async def test_a_budget_counts_what_was_spent_before(paid: Project) -> None:
     assert shown["budget"]["used"]["calls"] == 1
 
 
+async def test_a_sum_of_prices_is_a_price(project: Project, service: served.Served) -> None:
+    """Wherever prices are added up, 0.1 and 0.2 are 0.3, and not 0.30000000000000004."""
+    for step, cost in (("draft", 0.1), ("polish", 0.2)):
+        project.say(step, text="The lantern was dark.", usage={"input_tokens": 1, "output_tokens": 1, "cost_usd": cost})
+    run = await service.run(**DRAFT)
+    budget = await service.http.put("/api/budgets/all", json={"limits": {"cost_usd": 1}})
+    statistics = (await service.http.get("/api/usage?by=recipe")).json()
+
+    assert run["usage"]["cost_usd"] == 0.3
+    assert (budget.json()["used"]["cost_usd"], budget.json()["left"]["cost_usd"]) == (0.3, 0.7)
+    assert statistics["total"]["cost_usd"] == statistics["rows"][0]["cost_usd"] == 0.3
+
+
 async def test_a_budget_of_a_label_counts_its_runs_alone(paid: Project, service: served.Served) -> None:
     """A run with the label parks at its budget; one with another value, and one without, do not and do not count."""
     await service.http.put("/api/budgets/book", json={"limits": {"calls": 3}, "label": "book:harbour"})

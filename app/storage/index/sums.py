@@ -9,6 +9,7 @@ from typing import Any
 
 from app import clock
 from app.domain import gates
+from app.domain.records import rounded
 from app.domain.usage_sums import UsageSum
 from app.engine import run_sums, stores
 from app.storage.index import index_port, reads, scopes
@@ -152,9 +153,9 @@ def _amounts(row: Sequence[Any]) -> run_sums.UsageAmounts:
         calls=int(calls or 0),
         input_tokens=int(read or 0),
         output_tokens=int(written or 0),
-        cost_usd=None if cost is None else float(cost),
+        cost_usd=None if cost is None else rounded(float(cost)),
         calls_without_price=int(unpriced or 0),
-        cost_estimated_usd=None if estimated is None else float(estimated),
+        cost_estimated_usd=None if estimated is None else rounded(float(estimated)),
     )
 
 
