@@ -66,7 +66,7 @@ def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
 def rounded(amount: _Amount) -> _Amount:
     """Round a price in US dollars; other amounts are whole."""
     # Sums of floats: three calls at $0.40 would cost $1.2000000000000002.
-    return round(amount, 9) if isinstance(amount, float) else amount
+    return round(amount, 9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
