@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Collection
 from datetime import timedelta
@@ -50,6 +51,8 @@ class StepDispatch:
             placing_queue = messages.placing_queue(queue, capability)
             placed = await ask("place", self._run_id, queue=placing_queue, result_type=str, priority=self._priority)
             self._placement = dataclasses.replace(self._placement, worker=placed)
+            if is_cut():
+                raise asyncio.CancelledError
         return await self._perform_there(order, capability, self._placement, is_idle=operation.idle)
 
     def parking(self, key: str, error: ActivityError) -> messages.Parking:
@@ -80,11 +83,13 @@ class StepDispatch:
                 asked: Any = {"queue": steps, "at_length": True, "begins_within": begins_within}
                 return bytes(await ask("perform", order, priority=self._priority, **asked))
             except ActivityError as error:
-                if not _has_not_begun(error):
+                if not _has_not_begun(error) or is_cut():
                     raise
             # A worker whose capacity is taken still answers.
             presence = messages.presence_queue(queue, placement.worker)
             await ask("here", queue=presence, result_type=None, begins_within=_SOON)
+            if is_cut():
+                raise asyncio.CancelledError
 
 
 async def ask(
@@ -110,6 +115,15 @@ async def ask(
         priority=priority,
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
+
+
+def is_cut() -> bool:
+    """Return whether this task of a workflow is to end.
+
+    An activity that ends by itself while its cancellation is on the way swallows that; the request stays counted.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def is_superseded(error: ActivityError) -> bool:

@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from app.temporal import messages
-    from app.temporal.step_dispatch import ask
+    from app.temporal.step_dispatch import ask, is_cut
 
 _SHORTEST_SECONDS = 0.05
 
@@ -69,12 +69,12 @@ class TimeLimitWatch:
                 self._since = None
 
     async def watch(self, run_id: str, looked: Callable[[], None]) -> bool:
-        """Return True once the run has reached a limit; False if that cannot be found out.
+        """Return True once the run has reached a limit; False if that cannot be found out, or is to be watched no more.
 
         Args:
             looked: Called when it is known again what the limits leave.
         """
-        while True:
+        while not is_cut():
             notes, begun, works = self._notes, self._begun, bool(self._steps)
             left = self._left()
             if left is None or left > 0:
@@ -99,6 +99,7 @@ class TimeLimitWatch:
             looked()
             if is_reached:
                 return True
+        return False
 
     def _left(self) -> float | None:
         """Return the seconds until a limit can be reached; None: not before something changes."""

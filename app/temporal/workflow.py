@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from app.engine import driver_context, driver_scheduler, ports, replay, stores
     from app.flows import registry as flows
     from app.temporal import attributes, messages, priorities, slices
-    from app.temporal.step_dispatch import StepDispatch, ask, is_superseded
+    from app.temporal.step_dispatch import StepDispatch, ask, is_cut, is_superseded
     from app.temporal.time_limit_watch import TimeLimitWatch
 
 _LOOK = timedelta(seconds=30)
@@ -260,13 +260,14 @@ class RunWorkflow:
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                if is_superseded(error):
+                if is_superseded(error) and not is_cut():
                     # The journal has a newer try or an order; if it has neither, the step is still to do.
                     self._journal_has_more = True
                     self._wakeups += 1
                     await workflow.sleep(1)
                     continue
-                self._fail(asked.key, error)
+                if not is_cut():
+                    self._fail(asked.key, error)
             break
         self._wakeups += 1
 
@@ -277,13 +278,13 @@ class RunWorkflow:
             record = self._record_in(await self._dispatch.perform(order, asked.operation))
             self._time_limits.end(asked.key)
             self._land(record)
-            if record.final or record.retry_at is None:
+            if record.final or record.retry_at is None or is_cut():
                 return
             await self._until(record.retry_at)
 
     async def _wait(self, asked: driver_scheduler.Ask, order: messages.StepOrder) -> None:
         announced: messages.Announced = await ask("announce", order, result_type=messages.Announced)
-        if announced.recorded:
+        if announced.recorded or is_cut():
             self._journal_has_more = True
             return
         self._announced.add(asked.key)
@@ -293,7 +294,7 @@ class RunWorkflow:
         if announced.child is not None:
             order = self._collected[asked.key] = dataclasses.replace(order, child=announced.child)
             await self._collect(order)
-        if announced.due_at is None or _is_open_ended(asked.operation):
+        if announced.due_at is None or _is_open_ended(asked.operation) or is_cut():
             return
         await self._until(announced.due_at)
         await self._collect(dataclasses.replace(order, is_over=True))
@@ -301,9 +302,10 @@ class RunWorkflow:
     async def _collect_given(self, order: messages.StepOrder) -> None:
         # A signal has it looked for sooner.
         self._collected[order.key] = order
-        while True:
+        while not is_cut():
             await self._collect(order)
-            await workflow.sleep(_LOOK)
+            if not is_cut():
+                await workflow.sleep(_LOOK)
 
     async def _collect_or_park(self, order: messages.StepOrder) -> None:
         # What one step waits for may be damaged: the others are collected all the same.

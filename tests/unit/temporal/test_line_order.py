@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import dataclasses
 from typing import Any
 
 import pytest
 
 pytest.importorskip("temporalio")
 
+from temporalio import workflow as temporal
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
-from app.domain import plain
+from app import clock
+from app.domain import operations, plain, records
 from app.engine import driver_context, driver_scheduler, replay
 from app.temporal import attributes, messages, workflow
+from app.temporal.step_dispatch import StepDispatch
 from tests.unit.engine import samples
 
 
@@ -79,6 +85,52 @@ async def test_a_child_that_cannot_be_read_keeps_no_other_from_being_collected(m
     assert flow._collected == {}
     assert flow._parking is not None
     assert (flow._parking.key, flow._parking.code) == ("first", "journal_corrupt")
+
+
+@pytest.mark.parametrize(
+    "operation", [samples.tool("step"), operations.Gate(prompt="Go on?", default="deny", expires_seconds=60)]
+)
+@pytest.mark.parametrize("comes", ["superseded", "recorded"])
+async def test_a_step_that_is_cut_off_is_not_tried_again(
+    operation: operations.Operation, comes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The activity of a cut step may still succeed or fail, and swallow the cancellation: that was its last one."""
+    asked, begun = list[str](), asyncio.Event()
+    line = dataclasses.replace(samples.record("step", operation), final=False, retry_at="2099-01-01T00:00:00.000Z")
+
+    async def ask(name: str, *args: Any, **named: Any) -> Any:
+        asked.append(name)
+        assert len(asked) == 1
+        begun.set()
+        # As an activity whose cancellation is waited for, and that ends by itself meanwhile.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        if comes == "superseded":
+            raise failed_activity(messages.SUPERSEDED)
+        is_gate = isinstance(operation, operations.Gate)
+        return messages.Announced(due_at=line.retry_at, is_given=True) if is_gate else b""
+
+    async def sleep(seconds: float) -> None:
+        asked.append(f"sleep {seconds}")
+        raise AssertionError
+
+    async def perform(dispatch: StepDispatch, order: messages.StepOrder, operation: operations.Operation) -> Any:
+        return await ask("perform")
+
+    monkeypatch.setattr(workflow, "ask", ask)
+    monkeypatch.setattr(StepDispatch, "perform", perform)
+    monkeypatch.setattr(workflow.RunWorkflow, "_record_in", lambda flow, content: line)
+    monkeypatch.setattr(temporal, "sleep", sleep)
+    monkeypatch.setattr(temporal, "now", lambda: clock.instant("2026-02-10T14:30:00.000Z"))
+    flow = workflow.RunWorkflow()
+    step = driver_scheduler.Ask(key="step", operation=operation, place=records.Place(step_id="step"))
+    flow._steps["step"] = asyncio.create_task(flow._carry_out(step))
+    await begun.wait()
+
+    async with asyncio.timeout(5):
+        await flow._cut_all()
+
+    assert len(asked) == 1
 
 
 def failed_activity(code: str) -> ActivityError:
