@@ -122,6 +122,8 @@ class RunWorkflow:
     def pause(self, interrupt: bool) -> None:
         """Hear that the journal has a pause."""
         self._paused = True
+        # A look that is under way may have read the journal before, and would take the pause back.
+        self._journal_has_more = True
         self._ends_now = self._ends_now or interrupt
         self._wakeups += 1
 

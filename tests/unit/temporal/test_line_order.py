@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,6 +133,58 @@ async def test_a_step_that_is_cut_off_is_not_tried_again(
         await flow._cut_all()
 
     assert len(asked) == 1
+
+
+async def test_a_pause_outlives_a_look_from_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that has read the journal before the pause takes nothing back: the step behind is not begun."""
+    asked, looked, performed = list[str](), asyncio.Event(), asyncio.Event()
+
+    async def ask(name: str, *args: Any, **named: Any) -> bytes:
+        asked.append(name)
+        paused = looked.is_set()
+        await looked.wait()
+        return plain.encode({"facts": {"cancelled": False, "paused": paused, "ended": False}, "lines": []})
+
+    async def perform(dispatch: StepDispatch, order: messages.StepOrder, operation: operations.Operation) -> bytes:
+        asked.append(order.key)
+        await performed.wait()
+        line = samples.record(order.key, operation)
+        return plain.encode({"lines": [[line.position, dict(line.line)]]})
+
+    async def wait_condition(holds: Callable[[], bool], **named: Any) -> None:
+        while not holds():
+            await asyncio.sleep(0)
+
+    async def drive(ctx: Any) -> None:
+        for name in "ab":
+            await ctx.perform(name, samples.tool(name))
+
+    async def unread(blob: Any) -> Any:
+        raise AssertionError(blob)
+
+    monkeypatch.setattr(workflow, "ask", ask)
+    monkeypatch.setattr(StepDispatch, "perform", perform)
+    monkeypatch.setattr(attributes.Shown, "show", lambda shown, state: None)
+    monkeypatch.setattr(temporal, "wait_condition", wait_condition)
+    monkeypatch.setattr(temporal, "info", lambda: SimpleNamespace(is_continue_as_new_suggested=lambda: False))
+    monkeypatch.setattr(temporal, "now", lambda: clock.instant("2026-02-10T14:30:00.000Z"))
+    flow = workflow.RunWorkflow()
+    flow._loaded = samples.loaded()
+    context = driver_context.DriverContext(flow._loaded.start, lambda key, facts: None)
+    scheduler = driver_scheduler.DriverScheduler(lambda: drive(context))
+    await replay.replay(scheduler, flow._loaded, unread)
+    flow.look()
+    driving = asyncio.create_task(flow._drive(scheduler))
+    await wait_condition(lambda: asked == ["look", "a"] or asked == ["a", "look"])
+    flow.pause(False)
+    looked.set()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    performed.set()
+    async with asyncio.timeout(5):
+        await driving
+
+    assert sorted(asked) == ["a", "look", "look"]
 
 
 def failed_activity(code: str) -> ActivityError:
