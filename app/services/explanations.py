@@ -239,7 +239,7 @@ class Explanations:
                 behind = ahead.run_id if ahead.run_id != run_id else None
         if first.kind == "gate":
             # Its answer continues the run in any process.
-            before = [cause for cause in before if cause.kind != "not_executed"]
+            before = [cause for cause in before if cause.kind not in ("not_executed", "recovering")]
             wait = next(wait for wait in waits if wait.key == first.key)
             found[0] = dataclasses.replace(first, text=first.text + await self._votes(view.start, wait))
         return _Found(status=_status(view.status, waits), causes=[*before, *found], behind=behind)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 READY_ANSWERS = 256  # Runs whose last answer is kept as bytes.
 REVIEWS = 16  # Runs at rest whose review is kept, and runs that grow whose driver is.
-
 COUNTED_SECONDS = 1.0
 """How long an answer about a run with limits is kept whose calls, and those of runs below it, are made elsewhere."""
 
@@ -131,6 +130,8 @@ class RunReader:
             return live
         await self._was_touched(run_id)
         view = await self._at_rest(run_id)
+        if view.status.finished and (self._engine.elsewhere or not _is_ours(view)):
+            await self._listed(run_id)
         if view.status is states.RunState.PAUSED and self._engine.standing(run_id) is not None:
             # Its folder was changed while it rests: lines are missing. It would only find that when its answer comes.
             await self._engine.reload(run_id)
@@ -205,6 +206,13 @@ class RunReader:
             return False
         self.forget(run_id)
         return True
+
+    async def _listed(self, run_id: str) -> None:
+        # The process that ends a run writes its row last, and who learns of the ending may read the list next.
+        for _ in range(100):
+            if states.RunState((await self._store.summary(run_id)).status).finished:
+                break
+            await self._clock.sleep(ENDING_SECONDS / 100)
 
     async def _live(self, run_id: str) -> views.RunView | None:
         view = await self._consistent_view(run_id)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
-from tests.integration import asking
+from app.engine import stores
+from app.storage.runs.disk_store import DiskStore
+from tests.integration import asking, served
 from tests.integration.asking import SHIP
 from tests.integration.project import Project
 
@@ -29,6 +31,36 @@ async def test_an_unpause_of_a_waiting_run_names_its_state(asked: asking.Asked) 
 
     assert answer.json()["detail"] == f"run {run_id} is waiting; only a paused run is unpaused"
     assert answer.json()["facts"]["status"] == "waiting"
+
+
+async def test_a_run_waits_before_the_service_has_put_it_back(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a start with many gates it takes a while until all rest again; each is shown as waiting from the start."""
+    asking.add(project, "ship", *SHIP)
+    async with asking.in_process(project) as service:
+        run_id = await service.start("ship")
+        await service.until(run_id, "waiting")
+    reading, later = asyncio.Event(), asyncio.Event()
+    read_at_once = DiskStore.read_sound
+
+    async def read_late(store: DiskStore, run_ids: Sequence[str]) -> list[stores.Loaded]:
+        reading.set()
+        await later.wait()
+        return await read_at_once(store, run_ids)
+
+    monkeypatch.setattr(DiskStore, "read_sound", read_late)
+    async with asking.in_process(project) as service:
+        await asyncio.wait_for(reading.wait(), served.WAIT_SECONDS)
+        shown, (row,) = await service.show(run_id), (await service.http.get("/api/runs")).json()
+        why = (await service.http.get(f"/api/runs/{run_id}/why")).json()
+        later.set()
+        gate = await service.asks(run_id)
+        await service.answer(gate, "approve")
+        ended = await service.until(run_id, "done", "failed")
+
+    assert (shown["status"], row["status"], why["status"], ended["status"]) == ("waiting",) * 3 + ("done",)
+    assert [cause["kind"] for cause in why["chain"]] == ["gate"]
 
 
 async def test_a_question_is_shown_and_answered(asked: asking.Asked) -> None:

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.storage.runs import disk_store
+from app import bootstrap
+from app.domain import runs
+from app.services import requests
+from app.storage.runs import disk_store, folder_log
 from tests.integration import project as projects
 from tests.integration import served
 
@@ -69,3 +72,32 @@ async def test_it_is_completed_though_no_capacity_is_free(project: projects.Proj
         ready = (await service.http.get("/readyz")).json()
         assert (ready["running"], ready["queued"]) == (1, 0)
         assert (await service.show(busy))["status"] == "running"
+
+
+async def test_the_row_of_another_process_comes_before_its_ending_is_told(
+    project: projects.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends a run writes its row last: until then the detail does not tell what the list denies."""
+    moving, later = asyncio.Event(), asyncio.Event()
+    move = folder_log.FolderLog.move
+
+    async def move_late(log: folder_log.FolderLog, moved: runs.Transition) -> None:
+        if moved.to.finished:
+            moving.set()
+            await later.wait()
+        await move(log, moved)
+
+    monkeypatch.setattr(folder_log.FolderLog, "move", move_late)
+    async with served.in_process(project) as service, bootstrap.build(served.chosen(project)) as beside:
+        begun = await beside.runs.start(requests.StartRequest(recipe_id="quick", owner="process"))
+        await asyncio.wait_for(moving.wait(), served.WAIT_SECONDS)
+        asked = asyncio.create_task(service.show(begun.run_id))
+        await asyncio.wait({asked}, timeout=0.3)
+        was_told = asked.done() and asked.result()["status"]
+        (before,) = (await service.http.get("/api/runs")).json()
+        later.set()
+        shown = await asked
+        (after,) = (await service.http.get("/api/runs")).json()
+
+    assert (was_told, before["status"]) == (False, "running")
+    assert (shown["status"], after["status"]) == ("done", "done")
