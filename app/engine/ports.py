@@ -219,7 +219,7 @@ class Call:
     """Hides secrets in output that is cut or parsed before the engine sees it."""
     recorded: tuple[int, ...] = ()  # Earlier attempts of the step that left a line in the journal.
     committed: Mapping[str, str] = field(default_factory=dict)
-    """Files of the workspace that those have written, as the last known SHA-256 by path."""
+    """Files of the workspace that earlier attempts of the step have written: the SHA-256 of each by its path."""
     exchanges: tuple[Exchange, ...] = ()
     """What the run has said so far in the step's conversation, where a person had that begun again; else nothing."""
     cap_usd: float | None = None  # Most that a call of an agent may cost; None: no limit.

@@ -208,7 +208,7 @@ class RunReader:
         return True
 
     async def _listed(self, run_id: str) -> None:
-        # The process that ends a run writes its row last, and who learns of the ending may read the list next.
+        # The process that ends a run writes its row last, and a client that learns of the end may list runs next.
         for _ in range(100):
             if states.RunState((await self._store.summary(run_id)).status).finished:
                 break

@@ -120,7 +120,8 @@ async def ask(
 def is_cut() -> bool:
     """Return whether this task of a workflow is to end.
 
-    An activity that ends by itself while its cancellation is on the way swallows that; the request stays counted.
+    An activity that ends by itself while its cancellation is on the way swallows that; the task counts the request all
+    the same.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

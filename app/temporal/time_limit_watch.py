@@ -69,7 +69,7 @@ class TimeLimitWatch:
                 self._since = None
 
     async def watch(self, run_id: str, looked: Callable[[], None]) -> bool:
-        """Return True once the run has reached a limit; False if that cannot be found out, or is to be watched no more.
+        """Return True once the run has reached a limit; False if that cannot be found out, or the watch is to end.
 
         Args:
             looked: Called when it is known again what the limits leave.

@@ -304,10 +304,11 @@ class RunWorkflow:
     async def _collect_given(self, order: messages.StepOrder) -> None:
         # A signal has it looked for sooner.
         self._collected[order.key] = order
-        while not is_cut():
+        while True:
             await self._collect(order)
-            if not is_cut():
-                await workflow.sleep(_LOOK)
+            if is_cut():
+                return
+            await workflow.sleep(_LOOK)
 
     async def _collect_or_park(self, order: messages.StepOrder) -> None:
         # What one step waits for may be damaged: the others are collected all the same.

@@ -12,7 +12,7 @@ from app import errors
 from app.cli import again, folder_client
 from app.cli.client import Access
 from app.services import fork_requests
-from tests.integration import project as project_recipes
+from tests.integration import project as projects
 from tests.integration import served
 from tests.integration.project import Project
 from tests.integration.test_waiting_pages import WHY, blocks
@@ -83,7 +83,7 @@ async def test_a_done_run_is_forked_from_a_step_with_another_prompt(project: Pro
 
 async def test_a_fork_writes_a_file_of_its_own(project: Project) -> None:
     """A file named by its run is not in the way of forks: each writes one, and the source keeps its own."""
-    recipe = project_recipes.draft("kept")
+    recipe = projects.draft("kept")
     recipe["outputs"] = [{"slot": "edited_draft", "path": "Drafts/{{task.run_id}}.md"}]
     recipe["dod"] = [{"check": "file_exists", "path": {"$ref": "task.outputs.edited_draft"}}]
     project.write(".control-room/recipes/kept.json", json.dumps(recipe))
@@ -107,7 +107,7 @@ async def test_a_fork_writes_a_file_of_its_own(project: Project) -> None:
 @pytest.mark.parametrize("is_changed", [False, True])
 async def test_a_resumed_run_replaces_its_own_file_alone(project: Project, is_changed: bool) -> None:
     """What a run has written is not in its way when it is sent on from an earlier step; what a person wrote is kept."""
-    recipe = project_recipes.draft("kept")
+    recipe = projects.draft("kept")
     recipe["outputs"] = [{"slot": "edited_draft", "path": "Drafts/it.md"}]
     recipe["dod"] = [{"check": "file_exists", "path": "wanted.md"}]
     project.write(".control-room/recipes/kept.json", json.dumps(recipe))

@@ -87,10 +87,10 @@ class Facts:
             ending: How it ended, as far as its folder says; the engine may have taken it up again since.
         """
         standing, view = self._engine.standing(run_id), self._engine.view(run_id)
-        is_known = task is not None and task.status is plans.TaskState.FAILED
-        if is_known and view is not None and view.status.finished:
+        has_failed = task is not None and task.status is plans.TaskState.FAILED
+        if has_failed and view is not None and view.status.finished:
             # After a power cut the engine opens runs that had ended once more: no resume is meant.
-            standing = view = None
+            view = None
         if standing is not None:
             return rules.RunFact(status=standing.status)
         if view is not None:
