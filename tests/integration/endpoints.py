@@ -60,6 +60,7 @@ class Mailbox:
         self.recipients: list[str] = []
         self.commands: list[str] = []
         self.greetings: list[str] = []
+        self.refuses = False
         self.url = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -87,7 +88,7 @@ class Mailbox:
                     say(f"250-here\r\n{'250-STARTTLS' if self._upgrade else '250-HELP'}\r\n250 AUTH PLAIN")
                     continue
                 if line.upper().startswith("AUTH"):
-                    say("235 welcome")
+                    say(f"535 not you: {line}" if self.refuses else "235 welcome")
                     continue
                 say("221 bye" if line.upper() == "QUIT" else "250 fine")
                 if line.upper() == "QUIT":
@@ -98,7 +99,7 @@ class Mailbox:
 async def receiver(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
     """Serve a receiver on a free port of loopback."""
     made = Receiver()
-    async with _serving(made.serve, tls) as port:
+    async with serving(made.serve, tls) as port:
         made.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         yield made
 
@@ -107,13 +108,13 @@ async def receiver(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]
 async def mailbox(tls: ssl.SSLContext | None = None, *, upgrades: bool = False) -> AsyncIterator[Mailbox]:
     """Serve a mailbox on a free port of loopback: without TLS, with it from the start, or after STARTTLS."""
     made = Mailbox(tls if upgrades else None)
-    async with _serving(made.serve, None if upgrades else tls) as port:
+    async with serving(made.serve, None if upgrades else tls) as port:
         made.url = f"{'smtps' if tls and not upgrades else 'smtp'}://127.0.0.1:{port}"
         yield made
 
 
 @contextlib.asynccontextmanager
-async def _serving(serve: Callable[..., Any], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def serving(serve: Callable[..., Any], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
         yield server.sockets[0].getsockname()[1]

@@ -86,3 +86,16 @@ async def test_mail_is_sent_only_where_the_certificate_is_trusted(
     assert ("AUTH" in told, sent) == (False, [])
     assert taken == {"delivered": True, "detail": "the server took it"}
     assert ("AUTH" in mailbox.commands, len(mailbox.mails), mailbox.recipients) == (True, 1, ["a@example.org"])
+
+
+async def test_the_words_of_a_refused_sign_in_are_not_shown(
+    project: Project, tls: ssl.SSLContext, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some servers repeat what they were sent, which holds the password."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
+    async with endpoints.mailbox(tls) as mailbox:
+        mailbox.refuses = True
+        mail = {"smtp_url": mailbox.url.replace("//", "//user:hunter2hunter2@"), "mail_from": ROOM}
+        found = await tried(project, {"to": ["a@example.org"]}, **mail)
+
+    assert found == {"delivered": False, "detail": "the server refused the user or password, with code 535"}

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import email.message
 import functools
+import io
 import smtplib
 import ssl
+import time
 from email.utils import formatdate
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from app import clock, printable
 from app.domain import notifications, plain
 from app.services.notifications.senders import SEND_SECONDS, NotDelivered
+
+_REPLY_BYTES = 64 * 1024  # Most that a server may say during one delivery.
 
 
 class MailSender:
@@ -33,8 +39,10 @@ class MailSender:
         mail = _mail(endpoint, message, self._from)
         try:
             await asyncio.to_thread(self._deliver, mail)
+        except smtplib.SMTPAuthenticationError as error:
+            # Some servers repeat what they were sent, which is the password.
+            raise NotDelivered(f"the server refused the user or password, with code {error.smtp_code}") from error
         except (smtplib.SMTPException, OSError) as error:
-            # The answer of a server may hold what it was sent, but never the password.
             raise NotDelivered(f"{type(error).__name__}: {error}"[:300]) from error
         return "the server took it"
 
@@ -43,11 +51,12 @@ class MailSender:
         secure, host = url.scheme == "smtps", url.hostname or ""
         # Without a context of its own, smtplib checks no certificate.
         context = ssl.create_default_context()
-        kind = functools.partial(smtplib.SMTP_SSL, context=context) if secure else smtplib.SMTP
+        kind = functools.partial(_SecureClient, context=context) if secure else _Client
         # Else smtplib asks the name service for this machine's name, for as long as that takes to answer.
         named = (self._from or "").rpartition("@")[2].strip("> ")
         port = url.port or (465 if secure else 587)
-        with kind(host, port, local_hostname=named, timeout=SEND_SECONDS) as server:
+        server = kind(host, port, local_hostname=named, timeout=SEND_SECONDS)
+        with contextlib.closing(server):
             server.ehlo()
             if not secure and server.has_extn("starttls"):
                 server.starttls(context=context)
@@ -57,6 +66,63 @@ class MailSender:
                     raise smtplib.SMTPException("the server offers no TLS, so the password is not sent")
                 server.login(unquote(url.username), unquote(url.password or ""))
             server.send_message(mail)
+            # The mail is taken, whatever the server says to this; another one would be a repetition.
+            with contextlib.suppress(OSError):
+                server.quit()
+
+
+class _BoundedReplies:
+    """Bounds of time and size for all replies of a server together; smtplib bounds only the time between two bytes."""
+
+    sock: Any
+    file: Any
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._ends_at = time.monotonic() + SEND_SECONDS
+        self._bytes_left = _REPLY_BYTES
+        super().__init__(*args, **options)
+
+    def getreply(self) -> tuple[int, bytes]:
+        """Read a reply."""
+        if self.file is None:
+            self.file = io.BufferedReader(_Replies(self))
+        reply: tuple[int, bytes] = super().getreply()  # type: ignore[misc]
+        return reply
+
+    def receive(self, buffer: Any) -> int:
+        """Receive what comes next, and return how many bytes."""
+        left = self._ends_at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"not done within {SEND_SECONDS:g} seconds")
+        self.sock.settimeout(left)
+        count: int = self.sock.recv_into(buffer)
+        self._bytes_left -= count
+        if self._bytes_left < 0:
+            raise OSError(f"the server says more than {_REPLY_BYTES:,} bytes")
+        return count
+
+
+class _Replies(io.RawIOBase):
+    """What a server says, as a file."""
+
+    def __init__(self, client: _BoundedReplies) -> None:
+        self._client = client
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what comes next, and return how many bytes."""
+        return self._client.receive(buffer)
+
+
+class _Client(_BoundedReplies, smtplib.SMTP):
+    pass
+
+
+class _SecureClient(_BoundedReplies, smtplib.SMTP_SSL):
+    pass
 
 
 def _mail(endpoint: notifications.Endpoint, message: notifications.Message, sender: str) -> email.message.EmailMessage:

@@ -1,0 +1,83 @@
+"""E-mail: what a mail server says is bounded in time and size, and repeats neither mails nor passwords."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from app.domain import notifications
+from app.services.notifications import mail_sender, senders
+from tests.integration import endpoints
+
+AT = "2026-01-01T00:00:00Z"
+ENDPOINT = notifications.Endpoint(
+    endpoint_id="end_1", name="", channel="email", to=("a@example.org",), created_at=AT, since=AT
+)
+MESSAGE = notifications.Message(
+    message_id="msg_1", kind="done", run_id="20260101T000000Z-aaaaaa", recipe_id="quick", text="It is done.", at=AT
+)
+
+Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def _sender(converse: Conversation, user: str = "") -> AsyncIterator[mail_sender.MailSender]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            await converse(reader, writer)
+
+    async with endpoints.serving(serve) as port:
+        yield mail_sender.MailSender(f"smtp://{user}127.0.0.1:{port}", "room@example.org")
+
+
+async def _endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"220-and more\r\n" * 100)
+        await writer.drain()
+
+
+async def test_an_endless_reply_is_not_read_to_its_end() -> None:
+    """A server that goes on talking fills no memory."""
+    async with _sender(_endless) as sender:
+        with pytest.raises(senders.NotDelivered, match="more than 65,536 bytes"):
+            await sender.send(ENDPOINT, MESSAGE)
+
+
+async def test_a_reply_that_comes_in_drops_ends_with_the_time_of_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, and the whole does not."""
+    monkeypatch.setattr(mail_sender, "SEND_SECONDS", 0.2)
+
+    async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(b"2")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with _sender(drips) as sender:
+        with pytest.raises(senders.NotDelivered, match=r"not done within 0\.2 seconds|timed out"):
+            await sender.send(ENDPOINT, MESSAGE)
+
+
+@pytest.mark.parametrize("farewell", [b"421 busy\r\n", b"", b"what?\r\n"])
+async def test_a_mail_that_was_taken_is_delivered_whatever_follows(farewell: bytes) -> None:
+    """A repetition would be a second mail to a person."""
+    async with _sender(_taking(farewell)) as sender:
+        assert await sender.send(ENDPOINT, MESSAGE) == "the server took it"
+
+
+def _taking(farewell: bytes) -> Conversation:
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 here\r\n")
+        while command := (await reader.readline()).upper():
+            if command.startswith(b"QUIT"):
+                writer.write(farewell)
+                return
+            writer.write(b"354 go on\r\n" if command.startswith(b"DATA") else b"250 fine\r\n")
+            if command.startswith(b"DATA"):
+                await reader.readuntil(b"\r\n.\r\n")
+                writer.write(b"250 taken\r\n")
+
+    return take
