@@ -10,7 +10,7 @@ import pytest
 
 from app import bootstrap
 from app.domain import runs
-from app.services import requests
+from app.services import requests, run_reader
 from app.storage.runs import disk_store, folder_log
 from tests.integration import project as projects
 from tests.integration import served
@@ -27,10 +27,14 @@ async def made(project: projects.Project) -> tuple[str, str]:
         busy = await service.start("draft", args=ARRIVAL)
         await service.until(busy, step="draft")
         ended: str = (await service.run("quick"))["run_id"]
-    with sqlite3.connect(project.data / "index.db") as index:
-        index.execute("UPDATE runs SET status = 'running', completed_at = NULL WHERE run_id = ?", (ended,))
-    index.close()
+    _revert_row(project, ended)
     return busy, ended
+
+
+def _revert_row(project: projects.Project, run_id: str) -> None:
+    with sqlite3.connect(project.data / "index.db") as index:
+        index.execute("UPDATE runs SET status = 'running', completed_at = NULL WHERE run_id = ?", (run_id,))
+    index.close()
 
 
 async def test_it_is_never_shown_as_unfinished(project: projects.Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,3 +105,22 @@ async def test_the_row_of_another_process_comes_before_its_ending_is_told(
 
     assert (was_told, before["status"]) == (False, "running")
     assert (shown["status"], after["status"]) == ("done", "done")
+
+
+@pytest.mark.parametrize("asked", ["list", "detail"])
+async def test_the_row_of_a_process_that_died_before_it_is_written(
+    project: projects.Project, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Whoever asks first: the end of the run is told at once, and its row follows."""
+    async with served.in_process(project) as service:
+        async with bootstrap.build(served.chosen(project)) as beside:
+            ended = (await beside.runs.start(requests.StartRequest(recipe_id="quick", owner="process"))).run_id
+            await service.until(ended, "done")
+        _revert_row(project, ended)
+        # A wait for its row would not end.
+        monkeypatch.setattr(run_reader, "ENDING_SECONDS", 1e9)
+        if asked == "detail":
+            assert (await asyncio.wait_for(service.show(ended), served.WAIT_SECONDS))["status"] == "done"
+        (row,) = (await service.http.get("/api/runs")).json()
+
+    assert row["status"] == "done"

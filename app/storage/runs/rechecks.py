@@ -19,7 +19,7 @@ from app.domain import decisions, events, plain, runs, states, views
 from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port
-from app.storage.runs import authority, events_file, missing_lines
+from app.storage.runs import authority, census, events_file, missing_lines
 from app.storage.runs.events_file import BLOCK
 from app.storage.storage_context import StorageContext
 
@@ -60,7 +60,7 @@ class Rechecks:
     async def check(self, rows: Sequence[stores.RunSummary]) -> bool:
         """Read those of these folders that were changed, and return whether a row has changed."""
         known, changed = {row.run_id: row for row in rows}, False
-        for run_id in await self.touched(list(known)):
+        for run_id in await self._context.workers.run(lambda: self._doubtful(rows)):
             if known[run_id].status != states.RunState.RUNNING:
                 changed |= await self._check(known[run_id])
             elif self._context.clock.monotonic() >= self._next_at.get(run_id, 0.0):
@@ -69,7 +69,7 @@ class Rechecks:
 
     async def note_sound(self, row: stores.RunSummary, found: stores.Loaded) -> None:
         """Make the row of a soundly read run agree with its folder."""
-        if row.run_id not in self._opened and (row.error_code == _CORRUPT or _is_ahead(row, found)):
+        if row.run_id not in self._opened and (row.error_code == _CORRUPT or _disagrees(row, found)):
             await self._renewed(row.run_id)
         self._believe(row.run_id)
 
@@ -120,7 +120,7 @@ class Rechecks:
         except errors.Unreadable:
             return False
         else:
-            changed = row.error_code != _CORRUPT and _is_ahead(row, found)
+            changed = row.error_code != _CORRUPT and _disagrees(row, found)
             if changed:
                 await self._renewed(run_id)
         self._believe(run_id)
@@ -144,6 +144,14 @@ class Rechecks:
                 lock.release()
 
     # -- on a worker
+
+    def _doubtful(self, rows: Sequence[stores.RunSummary]) -> list[str]:
+        resting = (row for row in rows if row.run_id not in self._opened)
+        return [row.run_id for row in resting if self._is_touched(row.run_id) or self._may_be_behind(row)]
+
+    def _may_be_behind(self, row: stores.RunSummary) -> bool:
+        is_others = row.owner != "service" and not _finished(row)
+        return is_others and census.may_have_ended(self._context.disk, row.run_id)
 
     def _is_touched(self, run_id: str) -> bool:
         try:
@@ -212,11 +220,12 @@ def _is_declared(row: stores.RunSummary) -> bool:
     return row.error_code == _CORRUPT and _finished(row)
 
 
-def _is_ahead(row: stores.RunSummary, found: stores.Loaded) -> bool:
-    # If a row lags behind, the process that will write it updates the other files first.
-    if found.decisions.paused == decisions.LINES_MISSING and not found.decisions.status.finished:
+def _disagrees(row: stores.RunSummary, found: stores.Loaded) -> bool:
+    has_ended = found.decisions.status.finished
+    if found.decisions.paused == decisions.LINES_MISSING and not has_ended:
         return row.error_code != decisions.LINES_MISSING
-    return _finished(row) and not found.decisions.status.finished
+    # The process that ended a run writes its row last: if it does not hold the folder any more, it has died before.
+    return _finished(row) != has_ended and (_finished(row) or row.owner != "service")
 
 
 def _parsed(content: bytes) -> dict[str, plain.Json]:
