@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from bench import figures, rounds, surroundings, workload
 from bench.others.product import REMARKS
@@ -52,7 +54,17 @@ def markdown(
         *_shown(charts[1:]),
         *_promises(found),
     ]
-    return "\n\n".join(paragraphs) + "\n"
+    return "\n\n".join(map(_wrapped, paragraphs)) + "\n"
+
+
+def _wrapped(paragraph: str) -> str:
+    if paragraph.startswith(("|", "!")):
+        return paragraph
+    is_list = paragraph.startswith("- ")
+    lines = paragraph.splitlines() if is_list else [" ".join(paragraph.splitlines())]
+    indent = "  " if is_list else ""
+    options: Any = {"width": 100, "break_long_words": False, "break_on_hyphens": False}
+    return "\n".join(textwrap.fill(line, subsequent_indent=indent, **options) for line in lines)
 
 
 def number(value: float) -> str:
@@ -111,7 +123,8 @@ def _rate(series: figures.Series | None) -> str:
 def _failures(found: rounds.Found) -> Iterator[str]:
     told = [f"- {key}: {trouble}" for key, each in found.workloads.items() for trouble in each.failures]
     if told:
-        yield "\n".join(["Repetitions that did not come to their end:", "", *told])
+        yield "Repetitions that did not come to their end:"
+        yield "\n".join(told)
 
 
 # -- the comparison

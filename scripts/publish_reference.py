@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ def _section(full: str, command: click.Command) -> Iterator[str]:
     arguments = [parameter for parameter in command.params if isinstance(parameter, click.Argument)]
     context = click.Context(command)
     usage = " ".join([full, *(argument.make_metavar(context) for argument in arguments)])
-    yield from (f"## {full}", "", f"`{usage}`", "", *_paragraphs(command), "")
+    yield from (f"## {full}", "", f"`{usage}`", "", *map(_wrapped, _paragraphs(command)), "")
     if command.epilog:
         yield from ("```text", command.epilog.removeprefix("\b\n"), "```", "")
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
@@ -160,6 +161,10 @@ def _paragraphs(command: click.Command) -> Iterator[str]:
     for number, paragraph in enumerate(paragraphs):
         yield from ([""] if number else [])
         yield " ".join(paragraph.split())
+
+
+def _wrapped(paragraph: str) -> str:
+    return textwrap.fill(paragraph, width=100, break_long_words=False, break_on_hyphens=False)
 
 
 def _summary(command: click.Command) -> str:

@@ -6,6 +6,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,8 @@ DECISIONS = DOCS / "decisions"
 PARTS = ["Status", "Why", "Decision", "Price"]
 NAMED = re.compile(r"`((?:app|tests|scripts|bench)/[\w/]+(?:\.\w+)?)`(?:\s`([A-Za-z_.]+)`)?")
 """A path of the repository, and perhaps a name that is defined there."""
+BREAKABLE = re.compile(r"\s*(?:[-*] |\d+\. )?(?:`[^`]*`|[^ `])+ ")
+"""The beginning of a line that can be broken at a space."""
 README = (sources.ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -34,6 +38,14 @@ def test_the_index_leads_to_every_page() -> None:
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent.name != "decisions"}
 
     assert pages - {"README.md"} == set(re.findall(r"\]\(([^)#]+)\)", index)) - {"decisions/README.md"}
+
+
+def test_prose_is_wrapped() -> None:
+    """Lines of prose have at most 100 characters; tables, code and what cannot be broken may be longer."""
+    pages = [*DOCS.rglob("*.md"), *sources.ROOT.glob("*.md")]
+    wide = [f"{page.relative_to(sources.ROOT)}:{number}" for page in pages for number in _wide_lines(page)]
+
+    assert wide == []
 
 
 def test_documents_name_what_exists() -> None:
@@ -144,3 +156,12 @@ def test_every_event_is_documented() -> None:
 
     assert documented == {kind.value: fields or () for kind, fields in events.FIELDS.items()}
     assert set(events.FIELDS) == set(events.EventType)
+
+
+def _wide_lines(page: Path) -> Iterator[int]:
+    is_code = False
+    for number, line in enumerate(page.read_text("utf-8").splitlines(), start=1):
+        is_code ^= line.lstrip().startswith("```")
+        is_exempt = is_code or line.lstrip().startswith(("|", "![")) or not BREAKABLE.match(line)
+        if len(line) > 100 and not is_exempt:
+            yield number
