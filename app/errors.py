@@ -27,6 +27,7 @@ ControlRoomError
 
 Fault (BaseException)
 ├── StorageFault
+│   ├── DatabaseAway
 │   ├── LeaseLost
 │   ├── Unreadable
 │   └── WorkspaceFault
@@ -267,6 +268,12 @@ class StorageFault(Fault):
     default_code = "storage_error"
 
 
+class DatabaseAway(StorageFault):
+    """The database that holds the runs or their index cannot be reached now; it is tried again."""
+
+    default_code = "database_away"
+
+
 class LeaseLost(StorageFault):
     """Another process writes the run now; its journal must be read again before anything is written."""
 
@@ -303,14 +310,16 @@ class InterruptionFault(Fault):
 
 @contextmanager
 def storage_faults_as_disk_full(consequence: str) -> Iterator[None]:
-    """Raise `DiskFull` in place of a storage fault.
+    """Raise `DiskFull` in place of a storage fault; one that says nothing about a disk keeps its kind.
 
     Args:
         consequence: What has not been done because of it; the message begins with it.
     """
     try:
         yield
-    except Unreadable:  # It says nothing about the room on the disk.
+    except Unreadable:
         raise
+    except DatabaseAway as fault:
+        raise DatabaseAway(f"{consequence}: {fault.message}", detail=fault.detail) from fault
     except StorageFault as fault:
         raise DiskFull(f"{consequence}: {fault.message}", detail=fault.detail) from fault

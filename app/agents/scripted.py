@@ -91,7 +91,7 @@ class RecordingBackend:
         except OSError as error:
             if workspace_faults.passes(error.errno):
                 raise errors.StorageFault(
-                    workspace_faults.told(error), detail=workspace_faults.facts(str(self._script.path), error)
+                    workspace_faults.reason_of(error), detail=workspace_faults.facts(str(self._script.path), error)
                 ) from error
             raise errors.AgentFailed(
                 f"The reply could not be recorded: {error.strerror}.",

@@ -299,8 +299,12 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.Unavailable("the service is stopping", code="stopping"),
     errors.Unavailable("s3://runs/blobs does not answer as it should (GenericError)", code="blobs_away"),
     errors.Unavailable("the service is starting", code="starting"),
-    errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing"),
+    errors.Unavailable("new runs are refused: runs/.room could not be written: no space is left", code="disk_failing"),
     errors.DiskFull(),
+    errors.DatabaseAway(
+        "the index postgresql://db/runs cannot be reached: timeout",
+        detail={"file": "index"},
+    ),
     errors.Unreadable(
         f"runs/{_RUN}/start.json cannot be read now: Input/output error; nothing was changed, and it is tried again",
         detail=_UNREADABLE,

@@ -23,6 +23,7 @@ STATUS: Mapping[type[BaseException], int] = {
     errors.JournalCorrupt: 409,
     errors.DiskFull: 507,
     errors.StorageFault: 507,
+    errors.DatabaseAway: 503,
     errors.Unreadable: 503,
     errors.Unavailable: 503,
     errors.InterruptionFault: 503,
@@ -31,7 +32,7 @@ STATUS: Mapping[type[BaseException], int] = {
 
 ALWAYS = (
     "unknown_host", "unauthorized", "key_expired", "role_missing", "out_of_scope", "foreign_origin", "internal_error",
-    "stopping", "unreadable",
+    "stopping", "unreadable", "database_away",
 )  # fmt: skip
 """Codes that every address can answer with."""
 
@@ -65,7 +66,7 @@ def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem |
     if status is None:
         return None
     headers: Mapping[str, str] = {}
-    if isinstance(error, errors.Unreadable):
+    if isinstance(error, errors.Unreadable | errors.DatabaseAway):
         headers = {"Retry-After": str(error.detail.get("retry_after_seconds", 1))}
     elif isinstance(error, errors.Unauthenticated):
         headers = {"WWW-Authenticate": "Bearer"}

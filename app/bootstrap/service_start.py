@@ -125,7 +125,7 @@ class ServiceStart:
 
 def _of_system(error: OSError) -> errors.ConfigurationError:
     path = str(error.filename or "a file of the project")
-    message = f"{path} cannot be used: {disk_health.told(error)}"
+    message = f"{path} cannot be used: {disk_health.reason_of(error)}"
     return errors.ConfigurationError(message, code="data_directory_unusable", detail=disk_health.facts(path, error))
 
 

@@ -363,8 +363,8 @@ class RunStore(Readable, KeptUp, Protocol):
             errors.Conflict: `receipt_altered`, its line has been changed since.
         """
 
-    async def has_space(self) -> bool:
-        """Return whether new runs are accepted: no write has failed since the last success."""
+    async def write_fault(self) -> errors.StorageFault | None:
+        """Return why new runs are refused, after another try to write; None: they are accepted."""
 
 
 async def ancestors(store: RunStore, run_id: str | None) -> frozenset[str]:

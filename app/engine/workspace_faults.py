@@ -55,7 +55,7 @@ def parks(error: OSError) -> errors.StorageFault:
 
 def failed(error: OSError) -> Result:
     """Return the failure of a step that met a permanent, unexpected error."""
-    return step_decisions.failed("internal_error", told(error), facts("", error))
+    return step_decisions.failed("internal_error", reason_of(error), facts("", error))
 
 
 def shortage(error: BaseException | None) -> OSError | None:
@@ -69,7 +69,7 @@ def shortage(error: BaseException | None) -> OSError | None:
     return next((lack for cause in causes if (lack := shortage(cause)) is not None), None)
 
 
-def told(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
     """Say in a sentence what the system refused."""
     return _message(_path_of(error), error)
 

@@ -40,14 +40,15 @@ class Health:
         """Return how busy the service is.
 
         Raises:
-            errors.Unavailable: it is stopping, its disk is full or failing, or the work on plans has broken down.
+            errors.Unavailable: it is stopping, cannot write, or the work on plans has broken down.
             errors.Unreadable: a folder that everything shares cannot be read now.
         """
         status = self.busy()
         if status.stopping:
             raise errors.Unavailable("the service is stopping", code="stopping")
-        if not await self._store.has_space():
-            raise errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing")
+        if (fault := await self._store.write_fault()) is not None:
+            code = fault.code if isinstance(fault, errors.DatabaseAway) else "disk_failing"
+            raise errors.Unavailable(f"new runs are refused: {fault.message}", code=code)
         self._working()
         return Readiness(
             status="ready", running=status.running, queued=status.queued, resting=status.resting, limit=status.limit

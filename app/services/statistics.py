@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from app import clock
+from app import clock, errors
 from app.domain import plain, runs, shapes, states
 from app.domain.access import Scope
 from app.engine import run_engine, run_sums
@@ -119,8 +119,8 @@ class UsageShown(shapes.Shape):
 class Store(run_sums.SummingStore, Protocol):
     """The counted thing."""
 
-    async def has_space(self) -> bool:
-        """Return whether new runs can be taken."""
+    async def write_fault(self) -> errors.StorageFault | None:
+        """Return why new runs cannot be taken; None: they can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,10 +227,10 @@ class Statistics:
         try:
             aside = [view.start.run_id for view in self._engine.executing()]
             totals = await self._store.totals(since, aside)
-            (questions, plans), has_space = await self._asking(since.scope), await self._store.has_space()
+            (questions, plans), fault = await self._asking(since.scope), await self._store.write_fault()
             free, needed = await asyncio.to_thread(self._space)
             shown = None if free is None else free // FREE_STEP_BYTES * FREE_STEP_BYTES
-            is_full = not has_space or (free is not None and free < needed)
+            is_full = fault is not None or (free is not None and free < needed)
             disk = DiskState(free_bytes=shown, needed_bytes=needed, is_full=is_full)
             now = self._clock.monotonic()
             counted = _Rows(

@@ -18,13 +18,15 @@ from tests.architecture import sources
 PROGRAMS: dict[str, click.Command] = {"control-room": root.control_room, "orchestrate": command.orchestrate}
 CALL = re.compile(r"(?<![\w./-])(control-room|orchestrate)((?: +(?:[a-z][a-z-]*|--?[a-z][a-z-]*|[^\s`|;&]+))+)")
 PAGES = ["README.md", *sorted(str(path.relative_to(sources.ROOT)) for path in (sources.ROOT / "docs").rglob("*.md"))]
+IN_CONTAINER = re.compile(r"docker compose exec (?:-T )?control-room ")
+"""What runs a command in the container of that name."""
 SPANS = re.compile(r"```.*?```|`[^`\n]+`|^    .*$", re.DOTALL | re.MULTILINE)
 
 
 def named(text: str) -> Iterator[tuple[str, list[str]]]:
     """Return each program that a text calls, with the words behind its name."""
     for line in text.splitlines():
-        for found in CALL.finditer(line):
+        for found in CALL.finditer(IN_CONTAINER.sub("", line)):
             yield found[1], found[2].split()
 
 

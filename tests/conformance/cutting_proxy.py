@@ -1,11 +1,20 @@
-"""A proxy before a server that can cut a connection at the moment that matters: when it hears a COMMIT."""
+"""A proxy before a server that can cut a connection at the moment that matters: when it hears a COMMIT.
+
+It can also vanish as a machine does that loses its power: it answers nothing any more, not even in the kernel.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import socket
+import struct
 import threading
 from typing import Literal
+
+SO_ATTACH_FILTER = 26
+DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)
+"""A packet filter that lets nothing in (`BPF_RET`, 0 bytes)."""
 
 Cut = Literal["before", "after"]
 
@@ -18,6 +27,7 @@ class CuttingProxy:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self._armed: Cut | None = None
+        self._clients: list[socket.socket] = []
         self.cuts = 0
         """How many connections were cut."""
         threading.Thread(target=self._accept, daemon=True).start()
@@ -25,6 +35,13 @@ class CuttingProxy:
     def arm(self, cut: Cut) -> None:
         """Cut the next connection that commits: before the server hears it, or once it has done it."""
         self._armed = cut
+
+    def vanish(self) -> None:
+        """Receive nothing any more; what is sent to it is never acknowledged."""
+        program = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
+        described = struct.pack("HL", 1, ctypes.addressof(program))
+        for each in (self._listening, *self._clients):
+            each.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
 
     def close(self) -> None:
         """Take no more connections."""
@@ -34,6 +51,7 @@ class CuttingProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
+                self._clients.append(client)
                 server = socket.create_connection(self._server)
                 threading.Thread(target=self._up, args=(client, server), daemon=True).start()
 

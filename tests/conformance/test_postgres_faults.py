@@ -15,8 +15,11 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy.exc
 
 from app import errors
+from app.storage import postgres_connections
+from app.storage.index.sql import sessions
 from app.storage.postgres import database
 from app.storage.postgres.database import EPOCH_LOCK, Database, Fenced
 from tests import postgres_server
@@ -105,6 +108,29 @@ async def test_an_unknown_outcome_is_looked_up(
     store = await harness.crash()
     assert list((await store.read(RUN)).records) == [first, second, third, last]
     assert (await store.maintenance.verify(RUN))["ok"]
+
+
+@pytest.mark.parametrize("asks", ["store", "index"])
+async def test_a_machine_that_is_gone_keeps_no_reader_waiting(
+    monkeypatch: pytest.MonkeyPatch, proxy: CuttingProxy, url: str, asks: str
+) -> None:
+    """What is asked of it is an error soon; the kernel alone would repeat the question for a quarter of an hour."""
+    options = {**postgres_connections.OPTIONS, "tcp_user_timeout": 500, "connect_timeout": 2}
+    monkeypatch.setattr(postgres_connections, "OPTIONS", options)
+    if asks == "store":
+        store = Database(through(proxy, url))
+        store.read(lambda cursor: cursor.execute("SELECT 1"))
+        proxy.vanish()
+        with pytest.raises(OSError, match="the store"):
+            store.read(lambda cursor: cursor.execute("SELECT 1"))
+        store.close()
+    else:
+        engine = sessions.connect(through(proxy, url))
+        with engine.connect() as connection:
+            proxy.vanish()
+            with pytest.raises(sqlalchemy.exc.OperationalError):
+                connection.exec_driver_sql("SELECT 1")
+        engine.dispose()
 
 
 async def test_ended_sessions_are_begun_again(make: Callable[..., PostgresStoreHarness], url: str) -> None:
@@ -252,7 +278,7 @@ async def test_a_full_disk_of_the_server_loses_nothing(
             with pytest.raises(errors.StorageFault, match="no space is left"):
                 for number in range(200):
                     await log.append_step(store_harness.step(f"big {number}", os.urandom(20_000).hex()))
-            full = await harness.store.has_space()
+            full = await harness.store.write_fault() is None
             before = asked(url, LINES)
         await log.heal()
         last = await log.append_step(store_harness.step("b"))

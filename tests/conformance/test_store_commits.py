@@ -207,7 +207,7 @@ async def test_while_rows_cannot_be_written_new_runs_are_refused(harness: StoreH
     with pytest.raises(errors.DiskFull):
         await harness.store.create(store_harness.start("keyed", **KEYED))
     await log.append_step(store_harness.step("a"))
-    disk_health = await harness.store.has_space() if isinstance(harness, FolderStoreHarness) else False
+    disk_health = await harness.store.write_fault() is None if isinstance(harness, FolderStoreHarness) else False
     listed = [run.run_id for run in await harness.store.list_runs(RunQuery())]
     index.apply = apply
     index.put_run = put_run

@@ -204,11 +204,11 @@ async def test_a_full_disk_takes_no_run(harness: StoreHarness) -> None:
         await store.create(store_harness.start())
     left = harness.files().names("runs")
     harness.faults.refuse("write")
-    refused = await store.has_space()
+    refused = await store.write_fault() is None
     harness.faults.lift()
     created = await store.create(store_harness.start())
 
     assert left == [".trash"]
     assert not refused
-    assert await store.has_space()
+    assert await store.write_fault() is None
     assert not created.existed

@@ -286,7 +286,7 @@ async def test_healing_needs_room(harness: StoreHarness) -> None:
         await log.append_step(store_harness.step("b"))
     with pytest.raises(errors.StorageFault):
         await log.heal()
-    refused = await harness.store.has_space()
+    refused = await harness.store.write_fault() is None
     read = await harness.store.read(RUN)
     with pytest.raises(errors.DiskFull):
         await harness.store.create(store_harness.start("second"))
@@ -295,7 +295,7 @@ async def test_healing_needs_room(harness: StoreHarness) -> None:
 
     assert not refused
     assert [record.key for record in read.records] == ["a"]
-    assert await harness.store.has_space()
+    assert await harness.store.write_fault() is None
 
 
 async def test_a_failed_decision_is_not_folded_in(harness: StoreHarness) -> None:

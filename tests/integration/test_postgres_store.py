@@ -149,6 +149,29 @@ async def test_a_server_that_comes_later_is_waited_for(project: Project, tmp_pat
     assert shown["status"] == "done"
 
 
+async def test_a_server_that_goes_away_is_named_as_the_cause(project: Project) -> None:
+    """No answer speaks of a disk or of a failed write; once the server is back, the service takes runs again."""
+    with postgres_server.running() as server:
+        async with served.in_process(project, store_url=server.url) as service:
+            run_id = (await service.run("quick"))["run_id"]
+            server.stop()
+            known = await service.show(run_id)
+            answers = [await service.http.get(f"/api/{path}") for path in ("audit", "sessions")]
+            answers.append(await service.http.post("/api/runs", json={"recipe_id": "quick"}))
+            answers.append(await service.http.post("/api/issues", json={"title": "x", "kind": "bug"}))
+            answers.append(await service.http.get("/readyz"))
+            server.start()
+            await until_ready(service)
+            shown = await service.run("quick")
+
+    for answer in answers:
+        problem = answer.json()
+        assert (answer.status_code, problem["code"] in ("database_away", "unreadable")) == (503, True), problem
+        assert "postgresql://writer" in problem["detail"]
+        assert "disk" not in f"{problem['title']} {problem['detail']}"
+    assert (known["status"], known["unreadable"]["errno"], shown["status"]) == ("done", "EIO", "done")
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [

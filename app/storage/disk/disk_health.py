@@ -35,15 +35,22 @@ class DiskHealth:
     def failed(self, path: str, error: OSError) -> errors.StorageFault:
         """Note a failed write, and return the fault to raise."""
         _log.error("a write failed", extra={"file": path, "error": str(error)})
-        kind = errors.StorageFault
-        if isinstance(error, disk_port.LeaseLost):
-            kind = errors.LeaseLost
-        else:
+        if not isinstance(error, disk_port.LeaseLost):
             self.free = False
-        return kind(f"{path} could not be written: {told(error)}", detail=facts(path, error))
+        return fault_of(path, error)
 
 
-def told(error: OSError) -> str:
+def fault_of(path: str, error: OSError) -> errors.StorageFault:
+    """Return a failed write as a fault."""
+    kind = errors.StorageFault
+    if isinstance(error, disk_port.LeaseLost):
+        kind = errors.LeaseLost
+    elif isinstance(error, disk_port.ServerAway):
+        kind = errors.DatabaseAway
+    return kind(f"{path} could not be written: {reason_of(error)}", detail=facts(path, error))
+
+
+def reason_of(error: OSError) -> str:
     """Return in a few words why the system refused."""
     if error.errno in _FULL:
         return "no space is left"
@@ -73,7 +80,7 @@ def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
     """Return the error of a data directory in which something could not be written or read."""
     if error.errno in _FULL:
         return no_space(f"the data directory {path}")
-    message = f"the data directory {path} cannot be used: {told(error)}"
+    message = f"the data directory {path} cannot be used: {reason_of(error)}"
     return errors.ConfigurationError(message, code="data_directory_unusable", detail=facts(str(path), error))
 
 
@@ -85,4 +92,4 @@ def no_space(what: str) -> errors.ConfigurationError:
 
 def facts(path: str, error: OSError) -> dict[str, str]:
     """Return file and reason as JSON."""
-    return {"file": path, "errno": errno.errorcode.get(error.errno or 0, "EIO"), "error": told(error)}
+    return {"file": path, "errno": errno.errorcode.get(error.errno or 0, "EIO"), "error": reason_of(error)}

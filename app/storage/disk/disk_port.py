@@ -31,6 +31,10 @@ class SyncRefused(OSError):
     """A file could not be synced; its content may nevertheless be complete."""
 
 
+class ServerAway(OSError):
+    """The server behind this disk cannot be reached now."""
+
+
 class LeaseLost(OSError):
     """Another process has taken the folder over; what this one writes there is refused."""
 

@@ -22,6 +22,7 @@ from app import clock, errors
 from app.domain import unreadable as unreadables
 from app.engine import aio
 from app.storage import layout
+from app.storage.disk import disk_health
 from app.storage.disk.worker_threads import Workers
 
 FIRST_WAIT_SECONDS = 1.0  # Wait before a file is read again for the first time.
@@ -39,9 +40,10 @@ Call: TypeAlias = tuple[str, str]  # A call of the disk: name of the operation, 
 @dataclass(slots=True, eq=False)
 class _Fault:
     path: str
-    number: int
     since: str
     again: Callable[[], Any]
+    number: int = 0
+    reason: str = ""
     wait_seconds: float = FIRST_WAIT_SECONDS
     due: float = 0.0
     next_try_at: str = ""
@@ -80,8 +82,8 @@ class ReadFaults:
         """
         with self._guard:
             known = self.noted.get(call)
-            fault = known or _Fault(path=call[1], number=0, since=clock.stamp(self._clock.now()), again=again)
-            fault.number = error.errno or errno.EIO
+            fault = known or _Fault(path=call[1], since=clock.stamp(self._clock.now()), again=again)
+            fault.number, fault.reason = error.errno or errno.EIO, disk_health.reason_of(error)
             fault.again = again
             if known is None or self._clock.monotonic() >= fault.due:
                 self._postpone(fault, known is not None)
@@ -248,7 +250,7 @@ class ReadFaults:
 
 def _told(fault: _Fault, seconds: int) -> errors.Unreadable:
     run_id, file = layout.run_of(fault.path) or (None, fault.path)
-    place, reason = fault.path or "the data directory", os.strerror(fault.number)
+    place, reason = fault.path or "the data directory", fault.reason
     return errors.Unreadable(
         f"{place} cannot be read now: {reason}; nothing was changed, and it is tried again",
         detail={

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from app import clock, errors, extras
-from app.storage import layout
+from app.storage import layout, postgres_connections
+from app.storage.disk import disk_port
 
 if TYPE_CHECKING:
     import psycopg
@@ -34,21 +35,14 @@ REPEAT_SECONDS = 10.0
 BROKEN_OFF = ("40001", "40P01")
 """What the server says then: a failed serialisation, a deadlock; nothing of the transaction counts."""
 
+_AWAY = ("08", "57P")  # Classes of states: connections that failed, and servers that stop or start.
 STANDBY = "25006"  # What a server says that takes no writes, since it follows another one.
 
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.Cursor[Any]"
 Connection: TypeAlias = "psycopg.Connection[Any]"
 
-_CONNECT_SECONDS = 5
 _PAUSE_SECONDS = 0.02
-_OPTIONS: dict[str, Any] = {
-    "connect_timeout": _CONNECT_SECONDS,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "application_name": "control-room",
-}
 _GUARD = f"SELECT pg_advisory_xact_lock_shared({EPOCH_LOCK}); SELECT epoch FROM {SCHEMA}.store"
 
 
@@ -84,7 +78,7 @@ class Database:
         import psycopg
         from psycopg import conninfo
 
-        return psycopg.connect(conninfo.make_conninfo(self._dsn, **_OPTIONS), autocommit=True)
+        return psycopg.connect(conninfo.make_conninfo(self._dsn, **postgres_connections.OPTIONS), autocommit=True)
 
     def read(self, job: Callable[[Cursor], T]) -> T:
         """Look something up; a connection that was lost meanwhile is replaced once.
@@ -217,8 +211,17 @@ class Database:
             message = f"the store {self.shown} broke off every try of a write for {REPEAT_SECONDS:.0f} s: {reason}"
             return OSError(errno.EIO, f"{message}; look for other programs that lock its tables")
         if state == STANDBY:
-            return OSError(errno.EIO, standby(self.shown))
-        return OSError(errno.EIO, f"the store {self.shown}: {reason}")
+            return disk_port.ServerAway(errno.EIO, standby(self.shown))
+        kind = disk_port.ServerAway if _is_away(error, state) else OSError
+        return kind(errno.EIO, f"the store {self.shown}: {reason}")
+
+
+def _is_away(error: Exception, state: str) -> bool:
+    import psycopg
+
+    # A server that refuses a statement says so in a state.
+    is_passing = not state or state.startswith(_AWAY)
+    return is_passing and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
 def _prepare(connection: Connection) -> None:

@@ -13,6 +13,7 @@ from app.domain.concurrency import Concurrency
 from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port
+from app.storage.disk.disk_health import fault_of
 from app.storage.disk.worker_threads import FolderLock
 from app.storage.index.index_port import IndexedRun
 from app.storage.runs.creation import NewRuns
@@ -75,21 +76,21 @@ class Admission:
             raise _conflict(found)
         return found.summary.run_id
 
-    async def has_space(self) -> bool:
-        """Return whether writes succeed; after a failure, by writing a small file and the pending rows."""
+    async def write_fault(self) -> errors.StorageFault | None:
+        """Return why writes fail; after a failure, by writing a small file and the pending rows."""
         disk_health = self._context.disk_health
         if not disk_health.rows_free:
             try:
                 await self._context.index.flush()
-            except errors.StorageFault:
-                return False
+            except errors.StorageFault as fault:
+                return fault
         if not disk_health.free:
             try:
                 await self._context.workers.run(lambda: disk_port.try_writing(self._context.disk, _TRIAL))
-            except OSError:
-                return False
+            except OSError as error:
+                return fault_of(_TRIAL, error)
             disk_health.succeeded()
-        return True
+        return None
 
     async def _repeated(self, start: runs.RunStart) -> str | None:
         if start.idempotency_key is None:

@@ -164,8 +164,8 @@ class DiskStore(StoredRuns, abc.ABC):
     async def delete(self, run_id: str, *, spare_pinned: bool = False) -> None:
         await worker_threads.uncut(self._delete(run_id, spare_pinned))
 
-    async def has_space(self) -> bool:
-        return await self._parts.admission.has_space()
+    async def write_fault(self) -> errors.StorageFault | None:
+        return await self._parts.admission.write_fault()
 
     # -- rows
 
@@ -247,8 +247,10 @@ class DiskStore(StoredRuns, abc.ABC):
         parts, disk_health = self._parts, self._parts.context.disk_health
         start = dataclasses.replace(start, data_directory_id=parts.identity)
         layout.run_folder(start.run_id)
-        if not (disk_health.free and disk_health.rows_free) and not await parts.admission.has_space():
-            raise errors.DiskFull
+        if not (disk_health.free and disk_health.rows_free):
+            with errors.storage_faults_as_disk_full("new runs are refused"):
+                if (fault := await parts.admission.write_fault()) is not None:
+                    raise fault
         # A process that counts the runs of a key must see the row of each, wherever it was created.
         if start.idempotency_key is None and not exclusive and start.concurrency is None:
             return await parts.opener.new_runs.create(start, taken_over)

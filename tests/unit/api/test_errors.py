@@ -31,6 +31,7 @@ STATUSES = {
     "JournalCorrupt": 409,
     "DiskFull": 507,
     "StorageFault": 507,
+    "DatabaseAway": 503,
     "LeaseLost": 507,
     "WorkspaceFault": 507,
     "Unavailable": 503,

@@ -47,7 +47,7 @@ async def refused(
             loosen()
             await log.heal()
             await log.append_step(line)
-    free.append(await store.has_space())
+    free.append(await store.write_fault() is None)
     await log.close()
     told = await store.maintenance.verify(RUN)
     loaded = await store.read(RUN)

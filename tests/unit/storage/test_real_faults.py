@@ -124,7 +124,7 @@ async def test_a_full_disk_takes_no_new_run(small_disk: Path) -> None:
             file.write(bytes(4096))
     with pytest.raises(errors.DiskFull):
         await store.create(store_harness.start())
-    refused = await store.has_space()
+    refused = await store.write_fault() is None
     left = os.listdir(small_disk / "d" / "runs")
     ballast.unlink()
     await store.create(store_harness.start())

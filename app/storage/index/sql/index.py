@@ -201,7 +201,7 @@ class SqlIndex:
             with self._opened().reading() as session:
                 return query(session, *args, **kwargs)
 
-        return await self._thread.run(functools.partial(_patiently, work))
+        return await self._thread.run(functools.partial(self._patiently, work))
 
     async def _search(self, query: Callable[Concatenate[ReadSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         def work() -> T:
@@ -211,7 +211,7 @@ class SqlIndex:
             with self._searching.reading() as session:
                 return query(session, *args, **kwargs)
 
-        return await self._searches.run(functools.partial(_patiently, work))
+        return await self._searches.run(functools.partial(self._patiently, work))
 
     async def _write(self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._change(False, query, *args, **kwargs)
@@ -237,7 +237,17 @@ class SqlIndex:
             with self._opened().writing(durable=durable) as session:
                 return query(session, *args, **kwargs)
 
-        return await self._thread.run(functools.partial(_patiently, work))
+        return await self._thread.run(functools.partial(self._patiently, work))
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        try:
+            return _retried(work)
+        except database.IntegrityFault:
+            raise
+        except database.DatabaseFault as error:
+            away = self._is_away(error)
+            kind = errors.DatabaseAway if away else errors.StorageFault
+            raise kind(self._described(str(error.orig), away=away), detail={"file": "index"}) from error
 
     def _opened(self) -> Database:
         if self._database is None:
@@ -257,10 +267,19 @@ class SqlIndex:
             if isinstance(error, ModuleNotFoundError):
                 reason = f"its driver, the package {error.name}, is not installed"
                 reason += f"; {extras.install('postgres')} brings it" if error.name == "psycopg" else ""
-            away = file is None and isinstance(error, database.OperationalFault) and _is_away(str(reason))
-            what = "cannot be reached" if away else "cannot be used"
-            message = f"the index {self._shown()} {what}: {self._masked(str(reason))}"
+            away = self._is_away(error)
+            message = self._described(str(reason), away=away)
             raise errors.ConfigurationError(message, code="index_away" if away else "index_unusable") from error
+
+    def _is_away(self, error: Exception) -> bool:
+        is_passing = isinstance(error, database.OperationalFault) and _is_away(str(error.orig))
+        return is_passing and _file(self._url) is None
+
+    def _described(self, reason: str, *, away: bool) -> str:
+        reason = self._masked(" ".join(reason.split()))
+        if away:
+            return f"the index {self._shown()} cannot be reached: {reason}"
+        return f"the index {self._shown()} cannot be used: {reason}"
 
     def _migrated_or_renewed(self) -> bool:
         file = _file(self._url)
@@ -310,15 +329,6 @@ def _busy(error: BaseException) -> bool:
 
 def _damaged(error: database.DatabaseFault) -> bool:
     return any(words in str(error.orig) for words in ("not a database", "malformed"))
-
-
-def _patiently(work: Callable[[], T]) -> T:
-    try:
-        return _retried(work)
-    except database.IntegrityFault:
-        raise
-    except database.DatabaseFault as error:
-        raise errors.StorageFault(f"the index could not be used: {error.orig}", detail={"file": "index"}) from error
 
 
 def _retried(work: Callable[[], T]) -> T:

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, TextClause, event, text
 
-from app.storage import layout
+from app.storage import layout, postgres_connections
 from app.storage.index.sql import database
 
 _SEARCH_PATH = """
@@ -49,7 +49,7 @@ def connect(url: str) -> Engine:
     sqlite = where.get_backend_name() == "sqlite"
     engine = sqlalchemy.create_engine(
         where,
-        connect_args={"check_same_thread": False, "timeout": 1} if sqlite else {},
+        connect_args={"check_same_thread": False, "timeout": 1} if sqlite else dict(postgres_connections.OPTIONS),
         pool_size=1,
         max_overflow=0,
         pool_pre_ping=not sqlite,
