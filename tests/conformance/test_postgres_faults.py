@@ -181,6 +181,29 @@ async def test_a_server_that_restarts_is_waited_for(
     assert asked(url, LINES) == 2
 
 
+async def test_a_service_that_only_reads_notices_that_the_server_is_away(
+    tmp_path: Path, migrated: bytes, url: str, server: Postgres
+) -> None:
+    """Nothing was to be written since, and it says all the same that it accepts no runs; and when it does again."""
+    harness = PostgresStoreHarness(tmp_path, migrated, url, shared=True)
+    store, heard = await harness.open(), asyncio.Event()
+    assert store.commit_listener is not None
+    store.commit_listener.start(lambda run_id: heard.set())
+    await asyncio.wait_for(heard.wait(), 30)
+    server.stop(signal.SIGQUIT)
+    async with asyncio.timeout(30):
+        while (fault := await store.write_fault()) is None:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+    server.start()
+    async with asyncio.timeout(30):
+        while await store.write_fault() is not None:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+    await store.commit_listener.stop()
+    await close_all([harness])
+
+    assert fault.code == "database_away"
+
+
 async def test_a_deadlock_is_repeated(make: Callable[..., PostgresStoreHarness], url: str) -> None:
     """A transaction that the server breaks off to end a deadlock is done again, and nothing of it is there twice."""
     harness = make()

@@ -73,6 +73,8 @@ class PostgresCommitListener:
         """Called with each run that another process has begun or resumed."""
         self.is_listening = False
         """Whether every commit is announced here at present."""
+        self.is_cut_off = False
+        """Whether the last try to reach the server failed."""
 
     def start(self, on_write: Callable[[str | None], None]) -> None:
         """Begin to listen.
@@ -97,16 +99,18 @@ class PostgresCommitListener:
             try:
                 connection = await self._workers.run(self._connected)
             except psycopg.Error as error:
+                self.is_cut_off = True
                 _log.warning("commits of other processes are not announced, and looked for: %s", str(error).strip())
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             try:
                 # What was committed before is not announced to this connection.
                 self._source.feed.interrupt()
-                self.is_listening = True
+                self.is_listening, self.is_cut_off = True, False
                 on_write(None)
                 await self._follow(connection, on_write)
             except psycopg.Error as error:
+                self.is_cut_off = True
                 _log.warning("the connection that hears commits of other processes was lost: %s", str(error).strip())
             finally:
                 self.is_listening = False

@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from app import clock
+from app import clock, errors
 from app.engine import probes
 from app.storage import layout, store_mark
 from app.storage.committer import Committer
@@ -78,6 +78,13 @@ class PostgresStore(FolderStore):
             raise
         if self._ownership is not None and self.common is None:
             await self._share()
+
+    async def write_fault(self) -> errors.StorageFault | None:
+        """Return why new runs are refused, after another try to write; None: they are accepted."""
+        if isinstance(self.commit_listener, PostgresCommitListener) and self.commit_listener.is_cut_off:
+            # Nothing may have been written since the server went away.
+            self._parts.context.disk_health.free = False
+        return await super().write_fault()
 
     async def close(self) -> None:
         """Close all files and release all locks."""
