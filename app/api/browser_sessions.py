@@ -91,9 +91,12 @@ class BrowserSessions:
 
 
 def cookie_name(scope: Scope) -> str:
-    """Return the cookie's name, which contains the port: services on one host must not sign one another out."""
-    server = scope.get("server") or ("", 0)
-    return f"control-room-{server[1]}"
+    """Return the cookie's name, which contains the port: services on one host must not sign one another out.
+
+    It is the port that the browser knows: containers all serve the same one, each published as another.
+    """
+    port = Headers(scope=scope).get("host", "").rpartition(":")[2]
+    return f"control-room-{port}" if port.isdecimal() and port.isascii() else "control-room"
 
 
 def _cookie(header: str, name: str) -> str:

@@ -81,8 +81,9 @@ async def test_another_site_cannot_sign_in(project: Project) -> None:
 
 def scope(cookie: str, header: str, port: int = 8000) -> dict[str, object]:
     """Return a request that carries a sign-in."""
-    headers = [(b"cookie", cookie.encode()), (browser_sessions.HEADER.encode(), header.encode())]
-    return {"type": "http", "server": ("127.0.0.1", port), "headers": headers}
+    host = f"127.0.0.1:{port}".encode()
+    headers = [(b"host", host), (b"cookie", cookie.encode()), (browser_sessions.HEADER.encode(), header.encode())]
+    return {"type": "http", "server": ("127.0.0.1", 8000), "headers": headers}
 
 
 def sessions(time: clock.Clock, token: str | None = TOKEN) -> browser_sessions.BrowserSessions:
@@ -101,6 +102,20 @@ def test_a_sign_in_expires() -> None:
     time.advance(dt.timedelta(hours=12).total_seconds())
 
     assert sessions(time).find(carried) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("127.0.0.1:8001", "control-room-8001"),
+        ("[::1]:8001", "control-room-8001"),
+        ("[::1]", "control-room"),
+        ("room.example.org", "control-room"),
+    ],
+)
+def test_the_cookie_is_named_by_the_port_that_the_browser_knows(host: str, name: str) -> None:
+    """Containers serve the same port, and are published at different ones of one host."""
+    assert browser_sessions.cookie_name({"type": "http", "headers": [(b"host", host.encode())]}) == name
 
 
 def test_another_token_ends_all_sign_ins() -> None:
