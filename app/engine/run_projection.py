@@ -49,6 +49,8 @@ class RunProjection:
         self._tally = UsageTally(loaded.records, loaded.decisions.reserved)
         self.status = loaded.decisions.status
         """State of the run."""
+        self.has_moved = False
+        """Whether the state has been written since the run was loaded."""
         self.records = list(loaded.records)
         """All journal lines so far, in order."""
         loaded.decisions.reserved = uncharged(loaded.decisions.reserved, loaded.records)
@@ -145,6 +147,7 @@ class RunProjection:
     async def move(self, transition: Transition) -> None:
         """Show another state, here and in the index."""
         self.status = transition.to
+        self.has_moved = True
         self.resting = {}
         self.touch()
         await self.note(transition)
@@ -169,6 +172,7 @@ class RunProjection:
     def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
         """Show why the run rests."""
         self.status = status
+        self.has_moved = True
         self.resting = {}
         self._reason = reason
         self._error = error

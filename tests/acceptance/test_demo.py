@@ -36,7 +36,7 @@ def test_demo_shows_contradictions_a_kill_and_a_gate(tmp_path: Path) -> None:
         first = re.match(r"== Control Room demo: (http://127\.0\.0\.1:\d+)/  in ", seen)
         assert first is not None, seen
         pages = re.findall(rf"^   \w+ +{first[1]}(/runs/\S+)$", seen.split("== the runs, to look at")[1], re.MULTILINE)
-        found = [httpx.get(f"{first[1]}/api{page}", trust_env=False).json() for page in pages]
+        found = [httpx.get(f"{first[1]}/api{page}", timeout=60, trust_env=False).json() for page in pages]
         demo.send_signal(signal.SIGINT)
         seen += "".join(lines)
         code = demo.wait()

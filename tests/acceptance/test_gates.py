@@ -300,19 +300,21 @@ def test_a_kill_while_a_vote_is_written(project: programs.Project, point: str) -
     ada, bob = ({"Authorization": f"Bearer {secret}"} for secret in secrets)
 
     def voted(service: programs.Service, header: dict[str, str]) -> httpx.Response | None:
-        with contextlib.suppress(httpx.HTTPError):
-            return httpx.post(f"{service.url}/api/gates/{gate_id}", json={"decision": "approve"}, headers=header)
+        with contextlib.suppress(httpx.HTTPError), service.http() as http:
+            return http.post(f"/api/gates/{gate_id}", json={"decision": "approve"}, headers=header)
         return None
 
     def waiting(service: programs.Service) -> dict[str, Any]:
         until = time.monotonic() + 60
-        while not (found := httpx.get(f"{service.url}/api/gates", headers=ada).json()):
-            assert time.monotonic() < until
+        with service.http() as http:
+            while not (found := http.get("/api/gates", headers=ada).json()):
+                assert time.monotonic() < until
         return dict(found[0])
 
     with programs.service(project, module=PROGRAM, CONTROL_ROOM_CRASH_AT=point) as service:
         body = {"recipe_id": "ship", "approvals": {"count": 2}}
-        run_id = httpx.post(f"{service.url}/api/runs", json=body, headers=ada).json()["run_id"]
+        with service.http() as http:
+            run_id = http.post("/api/runs", json=body, headers=ada).json()["run_id"]
         gate_id = waiting(service)["gate_id"]
         first = voted(service, ada)
         died = service.ended()

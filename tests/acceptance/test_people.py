@@ -27,7 +27,7 @@ def status(url: str, secret: str | None, wanted: int) -> int:
     headers = {"Authorization": f"Bearer {secret}"} if secret else {}
     until = time.monotonic() + 60
     while True:
-        found = httpx.get(f"{url}/api/runs", headers=headers).status_code
+        found = httpx.get(f"{url}/api/runs", headers=headers, timeout=60, trust_env=False).status_code
         if found == wanted or time.monotonic() > until:
             return found
 

@@ -29,7 +29,7 @@ def test_the_browser_opens_when_the_service_answers(project: programs.Project, t
     with programs.service(project, "--open", **given) as service:
         with (tmp_path / "opened").open() as opened:
             address = opened.readline().strip()
-        found = httpx.get(address, trust_env=False)
+        found = httpx.get(address, timeout=60, trust_env=False)
         assert service.stop() == 0
 
     assert address == service.url + page

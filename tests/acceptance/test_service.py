@@ -295,7 +295,7 @@ def test_token_is_asked_for_everywhere_but_health(project: programs.Project):
     """A service with a token answers nobody without it."""
     token = "a-secret-token-of-this-test"
     with programs.service(project, CONTROL_ROOM_API_TOKEN=token) as service:
-        with httpx.Client(base_url=service.url, trust_env=False) as stranger:
+        with httpx.Client(base_url=service.url, timeout=60, trust_env=False) as stranger:
             refused, alive = stranger.get("/api/runs"), stranger.get("/healthz")
         with service.http() as http:
             known = http.get("/api/runs")

@@ -105,7 +105,7 @@ def _gemini(model: FakeModel, text: str, *, stream: bool, tool: str | None = Non
     if tool:
         asked["tools"] = [{"functionDeclarations": [{"name": tool, "parametersJsonSchema": SHELL_SCHEMA}]}]
     method = "streamGenerateContent?alt=sse" if stream else "generateContent"
-    answer = httpx.post(f"{model.address}/v1beta/models/fake-model:{method}", json=asked, trust_env=False)
+    answer = httpx.post(f"{model.address}/v1beta/models/fake-model:{method}", json=asked, timeout=60, trust_env=False)
     answer.raise_for_status()
     lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
     pieces = [json.loads(line) for line in lines] if stream else [answer.json()]
@@ -226,7 +226,7 @@ def test_a_hanging_request_ends_with_its_client_or_its_server(model: FakeModel, 
 
 def test_what_is_not_there_is_told(model: FakeModel) -> None:
     """Anything else is answered too, and kept apart."""
-    with httpx.Client(base_url=model.address, trust_env=False) as http:
+    with httpx.Client(base_url=model.address, timeout=60, trust_env=False) as http:
         assert http.get("/v1/models").json()["data"][0]["id"] == "fake-model"
         assert http.post("/v1/messages/count_tokens", json={}).json() == {"input_tokens": replies.INPUT_TOKENS}
         assert http.post("/v1beta/models/m:countTokens", json={}).json() == {"totalTokens": replies.INPUT_TOKENS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -29,6 +30,7 @@ FOREIGN_WORDS = re.compile(
     r"|(?<!control-room )issues show"
 )
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX)\b|^app/.*NotImplementedError|except Exception: *pass|time\.sleep\(")
+CLIENTS = {f"httpx.{name}" for name in ("Client", "AsyncClient", "get", "post", "put", "patch", "delete", "request")}
 THIS = Path(__file__)
 
 
@@ -47,6 +49,19 @@ def test_nothing_is_left_over() -> None:
     found = [line for line in _matches(LEFT_OVER) if line.startswith(("app/", "tests/"))]
 
     assert [line for line in found if not line.startswith("tests/browser/vendor/")] == []
+
+
+def test_clients_of_tests_wait_long_enough() -> None:
+    """No request over a socket has the five seconds of httpx: on a busy machine it would fail without a fault."""
+    hasty = [
+        f"{module.name}:{node.lineno}"
+        for module in sources.modules(sources.ROOT / "tests")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in CLIENTS
+        if not {keyword.arg for keyword in node.keywords} & {"timeout", "transport"}
+    ]
+
+    assert hasty == []
 
 
 @pytest.mark.parametrize("text", ["see /root/main", "cd /Users/Me/x", "'/home/me/'"])

@@ -21,6 +21,8 @@ temporal_server.require()
 
 from temporalio import activity  # noqa: E402
 from temporalio.api.common.v1 import Payload  # noqa: E402
+from temporalio.api.enums.v1 import TaskQueueType  # noqa: E402
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest  # noqa: E402
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory  # noqa: E402
 from temporalio.service import RPCError  # noqa: E402
 
@@ -389,6 +391,20 @@ async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
     await temporal_server.until(has_asked)
 
 
+async def is_queued(scene: Scene, run_id: str, least: int) -> bool:
+    """Return whether so many activities wait in the queue of a run's last activity."""
+    events = (await scene.history(run_id)).events
+    scheduled = [each.activity_task_scheduled_event_attributes for each in events]
+    asked = DescribeTaskQueueRequest(
+        namespace=scene.client.namespace,
+        task_queue=next(each.task_queue for each in reversed(scheduled) if each.activity_type.name == "perform"),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+        report_stats=True,
+    )
+    found = await scene.client.workflow_service.describe_task_queue(asked)
+    return found.stats.approximate_backlog_count >= least
+
+
 async def test_a_step_waits_for_a_worker_that_serves_its_capability(
     project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -717,6 +733,8 @@ async def test_a_late_run_of_another_label_overtakes_those_before_it(project: pr
             started = [await scene.start(book, labels={"book": book}) for book in books]
             for run_id in started:
                 await asked_for(scene, run_id)
+            # The server queues what was asked for a moment later.
+            await temporal_server.until(lambda: is_queued(scene, started[-1], count))
             (project.root / "go").touch()
             for run_id in (holder, *started):
                 await scene.ended(run_id)

@@ -232,7 +232,7 @@ async def test_services_and_workers_of_several_machines_share_keys(machines: Mac
 async def _started_at(machines: Machines, process: Any, body: dict[str, Any]) -> str:  # noqa: F811
     """Start a run at a service in a process of its own, and kill that as soon as it has answered."""
     port = machines.ports[process.pid]
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
         answer = await client.post("/api/runs", json=body)
     process.kill()
     assert answer.status_code == 201, answer.text
