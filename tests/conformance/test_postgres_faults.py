@@ -133,6 +133,18 @@ async def test_a_machine_that_is_gone_keeps_no_reader_waiting(
         engine.dispose()
 
 
+def test_options_of_an_address_count(url: str) -> None:
+    """What somebody has written into the address is not replaced by what is usual."""
+    address = f"{url}?connect_timeout=17"
+    engine = sessions.connect(address)
+    with Database(address).connect() as store, engine.connect() as index:
+        told = [store.info.get_parameters(), index.connection.driver_connection.info.get_parameters()]  # type: ignore[union-attr]
+    engine.dispose()
+
+    assert [each["connect_timeout"] for each in told] == ["17", "17"]
+    assert [each["tcp_user_timeout"] for each in told] == ["11000", "11000"]
+
+
 async def test_ended_sessions_are_begun_again(make: Callable[..., PostgresStoreHarness], url: str) -> None:
     """Sessions that the server ends cost neither a line nor a read, and the ownership stays the same."""
     harness = make()

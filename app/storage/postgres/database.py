@@ -78,7 +78,8 @@ class Database:
         import psycopg
         from psycopg import conninfo
 
-        return psycopg.connect(conninfo.make_conninfo(self._dsn, **postgres_connections.OPTIONS), autocommit=True)
+        options = postgres_connections.options(conninfo.conninfo_to_dict(self._dsn))
+        return psycopg.connect(conninfo.make_conninfo(self._dsn, **options), autocommit=True)
 
     def read(self, job: Callable[[Cursor], T]) -> T:
         """Look something up; a connection that was lost meanwhile is replaced once.
