@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from bench import figures, rounds, surroundings, workload
 from bench.others.product import REMARKS
@@ -63,8 +62,8 @@ def _wrapped(paragraph: str) -> str:
     is_list = paragraph.startswith("- ")
     lines = paragraph.splitlines() if is_list else [" ".join(paragraph.splitlines())]
     indent = "  " if is_list else ""
-    options: Any = {"width": 100, "break_long_words": False, "break_on_hyphens": False}
-    return "\n".join(textwrap.fill(line, subsequent_indent=indent, **options) for line in lines)
+    wrapper = textwrap.TextWrapper(100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(wrapper.fill, lines))
 
 
 def number(value: float) -> str:

@@ -178,11 +178,18 @@ def laboratory() -> Iterator[Laboratory]:
         pytest.importorskip(name)
     if postgres_server.programs() is None:
         pytest.skip("Postgres is not installed")
+    with cluster_of(write_project, "--store", "postgres") as made:
+        yield made
+
+
+@contextlib.contextmanager
+def cluster_of(write: Callable[[Path], None], *options: str) -> Iterator[Laboratory]:
+    """Run a cluster for a new project."""
     with tempfile.TemporaryDirectory(prefix="cluster-", dir="/tmp") as made:
         root, port = Path(made), ports.free_port()
         root.chmod(0o755)
-        write_project(root)
-        cluster = begun(root, port, "--store", "postgres")
+        write(root)
+        cluster = begun(root, port, *options)
         try:
             lines = said(cluster)
             assert f"service    http://127.0.0.1:{port}/" in lines, lines

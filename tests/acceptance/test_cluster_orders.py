@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests import ports
-from tests.acceptance.test_cluster_kills import NOTE, Laboratory, until
-from tests.acceptance.test_dev_cluster import begun, said
+from tests.acceptance.test_cluster_kills import NOTE, Laboratory, cluster_of, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -99,23 +94,18 @@ def laboratory() -> Iterator[Laboratory]:
     """Run a cluster."""
     for name in ("temporalio", "obstore"):
         pytest.importorskip(name)
-    with tempfile.TemporaryDirectory(prefix="cluster-", dir="/tmp") as made:
-        root, port = Path(made), ports.free_port()
-        folder = root / ".control-room" / "recipes" / "amplifier"
-        folder.mkdir(parents=True)
-        for name, body in recipes(root).items():
-            head = {"schema": "1.7", "version": "1.0.0", "name": name, "description": name}
-            # JSON is YAML.
-            (folder / f"{name}.yaml").write_text(json.dumps({**head, **body}))
-        cluster = begun(root, port)
-        try:
-            lines = said(cluster)
-            assert f"service    http://127.0.0.1:{port}/" in lines, lines
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as http:
-                yield Laboratory(root, cluster.pid, http)
-        finally:
-            cluster.send_signal(signal.SIGTERM)
-            cluster.communicate(timeout=180)
+    with cluster_of(write_project) as made:
+        yield made
+
+
+def write_project(root: Path) -> None:
+    """Write the recipes."""
+    folder = root / ".control-room" / "recipes" / "amplifier"
+    folder.mkdir(parents=True)
+    for name, body in recipes(root).items():
+        head = {"schema": "1.7", "version": "1.0.0", "name": name, "description": name}
+        # JSON is YAML.
+        (folder / f"{name}.yaml").write_text(json.dumps({**head, **body}))
 
 
 @pytest.mark.parametrize("name", ["ada", "grace"])

@@ -111,7 +111,7 @@ async def test_the_row_of_another_process_comes_before_its_ending_is_told(
 async def test_the_row_of_a_process_that_died_before_it_is_written(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
-    """Whoever asks first: the end of the run is told at once, and its row follows."""
+    """List and detail show the end of its run at once, and the row follows."""
     async with served.in_process(project) as service:
         async with bootstrap.build(served.chosen(project)) as beside:
             ended = (await beside.runs.start(requests.StartRequest(recipe_id="quick", owner="process"))).run_id

@@ -24,13 +24,13 @@ Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[
 
 
 @contextlib.asynccontextmanager
-async def _sender(converse: Conversation, user: str = "") -> AsyncIterator[mail_sender.MailSender]:
+async def _sender(converse: Conversation) -> AsyncIterator[mail_sender.MailSender]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(ConnectionError):
             await converse(reader, writer)
 
     async with endpoints.serving(serve) as port:
-        yield mail_sender.MailSender(f"smtp://{user}127.0.0.1:{port}", "room@example.org")
+        yield mail_sender.MailSender(f"smtp://127.0.0.1:{port}", "room@example.org")
 
 
 async def _endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -40,7 +40,7 @@ async def _endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def test_an_endless_reply_is_not_read_to_its_end() -> None:
-    """A server that goes on talking fills no memory."""
+    """A server that keeps talking does not fill the memory."""
     async with _sender(_endless) as sender:
         with pytest.raises(senders.NotDelivered, match="more than 65,536 bytes"):
             await sender.send(ENDPOINT, MESSAGE)

@@ -242,7 +242,7 @@ class NewRuns:
             await self._context.workers.run(lambda: deletion.discard_refused(self._context, start.run_id))
             with contextlib.suppress(errors.StorageFault):
                 await self._context.index.remove_run(start.run_id)
-            raise _refusal(fault) from fault
+            raise refusal(fault) from fault
         self._context.probes.reach("storage.create.after_row")
         self._context.feed.publish(start, [created(start)], _CREATED_BYTES)
         return row
@@ -291,10 +291,11 @@ class NewRuns:
         return self._context.near if self._context.committer.shares else self._context.workers
 
     def _no_space(self, path: str, error: OSError) -> errors.DiskFull | errors.DatabaseAway:
-        return _refusal(self._context.disk_health.failed(path, error))
+        return refusal(self._context.disk_health.failed(path, error))
 
 
-def _refusal(fault: errors.StorageFault) -> errors.DiskFull | errors.DatabaseAway:
+def refusal(fault: errors.StorageFault) -> errors.DiskFull | errors.DatabaseAway:
+    """Return the error of a run that cannot be created because of a fault."""
     return fault if isinstance(fault, errors.DatabaseAway) else errors.DiskFull(detail=fault.detail)
 
 

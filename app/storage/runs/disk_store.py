@@ -21,6 +21,7 @@ from app.storage.runs import deletion, stored_runs
 from app.storage.runs.admission import Admission
 from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.runs.counting import RowCounting
+from app.storage.runs.creation import refusal
 from app.storage.runs.opener import Opener
 from app.storage.runs.resting_runs import Maintenance
 from app.storage.runs.stored_runs import ReadParts, StoredRuns
@@ -247,10 +248,9 @@ class DiskStore(StoredRuns, abc.ABC):
         parts, disk_health = self._parts, self._parts.context.disk_health
         start = dataclasses.replace(start, data_directory_id=parts.identity)
         layout.run_folder(start.run_id)
-        if not (disk_health.free and disk_health.rows_free):
-            with errors.storage_faults_as_disk_full("new runs are refused"):
-                if (fault := await parts.admission.write_fault()) is not None:
-                    raise fault
+        fault = None if disk_health.free and disk_health.rows_free else await parts.admission.write_fault()
+        if fault is not None:
+            raise refusal(fault)
         # A process that counts the runs of a key must see the row of each, wherever it was created.
         if start.idempotency_key is None and not exclusive and start.concurrency is None:
             return await parts.opener.new_runs.create(start, taken_over)

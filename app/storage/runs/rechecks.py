@@ -61,7 +61,7 @@ class Rechecks:
         """Read those of these folders that were changed, and return whether a row has changed."""
         known, changed = {row.run_id: row for row in rows}, False
         for run_id in await self._context.workers.run(lambda: self._doubtful(rows)):
-            if known[run_id].status != states.RunState.RUNNING:
+            if known[run_id].status != states.RunState.RUNNING and run_id in self._doubted:
                 changed |= await self._check(known[run_id])
             elif self._context.clock.monotonic() >= self._next_at.get(run_id, 0.0):
                 changed |= await self._check_growing(known[run_id])

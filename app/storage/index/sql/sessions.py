@@ -47,10 +47,10 @@ def connect(url: str) -> Engine:
     """Return the engine of a database; one thread uses it."""
     where = address(url)
     sqlite = where.get_backend_name() == "sqlite"
-    options: dict[str, Any] = {"check_same_thread": False, "timeout": 1}
+    connect_args: dict[str, Any] = {"check_same_thread": False, "timeout": 1}
     engine = sqlalchemy.create_engine(
         where,
-        connect_args=options if sqlite else postgres_connections.options(where.query),
+        connect_args=connect_args if sqlite else postgres_connections.options(where.query),
         pool_size=1,
         max_overflow=0,
         pool_pre_ping=not sqlite,
