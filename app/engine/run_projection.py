@@ -49,8 +49,6 @@ class RunProjection:
         self._tally = UsageTally(loaded.records, loaded.decisions.reserved)
         self.status = loaded.decisions.status
         """State of the run."""
-        self.has_moved = False
-        """Whether the state has been written since the run was loaded."""
         self.records = list(loaded.records)
         """All journal lines so far, in order."""
         loaded.decisions.reserved = uncharged(loaded.decisions.reserved, loaded.records)
@@ -147,7 +145,6 @@ class RunProjection:
     async def move(self, transition: Transition) -> None:
         """Show another state, here and in the index."""
         self.status = transition.to
-        self.has_moved = True
         self.resting = {}
         self.touch()
         await self.note(transition)
@@ -172,7 +169,6 @@ class RunProjection:
     def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
         """Show why the run rests."""
         self.status = status
-        self.has_moved = True
         self.resting = {}
         self._reason = reason
         self._error = error

@@ -106,11 +106,6 @@ class Runner:
                 await self._close_steps()
             self._scheduler.close()
 
-    @property
-    def has_moved(self) -> bool:
-        """Return whether it has written a state of the run, or cannot."""
-        return self._projection.has_moved or self.durability.fault is not None
-
     def cancel(self) -> None:
         """Cut off every open step and end as cancelled; the request is durable already."""
         self._stop.cancelled = True

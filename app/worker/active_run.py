@@ -33,7 +33,6 @@ class ActiveRun:
     is_timed: bool = False  # Whether its time limits are watched.
     sent_on: bool = False
     """Whether a person cancelled or unpaused it, perhaps too late for its present runner to notice."""
-    waited: bool = False  # Whether its row said that it waits when it was admitted.
     interrupts: bool = False  # Whether a pause that its released runner cannot notice cuts off its open steps.
 
 

@@ -92,8 +92,6 @@ class ActiveRuns:
             self.lineage.note(summary)
         departure: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
         active_run = ActiveRun(run_id=summary.run_id, request=self._request(summary), left=departure)
-        # The run of a plan has no readers, but an owner who asks whether it is here.
-        active_run.waited = summary.status == states.RunState.WAITING and not clock.is_internal(summary.run_id)
         active_run.request.granted = lambda: self._start_granted(active_run)
         self.active_runs[active_run.run_id] = active_run
         if clock.is_internal(active_run.run_id):
@@ -130,23 +128,12 @@ class ActiveRuns:
             return evicted.status
         return states.RunState.PENDING if self.active_runs[run_id].task is None else states.RunState.RUNNING
 
-    def waits_as_found(self, run_id: str) -> bool:
-        """Return whether a run that was found waiting has not been taken up yet: until then it waits, as its row
-        says.
-        """
-        active_run = self.active_runs.get(run_id)
-        if active_run is None or not active_run.waited or active_run.evicted is not None or run_id in self.parked:
-            return False
-        return active_run.runner is None or not active_run.runner.has_moved
-
     def view(self, run_id: str) -> views.RunView | None:
         """Return the view of a loaded or parked run."""
         active_run = self.active_runs.get(run_id)
         if active_run is None or active_run.runner is None:
             return self.parked.get(run_id)
         view = active_run.runner.view()
-        if not view.status.finished and self.waits_as_found(run_id):
-            return dataclasses.replace(view, status=states.RunState.WAITING)
         if view.status is states.RunState.PENDING and self.capacity.has_capacity(run_id):
             # A caller that received `running` must not see `pending` until the journal says so.
             return dataclasses.replace(view, status=states.RunState.RUNNING)

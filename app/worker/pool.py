@@ -204,7 +204,8 @@ class Pool:
         # After a power cut, a run whose end only its journal has is opened once more: it has ended all the same.
         if active_run is None or active_run.runner is not None or self._store.lags(run_id):
             return None
-        if run_id in self._active.unread or self._active.waits_as_found(run_id):
+        # One that was found waiting waits, though it is not put back to rest yet.
+        if run_id in self._active.unread:
             return None
         if (evicted := active_run.evicted) is not None:
             return run_engine.Standing(status=evicted.status, open=evicted.open(), updated_at=evicted.updated_at)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.engine import runner, stores
+from app.engine import stores
 from app.storage.runs.disk_store import DiskStore
 from tests.integration import asking, served
 from tests.integration.asking import SHIP
@@ -31,32 +31,6 @@ async def test_an_unpause_of_a_waiting_run_names_its_state(asked: asking.Asked) 
 
     assert answer.json()["detail"] == f"run {run_id} is waiting; only a paused run is unpaused"
     assert answer.json()["facts"]["status"] == "waiting"
-
-
-async def test_a_run_waits_until_it_is_taken_up(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that cannot rest again by its journal alone is loaded; until it moves, list and detail show it waiting."""
-    asking.add(project, "ship", *SHIP)
-    async with asking.in_process(project) as service:
-        run_id = await service.start("ship")
-        await service.until(run_id, "waiting")
-    (project.data / "runs" / run_id / "events.jsonl").write_bytes(b"{}\n")
-    taking, later = asyncio.Event(), asyncio.Event()
-    write_at_once = runner.Runner._write_taken
-
-    async def write_late(loaded: runner.Runner) -> None:
-        taking.set()
-        await later.wait()
-        await write_at_once(loaded)
-
-    monkeypatch.setattr(runner.Runner, "_write_taken", write_late)
-    async with asking.in_process(project) as service:
-        await asyncio.wait_for(taking.wait(), served.WAIT_SECONDS)
-        shown, (row,) = await service.show(run_id), (await service.http.get("/api/runs")).json()
-        later.set()
-        await service.answer(await service.asks(run_id), "approve")
-        ended = await service.until(run_id, "done", "failed")
-
-    assert (shown["status"], row["status"], ended["status"]) == ("waiting", "waiting", "done")
 
 
 async def test_a_run_waits_before_the_service_has_put_it_back(
