@@ -15,6 +15,11 @@ from typing import Protocol
 RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"  # Form of a run id, foreign ones included.
 INTERNAL_PREFIX = "sp_"  # Beginning of the ids of runs that are session plans; no list of runs shows them.
 
+_LOOK_SECONDS = 60.0
+# Counts while the machine is suspended, unlike the clock of an event loop; macOS has no clock of this name, and its
+# other one counts.
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 _BITS_EACH = 6
 _SPARE_BITS = 64
@@ -59,8 +64,16 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait on the running loop."""
+        """Wait on the running loop; time for which the machine is suspended counts."""
+        if seconds > _LOOK_SECONDS:
+            end = _seconds_since_boot() + seconds
+            while (seconds := end - _seconds_since_boot()) > _LOOK_SECONDS:
+                await asyncio.sleep(_LOOK_SECONDS)
         await asyncio.sleep(max(seconds, 0))
+
+
+def _seconds_since_boot() -> float:
+    return time.clock_gettime(_SINCE_BOOT)
 
 
 class FakeClock:

@@ -5,9 +5,10 @@ long begin first, so that no worker is left alone with one at the end.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import hypothesis
 import pytest
@@ -111,6 +112,18 @@ def _allowed_seconds(item: pytest.Item) -> float:
     """Return the time that a slow test was given for itself; 0: none."""
     marker = item.get_closest_marker("timeout") if item.get_closest_marker("slow") else None
     return float(marker.args[0]) if marker is not None else 0.0
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Let no test log at the level, and to the handlers, that a service in an earlier one has set for the process."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        return (yield)
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
 
 
 @pytest.hookimpl(trylast=True)

@@ -31,6 +31,19 @@ async def test_system_clock_does_not_wait_for_a_duration_in_the_past():
     await asyncio.wait_for(clock.SystemClock().sleep(-5), timeout=60)
 
 
+async def test_time_for_which_the_machine_is_suspended_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's time stands still meanwhile; a wait of hours, as for a gate's default, ends soon after its time."""
+    since_boot = [1_000.0]
+    monkeypatch.setattr(clock, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(clock, "_seconds_since_boot", lambda: since_boot[0])
+    wait = asyncio.create_task(clock.SystemClock().sleep(8 * 3600))
+    for passed, over in ((0, False), (8 * 3600 - 1, False), (9 * 3600, True)):
+        since_boot[0] = 1_000.0 + passed
+        await asyncio.wait([wait], timeout=60 if over else 0.02)
+
+        assert wait.done() is over
+
+
 async def test_fake_clock_wakes_sleepers_in_the_order_of_their_ends():
     """Time moves only by `advance`, and wakes only whose wait has passed."""
     fake, woken = clock.FakeClock(), []
