@@ -39,6 +39,11 @@ LONG = (
 )
 """Files whose tests take tens of seconds."""
 
+_TEMPORAL = pytest.StashKey[temporal_server.DevServer]()
+_UNUSED = pytest.StashKey[int]()
+_KEPT_UNUSED = 20
+"""Tests without the Temporal server after which it is ended."""
+
 _MINUTES = 900
 """Seconds that are allowed to a slow test which takes minutes, at least."""
 
@@ -60,12 +65,21 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 @pytest.fixture(scope="session")
-def temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[temporal_server.DevServer]:
+def _temporal_server(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[temporal_server.DevServer]:
+    """Hold the Temporal server of all tests that do not stop it."""
+    held = pytestconfig.stash[_TEMPORAL] = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
+    yield held
+    held.stop()
+
+
+@pytest.fixture
+def temporal(_temporal_server: temporal_server.DevServer) -> temporal_server.DevServer:
     """Run the Temporal server of all tests that do not stop it."""
-    running = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
-    running.start()
-    yield running
-    running.stop()
+    if not _temporal_server.is_running:
+        _temporal_server.start()
+    return _temporal_server
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +129,7 @@ def _allowed_seconds(item: pytest.Item) -> float:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol() -> Generator[None, object, object]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Let no test log at the level, and to the handlers, that a service in an earlier one has set for the process."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
@@ -124,6 +138,15 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
     finally:
         root.setLevel(level)
         root.handlers[:] = handlers
+        _end_unused_server(item)
+
+
+def _end_unused_server(item: pytest.Item) -> None:
+    # What tests leave in it keeps it busy: over all other tests that took as long as the tests that use it.
+    used = "temporal" in getattr(item, "fixturenames", ())
+    item.config.stash[_UNUSED] = 0 if used else item.config.stash.get(_UNUSED, 0) + 1
+    if item.config.stash[_UNUSED] == _KEPT_UNUSED and (held := item.config.stash.get(_TEMPORAL, None)) is not None:
+        held.wipe()
 
 
 @pytest.hookimpl(trylast=True)

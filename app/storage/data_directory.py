@@ -15,7 +15,7 @@ from typing import Any
 from app import clock, errors
 from app.domain import plain
 from app.storage import layout, layout_version
-from app.storage.disk import disk_health, os_disk
+from app.storage.disk import disk_health, disk_port, os_disk
 from app.storage.disk.os_disk import OsDisk, OsLock
 
 _IDENTITY = "data_directory_id"
@@ -123,11 +123,9 @@ class DataDirectory:
         """
         try:
             layout_version.check(self._disk, self.path)
-            with contextlib.suppress(FileNotFoundError):
-                return self._disk.read(_IDENTITY).decode("utf-8", "replace").strip()
+            return self._known_identity()
         except OSError as error:
             raise disk_health.unusable(self.path, error) from error
-        return ""
 
     def lock_service(self) -> ServiceLock:
         """Become the service.
@@ -251,17 +249,23 @@ class DataDirectory:
             self._disk.write(".gitignore", "\n".join([content.rstrip("\n"), *missing, ""]).encode(), sync=False)
 
     def _identified(self) -> str:
+        if identity := self._known_identity():
+            return identity
+        # Two processes may be here at once, and not every file system has links, of which the first would win.
+        lock = self._disk.lock(layout.RUNS, wait=True)
+        try:
+            if not self._known_identity():
+                content = f"{self._ids.token('dir_')}\n".encode()
+                disk_port.replace(self._disk, _IDENTITY, content, sync=True)
+            return self._known_identity()
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _known_identity(self) -> str:
         with contextlib.suppress(FileNotFoundError):
-            if identity := self._disk.read(_IDENTITY).decode("utf-8", "replace").strip():
-                return identity
-        # Two processes may be here at once: the first link wins, and both read it.
-        fresh = f".{_IDENTITY}.{os.getpid()}"
-        self._disk.write(fresh, f"{self._ids.token('dir_')}\n".encode(), sync=True)
-        with contextlib.suppress(FileExistsError):
-            os.link(self.path / fresh, self.path / _IDENTITY)
-        self._disk.remove(fresh)
-        self._disk.sync_folder("")
-        return self._disk.read(_IDENTITY).decode("utf-8", "replace").strip()
+            return self._disk.read(_IDENTITY).decode("utf-8", "replace").strip()
+        return ""
 
     def _busy(self) -> errors.DataDirectoryBusy:
         told = self._told()

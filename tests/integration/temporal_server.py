@@ -45,11 +45,17 @@ class DevServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Return whether it was started and not stopped since."""
+        return self._process is not None
+
     def stop(self) -> None:
         """Kill it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._process = None
 
     def wipe(self) -> None:
         """Kill it, and forget everything that it knew."""

@@ -21,6 +21,7 @@ _CHUNK_BYTES = 1024 * 1024
 _NEITHER_LINK_NOR_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEITHER_LINK_NOR_WAIT
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NEITHER_LINK_NOR_WAIT
+_NO_LOCKS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 _SYNC = getattr(os, "fdatasync", os.fsync)
 _SYNC_FILE_SYSTEM = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
@@ -239,9 +240,12 @@ def _locked(descriptor: int, how: int) -> OsLock | None:
     except BlockingIOError:
         os.close(descriptor)
         return None
-    except OSError:
+    except OSError as error:
         os.close(descriptor)
-        raise
+        if error.errno not in _NO_LOCKS:
+            raise
+        reason = f"its file system cannot lock folders, as NFS cannot ({os.strerror(error.errno)}); use a local disk"
+        raise OSError(error.errno, reason) from error
     return OsLock(descriptor)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import random
@@ -75,6 +77,41 @@ async def test_files_are_their_owners_alone(tmp_path: Path) -> None:
     assert len(files) > 10
     assert modes == {0o600}
     assert folders == {0o700}
+
+
+def test_processes_that_come_first_together_agree_on_the_identity(tmp_path: Path) -> None:
+    """No link decides, since exFAT and some network file systems have none."""
+    program = (
+        "import os, sys; from pathlib import Path; from tests.unit.storage.test_directory import directory_in;"
+        "os.link = None; from app import clock; directory = directory_in(Path(sys.argv[1]));"
+        "directory._ids = clock.RandomIds(); print(flush=True); sys.stdin.readline(); print(directory.prepare())"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "d")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    comers = [subprocess.Popen(command, cwd=sources.ROOT, text=True, **pipes) for _ in range(4)]
+    for comer in comers:
+        assert comer.stdout is not None
+        comer.stdout.readline()
+    told = {comer.communicate("\n", timeout=60)[0] for comer in comers}
+
+    assert told == {(tmp_path / "d/data_directory_id").read_text()}
+
+
+@pytest.mark.parametrize("refused", [errno.EBADF, errno.ENOLCK])
+def test_a_file_system_that_cannot_lock_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """NFS locks no folders; the refusal says so and what helps, since the system's own words say neither."""
+    directory_in(tmp_path).prepare()
+
+    def refuse(descriptor: int, how: int) -> None:
+        raise OSError(refused, os.strerror(refused))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(errors.ConfigurationError, match="cannot lock folders, as NFS cannot .* use a local disk") as it:
+        directory_in(tmp_path).lock_service()
+
+    assert it.value.code == "data_directory_unusable"
 
 
 def test_what_runs_leave_behind_stays_out_of_git(tmp_path: Path) -> None:
