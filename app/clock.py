@@ -67,7 +67,7 @@ class SystemClock:
         """Wait on the running loop; time for which the machine is suspended counts."""
         if seconds > _LOOK_SECONDS:
             end = _seconds_since_boot() + seconds
-            while (seconds := end - _seconds_since_boot()) > _LOOK_SECONDS:
+            while (seconds := end - _seconds_since_boot()) > _LOOK_SECONDS:  # noqa: ASYNC110 - the kernel reports no suspension
                 await asyncio.sleep(_LOOK_SECONDS)
         await asyncio.sleep(max(seconds, 0))
 

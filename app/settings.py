@@ -64,7 +64,8 @@ def _setting(default: Any, env: str, meaning: str, least: float | None = None, m
     return field(default=default, metadata=metadata)
 
 
-def _home() -> Path:
+def user_home() -> Path:
+    """Return the home of the user; the root folder where there is none."""
     try:
         return Path.home()
     except RuntimeError:
@@ -124,7 +125,7 @@ class ProjectSettings:
     data: Path | None = _setting(
         None, "DATA_DIRECTORY", "Data directory, relative to the project; `.control-room/` by default."
     )
-    home: Path = _setting(_home, "HOME", "Folder whose `.control-room/` contains the user's own prompts.")
+    home: Path = _setting(user_home, "HOME", "Folder whose `.control-room/` contains the user's own prompts.")
     allowed_roots: tuple[Path, ...] = _setting(
         (), "ALLOWED_ROOTS", "Additional folders that may contain a run's `working_dir`, separated like `PATH`."
     )

@@ -125,5 +125,5 @@ def surroundings_of(
         sessions=sessions,
         environ=os.environ,
         secrets=chosen.processes.agent_secrets,
-        home=Path.home(),
+        home=settings.user_home(),
     )

@@ -144,7 +144,9 @@ async def _executing(chosen: settings.Settings, application: bootstrap.Applicati
 
 async def _stop(application: bootstrap.Application, grace: bool, hurried: bool) -> None:
     if grace and not hurried:
-        terminal.warn("stopping after the step in flight; interrupt again to stop at once")
+        # The signal may have come because the terminal was closed.
+        with contextlib.suppress(terminal.PipeClosed):
+            terminal.warn("stopping after the step in flight; interrupt again to stop at once")
     application.runs.stopping.set()
     await application.engine.stop(0 if hurried else None)
 

@@ -87,7 +87,7 @@ def _found(path: str, depth: int) -> Iterator[tuple[str, os.stat_result | None]]
 def _cache_file(chosen: settings.Settings) -> Path:
     """Return the file that the list of a project is kept in, in the user's own cache."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    caches = Path(given if os.path.isabs(given) else os.path.expanduser("~/.cache"))
+    caches = Path(given) if os.path.isabs(given) else settings.user_home() / ".cache"
     place = hashlib.sha256(os.fsencode(chosen.project.data_directory.absolute())).hexdigest()
     return caches / "control-room" / f"recipes-{place[:32]}.json"
 

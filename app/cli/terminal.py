@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ _ERASE_LINE = "\r\x1b[K"
 
 
 class PipeClosed(Exception):
-    """The reader of the output closed it."""
+    """The reader of the output closed it, or the terminal is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +157,11 @@ async def read_line() -> str | None:
 def stop_writing() -> None:
     """Keep output buffered for a reader that went away from failing again when the interpreter ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
 
 
 def _speaks_unicode(stream: TextIO) -> bool:
@@ -167,5 +172,7 @@ def _write(stream: TextIO, text: str) -> None:
     try:
         stream.write(text)
         stream.flush()
-    except BrokenPipeError as error:
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
         raise PipeClosed from error

@@ -234,8 +234,17 @@ class DataDirectory:
         if folder and self._disk.add_folder(folder):
             self._disk.sync_folder(folder.rpartition("/")[0])
         place = self.path / folder
-        if stat.S_IMODE(place.stat().st_mode) != _FOLDER_MODE:
+        mode = stat.S_IMODE(place.stat().st_mode)
+        if mode == _FOLDER_MODE:
+            return
+        try:
             place.chmod(_FOLDER_MODE)
+        except PermissionError as error:
+            # A volume may belong to another user; its administrator has chosen its group.
+            if mode & stat.S_IRWXO:
+                reason = f"{place} is open to all users (mode {mode:04o}), and belongs to another one than this"
+                helps = "its owner must chmod it to 700, or mount it with umask=077"
+                raise PermissionError(error.errno, f"{reason}; {helps}") from error
 
     def _ignore(self) -> None:
         content = ""

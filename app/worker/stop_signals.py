@@ -18,12 +18,12 @@ from typing import Any
 
 EXIT_CODE = 130  # Exit code of a process that a third signal ended.
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _log = logging.getLogger(__name__)
 
 
 class StopSignals:
-    """Turn SIGTERM and SIGINT into a stop.
+    """Turn SIGTERM, SIGINT and the SIGHUP of a closed terminal into a stop.
 
     Args:
         stop: Stops, and returns once everything rests; called again with True at the second signal, to hurry.
@@ -41,14 +41,18 @@ class StopSignals:
     def caught(self) -> Iterator[None]:
         """Catch the signals within the block; only on the loop of the main thread."""
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        # What `nohup` has started outlives its terminal.
+        numbers = [
+            number for number in _SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+        ]
+        for number in numbers:
             loop.add_signal_handler(number, self._ask, number)
             # The loop handles a signal in its next turn, or never if the block ends in this one.
             signal.signal(number, functools.partial(self._receive, signal.getsignal(number)))
         try:
             yield
         finally:
-            for number in _SIGNALS:
+            for number in numbers:
                 loop.remove_signal_handler(number)
 
     async def stopped(self) -> None:
@@ -62,6 +66,9 @@ class StopSignals:
 
     def _ask(self, number: signal.Signals) -> None:
         self.received = True
+        if number == signal.SIGHUP and self.asked:
+            # The kernel and the shell both send it: no person has asked twice.
+            return
         self.asked += 1
         _log.info("stopping", extra={"signal": number.name, "asked": self.asked})
         if self.asked > 2:

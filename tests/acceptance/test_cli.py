@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shlex
 import signal
@@ -212,6 +213,40 @@ def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project
     assert f"control-room runs resume {run_id}" in told
     assert programs.asked("runs", "show", run_id, project=project)["status"] == "running"
     assert programs.asked("runs", "resume", run_id, project=project)["status"] == "done"
+
+
+# The first terminal that the leader of a session opens is the one whose end the kernel tells it of.
+IN_A_TERMINAL = """
+import os, sys
+os.setsid()
+terminal = os.open(sys.argv[1], os.O_RDWR)
+for number in range(3):
+    os.dup2(terminal, number)
+os.execv(sys.executable, [sys.executable, "-m", "app", *sys.argv[2:]])
+"""
+
+
+def test_a_closed_terminal_lets_the_step_in_flight_end(project: programs.Project):
+    """What an agent was paid for is kept: the step is recorded within the grace, and is not performed again."""
+    project.say(brief=[{"text": "paid for", "delay_seconds": 2}, {"text": "paid for twice"}])
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_A_TERMINAL, os.ttyname(inner), "run", "small", "--arg", "words=gate"],
+        env=programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="60"),
+        cwd=project.path,
+    )
+    shown = b""
+    while not re.search(rb"running +brief", shown):
+        shown += os.read(outer, 4096)
+    os.close(inner)
+    os.close(outer)
+    process.wait(timeout=120)
+    (run,) = programs.asked("runs", "list", project=project)
+    steps = programs.asked("runs", "steps", run["run_id"], project=project)
+
+    assert run["status"] == "running"
+    assert [step["key"] for step in steps] == ["find", "brief"]
+    assert programs.asked("runs", "resume", run["run_id"], project=project)["status"] == "done"
 
 
 def test_run_beside_a_service_is_listed_by_it(project: programs.Project):

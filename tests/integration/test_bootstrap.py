@@ -200,6 +200,19 @@ def test_crash_point_must_be_readable(text: str):
         bootstrap.real_platform({settings.CRASH_AT: text})
 
 
+async def test_a_user_without_a_home_may_run_recipes(project: programs.Project, monkeypatch: pytest.MonkeyPatch):
+    """A container's user has no entry and perhaps no HOME: then there is no home to ask for, which is no fault."""
+
+    def refuse(cls: type[Path]) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", classmethod(refuse))
+    async with bootstrap.build(chosen(project), SERVE) as application:
+        run_id = await start_small(application)
+
+        assert await application.engine.ended(run_id) == states.RunState.DONE
+
+
 def test_project_is_prepared_once(tmp_path: Path):
     """Preparing makes the data directory for its owner alone, and may be repeated."""
     (tmp_path / "new").mkdir()

@@ -11,7 +11,7 @@ import tempfile
 from importlib import util
 from pathlib import Path
 
-from app import errors
+from app import errors, settings
 from app.agents import local
 
 LOCK = Path(__file__).parent / "files" / "requirements-local.lock"
@@ -27,7 +27,7 @@ def fetch() -> Path | None:
     if not local.missing_packages():
         return None
     version = f"{sys.implementation.cache_tag}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "control-room"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or settings.user_home() / ".cache") / "control-room"
     folder = cache / f"local-model-{version}"
     if not folder.is_dir():
         cache.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -58,6 +59,26 @@ def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
     assert {folder.name for folder in folders} >= {"runs", ".trash", "audit", "sessions", "issues"}
 
 
+@pytest.mark.parametrize(("mode", "refused"), [(0o2770, False), (0o775, True), (0o701, True)])
+def test_a_folder_of_another_user_must_be_closed_to_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, refused: bool
+) -> None:
+    """A volume belongs to root and to a group of the service's; open to everybody, it is refused with what helps."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d").chmod(mode)
+
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(errors.ConfigurationError) if refused else contextlib.nullcontext() as caught:
+        directory_in(tmp_path / "d").prepare()
+
+    if caught is not None:
+        assert f"is open to all users (mode {mode:04o})" in caught.value.message
+        assert "chmod it to 700" in caught.value.message
+
+
 async def test_files_are_their_owners_alone(tmp_path: Path) -> None:
     """Every file of a run and of the index is 0600."""
     store = writer_processes.store_in(tmp_path / "d")
@@ -87,8 +108,8 @@ def test_processes_that_come_first_together_agree_on_the_identity(tmp_path: Path
         "directory._ids = clock.RandomIds(); print(flush=True); sys.stdin.readline(); print(directory.prepare())"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "d")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    comers = [subprocess.Popen(command, cwd=sources.ROOT, text=True, **pipes) for _ in range(4)]
+    pipe = subprocess.PIPE
+    comers = [subprocess.Popen(command, cwd=sources.ROOT, text=True, stdin=pipe, stdout=pipe) for _ in range(4)]
     for comer in comers:
         assert comer.stdout is not None
         comer.stdout.readline()
@@ -98,9 +119,7 @@ def test_processes_that_come_first_together_agree_on_the_identity(tmp_path: Path
 
 
 @pytest.mark.parametrize("refused", [errno.EBADF, errno.ENOLCK])
-def test_a_file_system_that_cannot_lock_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
-) -> None:
+def test_a_file_system_that_cannot_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
     """NFS locks no folders; the refusal says so and what helps, since the system's own words say neither."""
     directory_in(tmp_path).prepare()
 
@@ -108,7 +127,9 @@ def test_a_file_system_that_cannot_lock_is_named(
         raise OSError(refused, os.strerror(refused))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(errors.ConfigurationError, match="cannot lock folders, as NFS cannot .* use a local disk") as it:
+    with pytest.raises(
+        errors.ConfigurationError, match=r"cannot lock folders, as NFS cannot .* use a local disk"
+    ) as it:
         directory_in(tmp_path).lock_service()
 
     assert it.value.code == "data_directory_unusable"
