@@ -110,5 +110,6 @@ def _set_cookie(response: Response, request: Request, value: str, seconds: int) 
         path="/",
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        # TLS ends at a proxy; the origin is the browser's own word, and was compared with the host.
+        secure=request.headers.get("origin", "").startswith("https:"),
     )

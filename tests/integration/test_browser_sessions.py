@@ -48,6 +48,19 @@ async def test_a_sign_in_replaces_the_token(project: Project) -> None:
     assert refused == [401, 401, 401]
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_the_cookie_of_a_page_with_tls_is_never_sent_without_it(project: Project, scheme: str) -> None:
+    """TLS ends at a proxy in front of the service, which sees HTTP alone; the browser names its origin."""
+    async with served.in_process(project, api_token=TOKEN, allowed_hosts=("runs.example",)) as service:
+        headers = {"Host": "runs.example", "Origin": f"{scheme}://runs.example"}
+        signed = await service.http.post("/api/session", json={"token": TOKEN}, headers=headers)
+        left = await service.http.delete("/api/session", headers=headers)
+
+    given = [answer.headers["set-cookie"].lower().split("; ") for answer in (signed, left)]
+    assert (signed.status_code, left.status_code) == (201, 204)
+    assert ["secure" in each for each in given] == [scheme == "https"] * 2
+
+
 async def test_a_wrong_token_signs_nobody_in(project: Project) -> None:
     """A refusal sets no cookie."""
     async with served.in_process(project, api_token=TOKEN) as service:
