@@ -199,8 +199,9 @@ class DriverScheduler:
             self._finish(branch, stop.value)
         except Exception as failure:  # noqa: BLE001 - whatever a driver raises ends its branch
             # Storage faults and cancellations derive from BaseException: they pass through here and never become a
-            # failure that a driver could handle.
-            self._fail(branch, failure)
+            # failure that a driver could handle. This frame leaves the traceback: it holds this scheduler, which keeps
+            # the failure.
+            self._fail(branch, failure.with_traceback(failure.__traceback__ and failure.__traceback__.tb_next))
         else:
             if isinstance(request, Ask):
                 self._ask(branch, request)
@@ -281,14 +282,13 @@ class DriverScheduler:
         if len(join.results) == len(join.children):
             join.owner.join = None
             self.ready.append((join.owner, {name: join.results[name] for name in join.children}, None))
+            join.children.clear()
 
     def _cancel_siblings(self, join: _Join) -> None:
-        siblings = [child for child in join.children.values() if not child.over]
         # The paths are kept: the journal may contain later lines of a cancelled branch, written before the failure
         # reached it. Replay skips them instead of reporting nondeterminism.
-        self._cancelled |= {child.path for child in siblings}
-        for child in siblings:
-            self._drop(child)
+        self._cancelled |= {child.path for child in join.children.values() if not child.over}
+        self._drop_all(join)
 
     def _drop(self, branch: _Branch) -> None:
         branch.over = True
@@ -300,10 +300,17 @@ class DriverScheduler:
             branch.ask.asker = None
             branch.ask = None
         self.reads = [request for request in self.reads if request.branch is not branch]
-        for child in branch.join.children.values() if branch.join else ():
+        join, branch.join = branch.join, None
+        if join is not None:
+            self._drop_all(join)
+        _close(branch.coroutine)
+
+    def _drop_all(self, join: _Join) -> None:
+        for child in join.children.values():
             if not child.over:
                 self._drop(child)
-        _close(branch.coroutine)
+        # With their parents they are cycles, which would keep all results in memory until a collection.
+        join.children.clear()
 
 
 def _holds(path: str, inner: str) -> bool:

@@ -77,6 +77,11 @@ class RunWriter:
         self._abandoned = True
         self._wake()
 
+    def end(self) -> None:
+        """Let go of the runner, whose steps have all ended: what it holds leaves memory without a collection."""
+        self.owner = None
+        self._abandoned = True
+
     @property
     def is_quiet(self) -> bool:
         """Return whether no step uses the log on its performer's behalf."""

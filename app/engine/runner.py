@@ -104,6 +104,7 @@ class Runner:
         finally:
             if not self._stop.evicted:
                 await self._close_steps()
+                self._executor.writer.end()
             self._scheduler.close()
 
     def cancel(self) -> None:
@@ -380,14 +381,15 @@ class Runner:
 
     def _cut(self, key: str) -> None:
         step = self._remove(key)
-        if step.task is not None and not step.task.done():
-            self._steps.closing.append(step.task)
+        task, step.task = step.task, None  # Its cancellation will hold frames that hold the step.
+        if task is not None and not task.done():
+            self._steps.closing.append(task)
             if step.committing:  # Its line may be durable already, so the write must finish.
                 step.cut = True
                 return
             if step.performing:
                 self.log.add_event(EventType.STEP_INTERRUPTED, key, {"attempt": step.attempt})
-            step.task.cancel()
+            task.cancel()
 
     def _storage_changed(self) -> None:
         if self.durability.fault is not None:

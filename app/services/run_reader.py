@@ -251,11 +251,11 @@ class RunReader:
 
     async def _at_rest(self, run_id: str) -> views.RunView:
         version = (run_id, self._engine.change_number(run_id))
-        task = self._reviews.get(version) or asyncio.ensure_future(self._reviewed(run_id))
-        self._reviews[version] = task
+        if version not in self._reviews:
+            self._reviews[version] = asyncio.ensure_future(self._reviewed(run_id))
         self._reviews.move_to_end(version)
         try:
-            view = await asyncio.shield(task)
+            view = await asyncio.shield(self._reviews[version])  # A name of the task would be a cycle with its error.
         except BaseException:
             self._reviews.pop(version, None)
             raise

@@ -39,7 +39,9 @@ class Shown:
         self._partial = False
         self._skipped: list[plain.Json] = []
         self._reported: set[str] = set()
-        ctx.project(lambda _: {SESSION_FILE: {"session_id": ctx.run.run_id, "skipped_steps": list(self._skipped)}})
+        # Neither this nor the context: either would be a cycle, since the context keeps it.
+        run_id, skipped = ctx.run.run_id, self._skipped
+        ctx.project(lambda _: {SESSION_FILE: {"session_id": run_id, "skipped_steps": list(skipped)}})
         self.progress(0)
 
     def progress(self, finished: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -171,17 +172,21 @@ def _outcome(job: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 async def _run(workers: Workers, job: Callable[[], T]) -> T:
     waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    workers.begin(job, functools.partial(_settle, waiter))
+    try:
+        return await waiter
+    finally:
+        # An error that it holds holds this frame, and would stay in memory until a collection.
+        del waiter
 
-    def over(result: T, error: BaseException | None) -> None:
-        if waiter.done():
-            return
-        if error is None:
-            waiter.set_result(result)
-        else:
-            waiter.set_exception(error)
 
-    workers.begin(job, over)
-    return await waiter
+def _settle(waiter: asyncio.Future[T], result: T, error: BaseException | None) -> None:
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(result)
+    else:
+        waiter.set_exception(error)
 
 
 async def uncut(work: Coroutine[Any, Any, T]) -> T:
