@@ -80,7 +80,7 @@ class RunWriter:
     def end(self) -> None:
         """Let go of the runner, whose steps have all ended: what it holds leaves memory without a collection."""
         self.owner = None
-        self._abandoned = True
+        self.abandon()
 
     @property
     def is_quiet(self) -> bool:
