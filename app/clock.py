@@ -15,9 +15,9 @@ from typing import Protocol
 RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"  # Form of a run id, foreign ones included.
 INTERNAL_PREFIX = "sp_"  # Beginning of the ids of runs that are session plans; no list of runs shows them.
 
-_LOOK_SECONDS = 60.0
-# Counts while the machine is suspended, unlike the clock of an event loop; macOS has no clock of this name, and its
-# other one counts.
+_LOOK_SECONDS = 60.0  # A wait that ended while the machine was suspended is noticed at most this long after.
+# It counts while the machine is suspended, as the clock of an event loop does not. CLOCK_MONOTONIC does so on macOS,
+# which has no CLOCK_BOOTTIME.
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
@@ -65,10 +65,10 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Wait on the running loop; time for which the machine is suspended counts."""
-        if seconds > _LOOK_SECONDS:
-            end = _seconds_since_boot() + seconds
-            while (seconds := end - _seconds_since_boot()) > _LOOK_SECONDS:  # noqa: ASYNC110 - the kernel reports no suspension
-                await asyncio.sleep(_LOOK_SECONDS)
+        end = _seconds_since_boot() + seconds
+        while seconds > _LOOK_SECONDS:
+            await asyncio.sleep(_LOOK_SECONDS)
+            seconds = end - _seconds_since_boot()
         await asyncio.sleep(max(seconds, 0))
 
 

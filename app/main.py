@@ -60,7 +60,7 @@ def serve(
     platform: bootstrap.Platform | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, and return the exit code.
+    """Serve until a stop signal arrives, and return the exit code.
 
     Args:
         announce: Told, line by line, what a person or script that started the service wants to know.

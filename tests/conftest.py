@@ -68,7 +68,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def _temporal_server(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[temporal_server.DevServer]:
-    """Hold the Temporal server of all tests that do not stop it."""
+    """Return the Temporal server of all tests that do not stop it, and end it with them."""
     held = pytestconfig.stash[_TEMPORAL] = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
     yield held
     held.stop()
@@ -142,7 +142,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def _end_unused_server(item: pytest.Item) -> None:
-    # What tests leave in it keeps it busy: over all other tests that took as long as the tests that use it.
+    # Runs that tests leave in it keep it busy, which took as much CPU time as the tests that use it.
     used = "temporal" in getattr(item, "fixturenames", ())
     item.config.stash[_UNUSED] = 0 if used else item.config.stash.get(_UNUSED, 0) + 1
     if item.config.stash[_UNUSED] == _KEPT_UNUSED and (held := item.config.stash.get(_TEMPORAL, None)) is not None:

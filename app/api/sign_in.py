@@ -110,6 +110,6 @@ def _set_cookie(response: Response, request: Request, value: str, seconds: int) 
         path="/",
         httponly=True,
         samesite="strict",
-        # TLS ends at a proxy; the origin is the browser's own word, and was compared with the host.
+        # TLS ends at a proxy, so the request came by HTTP. The browser's origin, which was checked, has the scheme.
         secure=request.headers.get("origin", "").startswith("https:"),
     )

@@ -93,6 +93,7 @@ class _Join:
     owner: _Branch
     request: Fork
     waiting: deque[_Branch]
+    # Emptied at the end: each child holds its join, and the cycle would keep all results until a collection.
     children: dict[str, _Branch] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
 
@@ -309,7 +310,6 @@ class DriverScheduler:
         for child in join.children.values():
             if not child.over:
                 self._drop(child)
-        # With their parents they are cycles, which would keep all results in memory until a collection.
         join.children.clear()
 
 

@@ -242,9 +242,9 @@ class DataDirectory:
         except PermissionError as error:
             # A volume may belong to another user; its administrator has chosen its group.
             if mode & stat.S_IRWXO:
-                reason = f"{place} is open to all users (mode {mode:04o}), and belongs to another one than this"
-                helps = "its owner must chmod it to 700, or mount it with umask=077"
-                raise PermissionError(error.errno, f"{reason}; {helps}") from error
+                reason = f"{place} is open to all users (mode {mode:04o}) and has another owner"
+                remedy = "as its owner, chmod it to 700, or mount it with umask=077"
+                raise PermissionError(error.errno, f"{reason}; {remedy}") from error
 
     def _ignore(self) -> None:
         content = ""

@@ -42,7 +42,7 @@ def uncollected() -> Iterator[None]:
 
 
 def held() -> list[Any]:
-    """Return what is in memory of runs, their records included."""
+    """Return the objects of runs that are in memory, their records included."""
     return [one for one in gc.get_objects() if type(one) in (*HELD, records.Record)]
 
 
@@ -70,7 +70,7 @@ async def test_a_run_that_has_ended_holds_nothing(project: projects.Project, rec
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds that nothing tells of."""
+    """Wait for something that no event announces."""
     async with asyncio.timeout(served.WAIT_SECONDS):
-        while not holds():  # noqa: ASYNC110 - nothing tells of it
+        while not holds():  # noqa: ASYNC110 - no event announces it
             await asyncio.sleep(0.02)

@@ -244,7 +244,7 @@ def _locked(descriptor: int, how: int) -> OsLock | None:
         os.close(descriptor)
         if error.errno not in _NO_LOCKS:
             raise
-        reason = f"its file system cannot lock folders, as NFS cannot ({os.strerror(error.errno)}); use a local disk"
+        reason = f"its file system, perhaps NFS, cannot lock folders ({os.strerror(error.errno)}); use a local disk"
         raise OSError(error.errno, reason) from error
     return OsLock(descriptor)
 

@@ -172,7 +172,7 @@ def _outcome(job: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 async def _run(workers: Workers, job: Callable[[], T]) -> T:
     waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    workers.begin(job, functools.partial(_settle, waiter))
+    workers.begin(job, functools.partial(settle, waiter))
     try:
         return await waiter
     finally:
@@ -180,7 +180,8 @@ async def _run(workers: Workers, job: Callable[[], T]) -> T:
         del waiter
 
 
-def _settle(waiter: asyncio.Future[T], result: T, error: BaseException | None) -> None:
+def settle(waiter: asyncio.Future[T], result: T, error: BaseException | None) -> None:
+    """Give a future its result or error, unless its waiter was cancelled meanwhile."""
     if waiter.done():
         return
     if error is None:

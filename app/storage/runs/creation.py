@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 from collections.abc import Iterable, Iterator
@@ -25,7 +26,7 @@ from app.storage import layout
 from app.storage.committer import Commit
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
-from app.storage.disk.worker_threads import Workers
+from app.storage.disk.worker_threads import Workers, settle
 from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun
 from app.storage.journal import chain
@@ -206,15 +207,6 @@ class NewRuns:
     async def _commit(self, run_id: str, born: _Born) -> None:
         """Make an unsynced folder durable through the log."""
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def over(error: BaseException | None) -> None:
-            if committed.done():
-                return
-            if error is None:
-                committed.set_result(None)
-            else:
-                committed.set_exception(error)
-
         committer, folder = self._context.committer, layout.run_folder(run_id)
         # Mentioned under their names after the rename, which recovery looks for.
         committer.mention(*[f"{folder}/{name}" for name in _FILES])
@@ -226,7 +218,7 @@ class NewRuns:
             content=born.content,
             points="storage.create",
         )
-        committer.gather(lambda: committer.begin(commit, over))
+        committer.gather(lambda: committer.begin(commit, functools.partial(settle, committed, None)))
         await committed
 
     async def _index(self, start: runs.RunStart, *, shown: bool) -> IndexedRun:

@@ -63,7 +63,7 @@ def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
 def test_a_folder_of_another_user_must_be_closed_to_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, refused: bool
 ) -> None:
-    """A volume belongs to root and to a group of the service's; open to everybody, it is refused with what helps."""
+    """On a volume of root and of a group of the service; one that is open to all users is refused with a remedy."""
     (tmp_path / "d").mkdir()
     (tmp_path / "d").chmod(mode)
 
@@ -120,16 +120,14 @@ def test_processes_that_come_first_together_agree_on_the_identity(tmp_path: Path
 
 @pytest.mark.parametrize("refused", [errno.EBADF, errno.ENOLCK])
 def test_a_file_system_that_cannot_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
-    """NFS locks no folders; the refusal says so and what helps, since the system's own words say neither."""
+    """NFS locks no folders; the refusal gives the cause and the remedy, which the system's message does not."""
     directory_in(tmp_path).prepare()
 
     def refuse(descriptor: int, how: int) -> None:
         raise OSError(refused, os.strerror(refused))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(
-        errors.ConfigurationError, match=r"cannot lock folders, as NFS cannot .* use a local disk"
-    ) as it:
+    with pytest.raises(errors.ConfigurationError, match=r"perhaps NFS, cannot lock folders .* use a local disk") as it:
         directory_in(tmp_path).lock_service()
 
     assert it.value.code == "data_directory_unusable"
