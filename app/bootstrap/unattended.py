@@ -13,6 +13,7 @@ from app.bootstrap.engines import Store
 from app.bootstrap.plans import PlanPerformers
 from app.bootstrap.platform import Platform
 from app.engine import run_engine
+from app.flows import registry as flows
 from app.processes import supervisor
 from app.services import arguments, retention, runs
 from app.services.notifications import dispatcher, endpoints, plan_questions, senders
@@ -86,6 +87,7 @@ def unattended_of(
     starts = firing.Firing(repository=kept, runs=use_cases, store=store, clock=time)
 
     def declared(recipe_id: str) -> frozenset[str] | None:
+        # Only a schema that is closed knows what it lacks.
         schema = definitions.catalogue.get(recipe_id).recipe.args_schema
         return arguments.declared(schema) if schema.get("additionalProperties", False) is False else None
 
@@ -137,11 +139,9 @@ def _changes(
     definitions: Definitions,
 ) -> endpoints.Endpoints:
     def check_recipe(recipe_id: str) -> object:
-        from app.flows import conference, decomposition, prompt, review
-
-        own = {conference.NAME, decomposition.RECIPE_ID, prompt.NAME, review.RECIPE_ID}
         # A run with an inline recipe may have any id.
-        return None if chosen.project.inline_recipes or recipe_id in own else definitions.catalogue.find(recipe_id)
+        is_free = chosen.project.inline_recipes or recipe_id in flows.RECIPE_IDS
+        return None if is_free else definitions.catalogue.find(recipe_id)
 
     return endpoints.Endpoints(
         repository=kept,
@@ -160,6 +160,7 @@ def _refusal(allowed: tuple[str, ...], url: str) -> str | None:
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
+        # A name is judged when it is looked up, at each message.
         return None
     from app.services.notifications import webhook_sender
 

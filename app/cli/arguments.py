@@ -115,6 +115,7 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
+            # One byte more than allowed shows a file that is too large without reading all of it.
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
@@ -312,7 +313,7 @@ def point_out_recipes(place: Place, names: Iterable[str | None]) -> None:
     from app.domain import policies
     from app.flows import registry
 
-    wanted = given - {policies.ANY, *registry.DRIVERS}
+    wanted = given - {policies.ANY, *registry.RECIPE_IDS}
     # After the first key, a command without one may not list recipes.
     with contextlib.suppress(errors.ControlRoomError):
         known = [each["recipe_id"] for each in place.ask(use_cases.list_recipes)]

@@ -47,3 +47,6 @@ DRIVERS: Mapping[str, ports.Driver] = registries.LazyRegistry(
     }
 )
 """Drivers of runs that no recipe file describes."""
+
+RECIPE_IDS = frozenset({"conference", "decompose", "prompt", "review_task"})
+"""Recipes of those of these runs that lists show."""

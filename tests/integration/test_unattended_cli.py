@@ -13,6 +13,7 @@ import pytest
 from app.cli import notifications, triggers
 from app.domain import notifications as notified
 from app.domain import triggers as values
+from app.flows import registry
 from tests import example_project
 from tests.integration import served
 from tests.integration.project import Project
@@ -77,13 +78,15 @@ def test_a_recipe_that_is_not_there_is_pointed_out(tmp_path: Path, cli: Any) -> 
     cli("keys", "add", "root", "--role", "admin", *project)
     answers = [cli(*(word.format("daft") for word in order), *project) for order in orders]
     right = cli(*(word.format("draft") for word in orders[0]), *project)
-    flow = cli("budgets", "set", "talks", "--recipe", "conference", "--max-calls", "1", *project)
+    flows = [
+        cli("budgets", "set", name, "--recipe", name, "--max-calls", "1", *project) for name in registry.RECIPE_IDS
+    ]
     every = cli("policies", "set", str(tmp_path / "every.json"), *project)
 
     assert [code for code, _, _ in answers] == [0] * len(orders)
     for _, _, err in answers:
         assert "warning: there is no recipe 'daft' now; did you mean draft" in err
-    for code, _, err in (right, flow, every):
+    for code, _, err in (right, *flows, every):
         assert (code, "warning" in err) == (0, False)
 
 

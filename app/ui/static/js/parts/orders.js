@@ -6,6 +6,7 @@ import * as format from "../lib/format.js";
 import { get, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
 import { Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
+import { RecipeName, RecipeNames, useRecipeNames } from "./recipe_names.js";
 
 const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid for again. This run stays as it is.";
 const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid for again.";
@@ -318,6 +319,7 @@ export function amounts(values) {
 
 export function Budgets() {
   const budgets = useLive("/api/budgets", { pause: LOOK });
+  useRecipeNames();
   const [asked, setAsked] = useState(/** @type {any} */ (null));
   const [gone, error] = useAct((name) => remove(`/api/budgets/${encodeURIComponent(name)}`).then(budgets.refresh));
   return html`<${Section} title="Budgets" actions=${html`<button type="button" onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
@@ -342,13 +344,16 @@ function BudgetDialog({ budget, onDone, onClose }) {
   };
   return html`<${LimitDialog} title=${budget.name ? `Budget ${budget.name}` : "A new budget"} limits=${budget.limits} kinds=${AMOUNTS} onSave=${save} onClose=${onClose}>
     ${!budget.name && html`<label>Name <input required value=${values.name} onInput=${change("name")} /></label>`}
-    <label>Only this recipe (all, if empty) <input value=${values.recipe_id} onInput=${change("recipe_id")} /></label>
+    <label>Only this recipe (all, if empty) <input list="recipes" value=${values.recipe_id} onInput=${change("recipe_id")} /></label>
+    <${RecipeNames} id="recipes" />
     <label>Only this label (all, if empty) <input placeholder="book=one" value=${values.label} onInput=${change("label")} /></label>
     <label>Period <select onChange=${change("per")}>${options([["", "all time"], ["day", "each day"]], values.per)}</select></label></${LimitDialog}>`;
 }
 
 /** @param {any} budget */
 function covers({ recipe_id, label, session_id, per }) {
-  const parts = [recipe_id, label && format.label(label), session_id].filter(Boolean);
-  return `${parts.join(", ") || "all runs"}${per ? ", each day" : ""}`;
+  const parts = [label && format.label(label), session_id, per && "each day"].filter(Boolean);
+  const every = !(recipe_id || label || session_id) && "all runs";
+  const first = recipe_id ? html`<${RecipeName} name=${recipe_id} />` : every;
+  return html`${first}${first && parts.length > 0 && ", "}${parts.join(", ")}`;
 }
